@@ -164,8 +164,12 @@ export class UsageSync {
         return;
       }
       table.read(slot, this.#state);
-      const { window } = this.#state;
-      if (window === NO_WINDOW) return;
+      const { window, isPinned } = this.#state;
+      // The answer to its first message may come from the server that is gone, and is awaited.
+      if (window === NO_WINDOW) {
+        if (isPinned) counters.push(counter);
+        return;
+      }
       if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
     });
     return inParts(counters, ({ identity, key }) => {
