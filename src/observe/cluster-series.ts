@@ -58,7 +58,6 @@ export function registerClusterSeries(
   series.unlabeledGauge('weir_cluster_machines', () => cluster().machines);
   series.unlabeledGauge('weir_cluster_joined', () => (cluster().hasJoined ? 1 : 0));
   series.unlabeledGauge('weir_cluster_recovering', () => (cluster().isRecovering ? 1 : 0));
-  series.unlabeledGauge('weir_extra_tokens', () => totalOf(workers, WORKER_STAT.extraTokens));
   series.gauge('weir_registry_version', () => {
     return replica === undefined ? [] : [[{}, replica().version]];
   });

@@ -1,19 +1,13 @@
 /**
  * Logs when shard workers lose Redis and when they reach it again, with the number of checks that
- * were decided without it; the beginning and the end of a recovery; and each recovery that went on
- * without a machine. It polls the statistics of all threads on the main thread.
+ * were decided without it; and the beginning and the end of a recovery. It polls the statistics of
+ * all threads on the main thread.
  */
 
 import type { Log } from '../core/log.ts';
 import type { ClusterStats } from '../engine/engine.ts';
 import type { Control } from '../shared-memory/control.ts';
-import {
-  ACCEPTOR_STAT,
-  type AcceptorStats,
-  totalOf,
-  WORKER_STAT,
-  type WorkerStats,
-} from '../shared-memory/stats.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, totalOf } from '../shared-memory/stats.ts';
 
 const POLL_INTERVAL_MS = 500;
 /** The log line about slow checks appears at most once in so many polls. */
@@ -21,7 +15,6 @@ const SLOW_POLLS = 20;
 
 export class ClusterWatch {
   readonly #acceptors: AcceptorStats[];
-  readonly #workers: WorkerStats[];
   readonly #cluster: () => ClusterStats;
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
@@ -32,11 +25,9 @@ export class ClusterWatch {
   #slowLogged = 0;
   #pollsSinceSlow = SLOW_POLLS;
   #isRecovering = false;
-  #extraTokens = 0;
 
   constructor(control: Control, cluster: () => ClusterStats, log: Log) {
     this.#acceptors = control.allAcceptorStats();
-    this.#workers = control.allWorkerStats();
     this.#cluster = cluster;
     this.#log = log;
     this.#timer = setInterval(() => this.poll(), POLL_INTERVAL_MS);
@@ -55,14 +46,9 @@ export class ClusterWatch {
       if (isRecovering) {
         this.#log.warn('Redis has lost counters: windows wait for the reports of all machines');
       } else {
-        this.#log.info('all machines have reported their counters to Redis');
+        this.#log.info('Redis serves all windows again');
       }
     }
-    const extraTokens = totalOf(this.#workers, WORKER_STAT.extraTokens);
-    if (extraTokens > this.#extraTokens) {
-      this.#log.warn({ extraTokens }, 'a recovery went on without the report of a machine');
-    }
-    this.#extraTokens = extraTokens;
   }
 
   #pollConnections(connections: readonly boolean[]): void {

@@ -413,13 +413,6 @@ export const METRICS = {
     unit: '1',
     help: 'Whether Redis has lost counters, and not all machines have reported theirs.',
   },
-  weir_extra_tokens: {
-    group: 'Cluster',
-    engine: 'redis',
-    type: 'gauge',
-    unit: 'tokens',
-    help: 'Tokens that windows may have over their limits since a recovery without a machine.',
-  },
   weir_registry_version: {
     group: 'Cluster',
     engine: 'redis',

@@ -117,10 +117,8 @@ const workerStats = {
   leasesWrittenOff: 25,
   /** Checks denied while other members may have held unspent tokens. */
   unprovenDenials: 26,
-  /** Tokens that windows may have over their limit since the last `available` recovery. */
-  extraTokens: 27,
   /** Counters whose usage or lease Redis did not get before the worker ended; not running. */
-  unreportedCounters: 28,
+  unreportedCounters: 27,
 };
 /** The counts of a shard worker. */
 export const WORKER_STAT = workerStats as Readonly<

@@ -3,7 +3,7 @@ import type { Log } from '../../src/core/log.ts';
 import type { ClusterStats } from '../../src/engine/engine.ts';
 import { ClusterWatch } from '../../src/observe/cluster-watch.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
+import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
 
 let control: Control;
 let cluster: ClusterStats;
@@ -64,13 +64,5 @@ test('a recovery is logged at its beginning and at its end', () => {
   expect(poll()).toEqual([]);
   cluster.isRecovering = false;
   expect(poll()).toHaveLength(1);
-  expect(poll()).toEqual([]);
-});
-
-test('each recovery that went on without a machine is logged', () => {
-  control.workerStats(1).set(WORKER_STAT.extraTokens, 50);
-  expect(poll()).toEqual([
-    'warn a recovery went on without the report of a machine {"extraTokens":50}',
-  ]);
   expect(poll()).toEqual([]);
 });
