@@ -134,7 +134,7 @@ function redisDriver(
     }),
     consumers: [new RedisQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port2)],
     scripts: new MemberScripts(link, { keys, isAvailable: false }),
-    breaker: ALWAYS_CLOSED,
+    newBreaker: () => ALWAYS_CLOSED,
     nowMs: () => clock.monotonicMs(),
   });
   answerRequests(worker, port2);
@@ -172,6 +172,7 @@ const ALWAYS_CLOSED = {
   allows: () => true,
   succeeded: () => {},
   failed: () => {},
+  lost: () => {},
   msUntilProbe: () => undefined,
 };
 

@@ -32,6 +32,7 @@ import { Breaker } from '../../src/redis/breaker.ts';
 import { openRedis } from '../../src/redis/connection.ts';
 import type { RedisLink } from '../../src/redis/link.ts';
 import type { Script } from '../../src/redis/script.ts';
+import { parseRedisUrl } from '../../src/redis/url.ts';
 import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import type { WORKER_STAT } from '../../src/shared-memory/stats.ts';
@@ -68,11 +69,11 @@ class TestRunner implements ScriptRunner {
 
 export class TestMachine {
   readonly member: string;
-  readonly state = new EngineState(allocateEngineState(1, 1));
+  readonly state: EngineState;
   readonly control = new Control(allocateControl(1, 1));
   readonly clock: Clock;
   readonly runner: TestRunner;
-  readonly keys = new KeySpace('weir', false);
+  readonly keys: KeySpace;
   worker: RedisShardWorker;
   /** Checks that were withdrawn. */
   withdrawn = 0;
@@ -83,7 +84,6 @@ export class TestMachine {
   readonly #replies: QueueConsumer;
   readonly #options: MachineOptions;
   readonly link: RedisLink;
-  readonly #breaker = new Breaker();
   readonly #ports = new MessageChannel();
   readonly #pending = new Map<number, (decision: Decision) => void>();
   #wakeUp: NodeJS.Immediate | undefined;
@@ -91,15 +91,14 @@ export class TestMachine {
   constructor(url: string, options: MachineOptions = {}) {
     this.#options = options;
     this.member = `${randomBytes(8).toString('hex')}.0`;
+    this.keys = new KeySpace('weir', parseRedisUrl(url).kind === 'cluster');
+    this.state = new EngineState(allocateEngineState(1, this.keys.bucketCount));
     const tls = { ca: undefined, cert: undefined, key: undefined };
     this.link = openRedis(
       { url, password: undefined, tls, waitForReplicas: 0 },
       {
         onConnected: () => this.worker.probe(),
-        onFailure: () => {
-          this.#breaker.lost(this.clock.monotonicMs());
-          this.worker.publishState();
-        },
+        onFailure: () => this.worker.onConnectionLost(),
       },
     );
     this.runner = new TestRunner(this.link);
@@ -115,9 +114,10 @@ export class TestMachine {
     this.#ports.port1.on('message', () => this.#drainReplies());
     requestNotification(this.#channel.words, NOTIFICATION_FLAG);
     this.worker = this.#newWorker(WORKER_RUN);
+    const buckets = Array.from({ length: this.keys.bucketCount }, (_, bucket) => bucket);
     this.link.subscribe(
-      [this.keys.channel(0, this.member)],
-      (_, message) => this.worker.receive(0, decodeMemberMessage(message)),
+      buckets.map((bucket) => this.keys.channel(bucket, this.member)),
+      (bucket, message) => this.worker.receive(bucket, decodeMemberMessage(message)),
       () => this.worker.onSubscribed(),
     );
     this.worker.start();
@@ -240,7 +240,7 @@ export class TestMachine {
       consumers: [new RedisQueueConsumer(this.#channel, stats, this.#ports.port2)],
       state,
       scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable: false }, 0),
-      breaker: this.#breaker,
+      newBreaker: () => new Breaker(),
       settings: { leases: this.#options.leases ?? true, syncMs: this.#options.syncMs ?? 100 },
       stats,
       nowMs: () => clock.monotonicMs(),

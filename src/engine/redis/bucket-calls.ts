@@ -48,6 +48,7 @@ export interface CallBreaker {
   allows(nowMs: number): boolean;
   succeeded(): void;
   failed(nowMs: number): void;
+  lost(nowMs: number): void;
   /** Undefined if it is closed, or probes. */
   msUntilProbe(nowMs: number): number | undefined;
 }

@@ -36,7 +36,7 @@ export interface CorrectionOptions {
   reset: (identity: Identity, selector: ResetSelector) => Promise<number | undefined>;
   nowMs: () => number;
   /** Whether nothing can be sent to Redis. */
-  isDown: () => boolean;
+  isDown: (identity: Identity) => boolean;
 }
 
 type Refund = Extract<CounterAction, { kind: 'refund' }>;
@@ -68,7 +68,7 @@ export class Corrections {
   }
 
   async #act({ identity, action }: CounterRequest): Promise<CounterResult> {
-    if (this.#options.isDown()) throw new Unchanged('Redis is not reachable');
+    if (this.#options.isDown(identity)) throw new Unchanged('Redis is not reachable');
     switch (action.kind) {
       case 'refund':
         return { kind: 'refund', refunded: await this.#refund(identity, action) };

@@ -73,13 +73,9 @@ async function runUntilStop(
   const state = new EngineState(data.engine.state);
   const keys = new KeySpace(settings.prefix, state.bucketCount > 1);
   const member = `${processId}.${index}`;
-  const breaker = new Breaker();
   const link = openRedis(settings, {
     onConnected: () => worker.probe(),
-    onFailure: () => {
-      breaker.lost(nowMs());
-      worker.publishState();
-    },
+    onFailure: () => worker.onConnectionLost(),
   });
   const worker = new RedisShardWorker({
     index,
@@ -94,7 +90,7 @@ async function runUntilStop(
     }),
     state,
     scripts: new MemberScripts(link, { keys, isAvailable: settings.recovery === 'available' }),
-    breaker,
+    newBreaker: () => new Breaker(),
     settings,
     stats,
     nowMs,

@@ -3,7 +3,8 @@
  * gets tokens from Redis for their checks, follows recalls, reports usage, and keeps the members of
  * its buckets informed. Timers and answers run it; the thread wakes it when entries are queued.
  *
- * While the breaker is open nothing is sent but probes, and acceptors decide by themselves.
+ * Each bucket has a breaker, because nodes of a cluster fail apart. While it is open nothing but a
+ * probe is sent there; while all are open, acceptors decide by themselves at once.
  */
 
 import { newDecision } from '../../core/decision.ts';
@@ -47,7 +48,8 @@ export interface ShardWorkerParts {
   consumers: readonly RedisQueueConsumer[];
   state: EngineState;
   scripts: MemberScripts;
-  breaker: CallBreaker;
+  /** Called once for each bucket. */
+  newBreaker: () => CallBreaker;
   settings: Pick<RedisSettings, 'leases' | 'syncMs'>;
   stats: WorkerStats;
   /** A monotonic clock, and the clock of the system. */
@@ -62,6 +64,7 @@ export class RedisShardWorker {
   readonly #parts: ShardWorkerParts;
   readonly #tables: readonly LeaseTable[];
   readonly #buckets: readonly BucketCalls[];
+  readonly #breakers: readonly CallBreaker[];
   readonly #sync: UsageSync;
   readonly #decision = newDecision();
   #tickTimer: NodeJS.Timeout | undefined;
@@ -69,13 +72,14 @@ export class RedisShardWorker {
   #probeTimer: NodeJS.Timeout | undefined;
   /** The system's clock less the monotonic one at the last tick. */
   #wallOffsetMs: number;
-  #wasDown = false;
+  #lastOpenCount = 0;
   /** The buckets that had counters when this run began. */
   #adopted: ReadonlySet<number> = new Set();
   #isReturningAll = false;
 
   constructor(parts: ShardWorkerParts) {
-    const { state, stats, nowMs, settings, index, member, scripts, breaker } = parts;
+    const { state, stats, nowMs, settings, member, scripts, newBreaker } = parts;
+    this.#breakers = Array.from({ length: state.bucketCount }, newBreaker);
     this.#parts = parts;
     this.#tables = parts.tables.filter((table) => table !== undefined);
     this.#wallOffsetMs = parts.systemMs() - nowMs();
@@ -109,7 +113,7 @@ export class RedisShardWorker {
         return this.#buckets[state.bucketOf(identity)].reset(identity, selector);
       },
       nowMs,
-      isDown: () => breaker.isOpen,
+      isDown: (identity) => this.#breakers[state.bucketOf(identity)].isOpen,
     });
     this.#sync = new UsageSync({
       tables: this.#tables,
@@ -120,14 +124,14 @@ export class RedisShardWorker {
       nowMs,
       syncGcra: (identity, key) => this.gcra.sync(identity, key),
       reportGcra: (identity, key) => this.gcra.report(identity, key),
-      isUp: () => !breaker.isOpen,
+      isUp: (identity) => !this.#breakers[state.bucketOf(identity)].isOpen,
     });
     this.#buckets = Array.from({ length: state.bucketCount }, (_, bucket) => {
       return new BucketCalls({
         bucket,
         member,
         scripts,
-        breaker,
+        breaker: this.#breakers[bucket],
         state,
         stats,
         nowMs,
@@ -136,7 +140,7 @@ export class RedisShardWorker {
         onChange: () => this.publishState(),
       });
     });
-    state.setBreaker(index, breaker.isOpen ? BREAKER.open : BREAKER.closed);
+    this.publishState();
   }
 
   /** Takes over the slots of an earlier run, and begins to call Redis. */
@@ -175,9 +179,18 @@ export class RedisShardWorker {
     return this.#corrections.answer(request, respond);
   }
 
-  /** Tries whether Redis answers again. */
+  /** Calls the buckets that have not joined, or whose breaker allows a probe. */
   probe(): void {
-    for (const bucket of this.#buckets) void bucket.exchange([]);
+    for (const [number, bucket] of this.#buckets.entries()) {
+      if (!bucket.hasJoined || this.#breakers[number].isOpen) void bucket.exchange([]);
+    }
+  }
+
+  /** A connection is lost. In a cluster the calls show which buckets had their node there. */
+  onConnectionLost(): void {
+    const [breaker] = this.#breakers;
+    if (this.#breakers.length === 1) breaker.lost(this.#parts.nowMs());
+    this.publishState();
   }
 
   /** Follows a message that Redis has published to this member. */
@@ -203,7 +216,7 @@ export class RedisShardWorker {
 
   /** What happens every `syncMs`. */
   tick(): void {
-    const { nowMs, systemMs, state, settings, breaker } = this.#parts;
+    const { nowMs, systemMs, state, settings } = this.#parts;
     const now = nowMs();
     const wallOffsetMs = systemMs() - now;
     if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) void this.#returnAll();
@@ -215,7 +228,7 @@ export class RedisShardWorker {
     for (const bucket of this.#buckets) {
       if (!bucket.hasJoined || now - bucket.lastAnswerMs >= intervalMs) void bucket.exchange([]);
     }
-    if (!breaker.isOpen) void this.#sync.run();
+    if (this.#openCount() < this.#breakers.length) void this.#sync.run();
   }
 
   /**
@@ -299,10 +312,13 @@ export class RedisShardWorker {
 
   /** Tells acceptors, /readyz and the metrics how Redis is. */
   publishState(): void {
-    const { index, state, breaker, stats } = this.#parts;
-    const isDown = breaker.isOpen;
-    if (isDown && !this.#wasDown) stats.add(WORKER_STAT.breakerOpenings, 1);
-    this.#wasDown = isDown;
+    const { index, state, stats } = this.#parts;
+    const openCount = this.#openCount();
+    if (openCount > this.#lastOpenCount) {
+      stats.add(WORKER_STAT.breakerOpenings, openCount - this.#lastOpenCount);
+    }
+    this.#lastOpenCount = openCount;
+    const isDown = openCount === this.#breakers.length;
     this.#scheduleProbe();
     state.setBreaker(index, isDown ? BREAKER.open : BREAKER.closed);
     state.setJoined(
@@ -315,11 +331,17 @@ export class RedisShardWorker {
     );
   }
 
-  /** While the breaker is open, calls again when it allows a probe. */
+  #openCount(): number {
+    return this.#breakers.filter(({ isOpen }) => isOpen).length;
+  }
+
+  /** While a breaker is open, calls again when it allows a probe. */
   #scheduleProbe(): void {
-    const { breaker, nowMs } = this.#parts;
-    const waitMs = breaker.msUntilProbe(nowMs());
-    if (waitMs === undefined || this.#probeTimer !== undefined) return;
+    if (this.#probeTimer !== undefined) return;
+    const now = this.#parts.nowMs();
+    const waits = this.#breakers.map((breaker) => breaker.msUntilProbe(now));
+    const waitMs = Math.min(...waits.map((ms) => ms ?? Number.POSITIVE_INFINITY));
+    if (waitMs === Number.POSITIVE_INFINITY) return;
     this.#probeTimer = setTimeout(() => {
       this.#probeTimer = undefined;
       this.probe();

@@ -40,8 +40,8 @@ interface UsageSyncOptions {
   syncGcra: (identity: Identity, key: number) => Promise<boolean>;
   /** Tells a Redis that has lost it of a bucket. @returns whether it has got it */
   reportGcra: (identity: Identity, key: number) => Promise<boolean>;
-  /** Whether Redis can be told something. */
-  isUp: () => boolean;
+  /** Whether Redis can be told something about an identity. */
+  isUp: (identity: Identity) => boolean;
 }
 
 export class UsageSync {
@@ -66,7 +66,7 @@ export class UsageSync {
         const dirty: CounterName[] = [];
         table.forEachDirtySlot((slot) => dirty.push(nameOf(table, slot)));
         const isDone = await inParts(dirty, ({ identity, key }) => {
-          if (!isUp()) return Promise.resolve(false);
+          if (!isUp(identity)) return Promise.resolve(false);
           return isGcra(key) ? syncGcra(identity, key) : client.sync(identity, key);
         });
         if (!isDone) isComplete = false;
