@@ -75,6 +75,8 @@ export class TestMachine {
   readonly runner: TestRunner;
   readonly keys: KeySpace;
   worker: RedisShardWorker;
+  /** How much the clock of the system is ahead. */
+  systemOffsetMs = 0;
   /** Checks that were withdrawn. */
   withdrawn = 0;
   readonly #buffers: readonly SharedArrayBuffer[];
@@ -244,7 +246,7 @@ export class TestMachine {
       settings: { leases: this.#options.leases ?? true, syncMs: this.#options.syncMs ?? 100 },
       stats,
       nowMs: () => clock.monotonicMs(),
-      systemMs,
+      systemMs: () => systemMs() + this.systemOffsetMs,
     });
   }
 }

@@ -207,6 +207,22 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(1);
   });
 
+  test('is returned when the machine was suspended', async () => {
+    const [holder, other] = await startMachines(2);
+    const terms = { limit: 100, durationMs: DURATION_MS };
+    expect((await holder.decide(ID, terms)).allowed).toBe(true);
+    const returned = holder.count(WORKER_STAT.returnedTokens);
+    // Only the clock of the system goes on while a machine is suspended.
+    holder.systemOffsetMs = 60_000;
+    await expect
+      .poll(() => holder.count(WORKER_STAT.returnedTokens) - returned)
+      .toBe(holder.count(WORKER_STAT.leasedTokens));
+    await expect
+      .poll(async () => (await other.decide(ID, { ...terms, cost: 99 })).allowed)
+      .toBe(true);
+    expect((await holder.decide(ID, terms)).allowed).toBe(false);
+  });
+
   test('is returned when the machine stops', async () => {
     const [holder, other] = await startMachines(2);
     const terms = { limit: 100, durationMs: DURATION_MS };
