@@ -102,6 +102,7 @@ export interface ExchangeRules {
   isQuietAfterRecall: boolean;
   waitsForReports: boolean;
   waitsForAcknowledgements: boolean;
+  countsPresentedMembers: boolean;
   settlesPreviousWithKept: boolean;
   refusesLaterWindows: boolean;
   subtractsBase: boolean;
@@ -137,6 +138,7 @@ export const EXCHANGE_RULES: ExchangeRules = {
   isQuietAfterRecall: true,
   waitsForReports: true,
   waitsForAcknowledgements: true,
+  countsPresentedMembers: true,
   settlesPreviousWithKept: true,
   refusesLaterWindows: true,
   subtractsBase: true,
@@ -221,8 +223,9 @@ export function open(
   };
   const { meta } = redis;
   for (const member of list) {
-    if (meta.members[member] !== undefined) continue;
-    meta.members[member] = newMember(++meta.version, true);
+    meta.members[member] ??= newMember(++meta.version, true);
+    // It may have joined, and got tokens, after what this server remembers.
+    if (rules.countsPresentedMembers) meta.members[member].hasJoined = true;
   }
   const isLost = meta.epoch !== redis.runId || (wasEmpty && list.length > 0);
   if (isLost) beginRecovery(redis, Math.max(serverUs, meta.clockUs), rules, published);

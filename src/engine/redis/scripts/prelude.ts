@@ -128,9 +128,14 @@ local function register(presented)
   end
   if presented and fence > 0 then
     for _, member in ipairs(presented) do
-      if member ~= me and not members[member] and not isForgotten[member] then
+      local record = members[member]
+      if member ~= me and not record and not isForgotten[member] then
         nextVersion()
         members[member] = {clock, version, 0, 1, 0, 0}
+        isChanged[member] = true
+      elseif member ~= me and record and record[4] == 0 and record[5] < epochNumber then
+        -- It may have joined, and got tokens, after what this server remembers.
+        record[4] = 1
         isChanged[member] = true
       end
     end
@@ -149,7 +154,7 @@ local function register(presented)
     else mine = {clock, version, 0, 0, epochNumber, epochNumber} end
     members[me] = mine
     if isForgotten[me] then call('HDEL', metaKey, 'f:' .. me) end
-  end
+  elseif isFromOtherEpoch and mine[6] < epochNumber then mine[4] = 1 end
   mine[1], mine[3] = clock, max(mine[3], acknowledged)
   if presented then mine[5] = epochNumber end
   if reportedEpoch == epoch then mine[5], mine[6] = epochNumber, epochNumber end

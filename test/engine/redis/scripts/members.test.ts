@@ -201,6 +201,25 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect((await check(a, 30, 50)).served).toEqual([SERVED.allowed]);
   });
 
+  it('wait for a member that joined after what a failed-over server remembers', async () => {
+    const [a, b] = await join(2);
+    const c = await connect('c');
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    // The replica has seen no more than this; `c` has joined, and has used tokens, before it took over.
+    const { membersVersion } = c.header;
+    a.header.membersVersion = membersVersion;
+    b.header.membersVersion = membersVersion;
+    await redis.command('HSET', `${context.keys.members(0)}`, 'e', '0'.repeat(40));
+    const known = [a.name, b.name, c.name];
+    await report(a, 0, 0, known);
+    await report(b, 0, 0, known);
+    const checks = [costs(60, 100)];
+    expect((await a.send({ ...OF, checks })).status).toBe(MESSAGE_STATUS.recovering);
+    await report(c, 50, 0, known);
+    const { status, served } = await a.send({ ...OF, checks });
+    expect([status, served]).toEqual([MESSAGE_STATUS.done, [SERVED.denied]]);
+  });
+
   it('restore the usage of a counter that was deleted', async () => {
     const [a, b] = await join(2);
     await check(a, 0, 30);
