@@ -32,6 +32,8 @@ import { UsageSync } from './usage-sync.ts';
 const ENTRIES_PER_TURN_MAX = 128;
 /** Entries that acceptors have withdrawn are released this often. */
 const RELEASE_MS = 5;
+/** How often the live counters are counted, for a metric. */
+const COUNT_INTERVAL_MS = 10_000;
 /** A bucket of a cluster is called at least this often. */
 const CLUSTER_HEARTBEAT_MS = 1_000;
 /** Wall and monotonic clock disagree by so much when the machine was suspended. */
@@ -68,6 +70,7 @@ export class RedisShardWorker {
   readonly #sync: UsageSync;
   readonly #decision = newDecision();
   #tickTimer: NodeJS.Timeout | undefined;
+  #countTimer: NodeJS.Timeout | undefined;
   #releaseTimer: NodeJS.Timeout | undefined;
   #probeTimer: NodeJS.Timeout | undefined;
   /** The system's clock less the monotonic one at the last tick. */
@@ -147,6 +150,7 @@ export class RedisShardWorker {
   start(): void {
     this.#adopted = this.#sync.adoptSlots();
     this.#tickTimer = setInterval(() => this.tick(), this.#parts.settings.syncMs);
+    this.#countTimer = setInterval(() => void this.#countLive(), COUNT_INTERVAL_MS);
     this.probe();
   }
 
@@ -248,6 +252,7 @@ export class RedisShardWorker {
 
   close(): void {
     clearInterval(this.#tickTimer);
+    clearInterval(this.#countTimer);
     clearTimeout(this.#releaseTimer);
     clearTimeout(this.#probeTimer);
     this.client.close();
@@ -329,6 +334,10 @@ export class RedisShardWorker {
       index,
       this.#buckets.some(({ isRecovering }) => isRecovering),
     );
+  }
+
+  async #countLive(): Promise<void> {
+    this.#parts.stats.set(WORKER_STAT.liveCounters, await this.#sync.countLive());
   }
 
   #openCount(): number {

@@ -77,6 +77,26 @@ export class UsageSync {
     return isComplete;
   }
 
+  /** How many counters have a window or bucket that still counts. */
+  async countLive(): Promise<number> {
+    const { state, nowMs } = this.#options;
+    const now = nowMs();
+    const identity = newIdentity();
+    let count = 0;
+    await this.#scan((table, slot) => {
+      const { h3 } = table.readIdentity(slot, identity);
+      const key = table.readKey(slot);
+      const redisMs = state.redisMs(h3, now);
+      if (isGcra(key)) {
+        if (table.readGcra(slot).newest > redisMs) count++;
+        return;
+      }
+      table.read(slot, this.#state);
+      if ((this.#state.window + 1) * durationOfKey(key) > redisMs) count++;
+    });
+    return count;
+  }
+
   /** How many counters have usage that Redis does not know. */
   countUnreported(): number {
     let count = 0;
