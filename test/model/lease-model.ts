@@ -115,6 +115,7 @@ export const MAX_LEASE_SHARE = 0.05;
 export const SMALLEST_LEASED_LIMIT = 20;
 const QUIET_US = 12_000;
 const WRITE_OFF_US = 10_000;
+const CORRECTION_WRITE_OFF_US = 250_000;
 const REPEATED_RECALL_US = 4_000;
 const LIVE_US = 3_000_000;
 
@@ -518,8 +519,9 @@ class Exchange {
     }
     const { used: previousUse, known: previousKnownUse } = this.#previous();
     const others = counter.known - record.spent - (rules.subtractsBase ? record.base : 0);
+    const othersDeducted = counter.used - record.deducted - (rules.subtractsBase ? record.base : 0);
     return Object.assign(answer, {
-      ...{ others, previousUse, previousKnownUse, recall: counter.recall, served },
+      ...{ others, othersDeducted, previousUse, previousKnownUse, recall: counter.recall, served },
     });
   }
 
@@ -550,7 +552,9 @@ class Exchange {
     for (const [to, record] of Object.entries(counter.members)) {
       const lent = record.deducted - record.spent;
       if (record === mine || lent <= 0 || record.isWrittenOff) continue;
-      let isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= WRITE_OFF_US;
+      const isCorrection = this.#message.checks.length === 0;
+      const writeOffUs = isCorrection ? CORRECTION_WRITE_OFF_US : WRITE_OFF_US;
+      let isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= writeOffUs;
       if (!isOverdue && nowUs - record.lastRecallUs >= REPEATED_RECALL_US) {
         record.firstRecallUs ||= nowUs;
         record.lastRecallUs = nowUs;
@@ -590,7 +594,15 @@ class Exchange {
 
 const NOTHING: CounterAnswer = {
   ...{ sequence: 0, status: MESSAGE_STATUS.done, window: NO_WINDOW, leftUs: 0, isStored: false },
-  ...{ others: 0, previousUse: 0, previousKnownUse: 0, lent: 0, lentLimit: 0, recall: 0 },
+  ...{
+    others: 0,
+    othersDeducted: 0,
+    previousUse: 0,
+    previousKnownUse: 0,
+    lent: 0,
+    lentLimit: 0,
+    recall: 0,
+  },
   ...{ refunded: 0, served: [], writtenOff: 0 },
 };
 

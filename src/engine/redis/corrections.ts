@@ -23,8 +23,13 @@ import { type CounterAnswer, MESSAGE_STATUS, NO_WINDOW, type StoredCounter } fro
 import type { InspectAnswer } from './scripts/inspect.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
-/** How long other machines may take to return their leases; then they are written off. */
-const SETTLE_MS = 15;
+/**
+ * How long other machines may take to return their leases. The script writes a holder off that has
+ * not answered for a little less.
+ */
+const SETTLE_MS = 300;
+/** How long a message that Redis does not answer is repeated. Its numbers are cumulative. */
+const REPEAT_MS = 1_000;
 const RETRY_MS = 3;
 
 export interface CorrectionOptions {
@@ -91,11 +96,8 @@ export class Corrections {
     const key = counterKey(rule, durationMs);
     const endMs = nowMs() + SETTLE_MS;
     for (;;) {
-      const answer = await client.correct(identity, key, {
-        refund: cost,
-        refundWindow: window,
-        recalls: false,
-      });
+      const correction = { refund: cost, refundWindow: window, recalls: false };
+      const answer = await this.#repeat(() => client.correct(identity, key, correction));
       if (answer?.status === MESSAGE_STATUS.done) return answer.refunded;
       throwUnlessRetry(answer);
       if (nowMs() >= endMs) return 0;
@@ -130,7 +132,7 @@ export class Corrections {
 
   /** Reports the usage of this machine, recalls leases, and waits until they are settled. */
   async #settle(identity: Identity, selector: CounterSelector): Promise<InspectAnswer> {
-    const { gcra, inspect, nowMs } = this.#options;
+    const { gcra, nowMs } = this.#options;
     await Promise.all(
       this.#keysOf(identity, selector).map((key) => {
         return isGcra(key) ? gcra.sync(identity, key) : this.#recall(identity, key);
@@ -138,7 +140,7 @@ export class Corrections {
     );
     const endMs = nowMs() + SETTLE_MS;
     for (;;) {
-      const answer = await inspect(identity);
+      const answer = await this.#inspect(identity);
       const counters = answer.counters.filter((counter) => isSelected(counter, selector));
       const lent = counters.filter((counter) => counter.lent > 0);
       if (lent.length === 0 || nowMs() >= endMs) return { ...answer, counters };
@@ -153,8 +155,35 @@ export class Corrections {
 
   async #recall(identity: Identity, key: number): Promise<void> {
     const correction = { refund: 0, refundWindow: NO_WINDOW, recalls: true };
-    const answer = await this.#options.client.correct(identity, key, correction);
+    const { client } = this.#options;
+    const answer = await this.#repeat(() => client.correct(identity, key, correction));
     if (answer === undefined) throw new Unchanged('Redis did not answer in time');
+  }
+
+  async #inspect(identity: Identity): Promise<InspectAnswer> {
+    const { inspect, nowMs } = this.#options;
+    const endMs = nowMs() + REPEAT_MS;
+    for (;;) {
+      try {
+        return await inspect(identity);
+      } catch (error) {
+        if (nowMs() >= endMs) throw error;
+      }
+      await pause();
+    }
+  }
+
+  /** A refund whose answer was lost is undone by the next message: that one may refund again. */
+  async #repeat(
+    send: () => Promise<CounterAnswer | undefined>,
+  ): Promise<CounterAnswer | undefined> {
+    const { nowMs } = this.#options;
+    const endMs = nowMs() + REPEAT_MS;
+    for (;;) {
+      const answer = await send();
+      if (answer !== undefined || nowMs() >= endMs) return answer;
+      await pause();
+    }
   }
 
   /** The keys of the counters of an identity that have slots here. */

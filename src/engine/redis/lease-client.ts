@@ -618,7 +618,7 @@ function decisionOf(
   allowed: boolean,
 ): ReplyDecision {
   const carried = isSliding ? share(answer.previousUse, answer.leftUs, durationMs * 1_000) : 0;
-  const used = state.others + state.spent + state.reserved + reserved + carried;
+  const used = state.othersDeducted + state.spent + state.reserved + reserved + carried;
   const remaining = !allowed && isSliding ? 0 : Math.max(0, limit - used);
   return { allowed, remaining, reset: (state.window + 1) * durationMs, outcome: OUTCOME.decided };
 }

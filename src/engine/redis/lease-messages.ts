@@ -101,7 +101,7 @@ export function applyAnswer(
   }
   state.isStored = answer.isStored;
   state.others = answer.others;
-  state.othersDeducted = answer.others;
+  state.othersDeducted = answer.othersDeducted;
   if (readsPrevious(message, answer)) {
     state.previousUse = answer.previousUse;
     state.previousKnownUse = answer.previousKnownUse;

@@ -23,6 +23,8 @@ const QUIET_US = 12_000;
 /** A recall is repeated after this time, and its holder written off after the other, µs. */
 const RECALL_AGAIN_US = 4_000;
 const WRITE_OFF_US = 10_000;
+/** A refund, reset or inspection can wait longer for its holder, and is then exact. */
+const CORRECTION_WRITE_OFF_US = 250_000;
 
 const COUNTERS = `
 local COUNTER, RECORD = '<ddddddd', '<dddddddd'
@@ -46,7 +48,7 @@ local writtenOff = 0
 
 -- Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
 -- a message was sent. A holder that nobody can reach, or that is silent, is written off.
-local function recall(key, notice, number, r)
+local function recall(key, notice, number, r, writeOffUs)
   local isSent = false
   local everything = call('HGETALL', key)
   for i = 1, #everything, 2 do
@@ -54,7 +56,7 @@ local function recall(key, notice, number, r)
     if #member > 1 and member ~= me then
       local d, s, sequence, base, rate, isOff, first, last = unpack(RECORD, everything[i + 1])
       if d > s and isOff == 0 then
-        local isOverdue = first > 0 and clock - first >= ${WRITE_OFF_US}
+        local isOverdue = first > 0 and clock - first >= writeOffUs
         if not isOverdue and clock - last >= ${RECALL_AGAIN_US} then
           local receivers = publish(member, 'recall ' .. notice .. ' ' .. number)
           isOverdue = receivers == 0 and not isCluster
@@ -247,13 +249,16 @@ for i = 2, #KEYS do
       isWoken = true
     end
     if mustRecall then
+      local isCorrection = checks == 0
+      local writeOffUs = isCorrection and ${CORRECTION_WRITE_OFF_US} or ${WRITE_OFF_US}
       local isSent, isSentBefore
       if u - d > r - s then
-        r, isSent = recall(key, notice .. ' ' .. w, number + 1, r)
+        r, isSent = recall(key, notice .. ' ' .. w, number + 1, r, writeOffUs)
       end
       if readsPrevious and pu - pd > pr - ps then
         local known = pr
-        pr, isSentBefore = recall(previousKey, notice .. ' ' .. (w - 1), pNumber + 1, pr)
+        pr, isSentBefore = recall(previousKey, notice .. ' ' .. (w - 1), pNumber + 1, pr,
+          writeOffUs)
         if isSentBefore then pNumber, pRecalledAt = pNumber + 1, clock end
         if isSentBefore or pr ~= known then
           call('HSET', previousKey,
@@ -295,8 +300,9 @@ for i = 2, #KEYS do
         me, pack(RECORD, d, s, sequence, reset, rate, 0, firstRecall, lastRecall))
       if not stored[1] then expire(base, key, w, duration, digits) end
     end
-    answers[i] = format('%d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
-      isRecorded and 1 or 0, bounded(r - s - reset), lent, number, refunded, verdicts)
+    answers[i] = format('%d %d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
+      isRecorded and 1 or 0, bounded(r - s - reset), bounded(u - d - reset), lent, number,
+      refunded, verdicts)
     if readsPrevious or writtenOff > 0 then
       answers[i] = answers[i] .. format(' %d %d %d', bounded(pu), bounded(pr), writtenOff)
     end

@@ -93,6 +93,8 @@ export interface CounterAnswer {
    * because `spent` goes on.
    */
   others: number;
+  /** The same with the tokens that other members hold, or have used and not reported. */
+  othersDeducted: number;
   /**
    * Use of the window before, of all members: with tokens in leases, and without. 0, unless the
    * message or one of its checks is sliding, or tells of the window before.

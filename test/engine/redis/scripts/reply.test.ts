@@ -18,13 +18,15 @@ const message: CounterMessage = {
 };
 const EPOCH = `${'a'.repeat(40)}.12`;
 const HEADER = `0 1700000000000000 ${EPOCH} 0 3 2`;
-const COUNTER = '5 0 8 1000 1 4 0 0 0 s12';
+const COUNTER = '5 0 8 1000 1 4 6 0 0 0 s12';
 
 describe('a reply to the exchange script', () => {
   it('is taken if it is exactly what the script answers', () => {
     const answer = decodeExchange([message], [HEADER, COUNTER]);
     expect(answer).toMatchObject({ status: 0, epoch: EPOCH, membersVersion: 3, machineCount: 2 });
-    expect(answer.counters).toMatchObject([{ window: 8, others: 4, lent: 0, served: [1, 2] }]);
+    expect(answer.counters).toMatchObject([
+      { window: 8, others: 4, othersDeducted: 6, lent: 0, served: [1, 2] },
+    ]);
     const early = decodeExchange([message], [HEADER.replace('0', '1')]);
     expect(early).toMatchObject({ status: 1, counters: [] });
     expect(decodeExchange([message], [HEADER, '5 2']).counters[0].status).toBe(2);
@@ -45,7 +47,7 @@ describe('a reply to the exchange script', () => {
     ['the answer to another message', [HEADER, COUNTER.replace('5', '6')]],
     ['a window that has ended', [HEADER, COUNTER.replace('8', '6')]],
     ['more time than a window has', [HEADER, COUNTER.replace('1000', '60000001')]],
-    ['a lease that was not wanted', [HEADER, COUNTER.replace('4 0', '4 3')]],
+    ['a lease that was not wanted', [HEADER, COUNTER.replace('6 0', '6 3')]],
     ['a refund that was not wanted', [HEADER, COUNTER.replace('0 s', '1 s')]],
     ['a number that is not exact', [HEADER, COUNTER.replace(' 4 ', ' 9007199254740992 ')]],
     ['a fraction', [HEADER, COUNTER.replace(' 4 ', ' 4.5 ')]],
