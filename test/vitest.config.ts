@@ -42,6 +42,8 @@ const SLOW = [
     (of) => `outside/${of}`,
   ),
   ...['openapi-client', 'reference-browser', 'schemathesis'].map((of) => `outside/${of}`),
+  ...['redis/connection', 'registry/shared/replicator', 'model/leases.schedules'],
+  'faults/cluster-exactness',
   ...['docs/pages', 'docs/openapi-examples', 'examples/*'],
 ].map((name) => `test/${name}.test.ts`);
 const EXCLUDED = IS_SHORTENED ? SLOW : [];

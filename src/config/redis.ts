@@ -16,7 +16,7 @@ import { readText } from './setting-value.ts';
 /** Settings that mean nothing to the memory engine. */
 const REDIS_SETTINGS = [
   ...(['redisUrl', 'redisPasswordFile', 'redisCa', 'redisCert', 'redisKey'] as const),
-  ...(['redisPrefix', 'redisWait', 'leases', 'syncMs', 'onEngineDown'] as const),
+  ...(['redisPrefix', 'redisTimeoutMs', 'redisWait', 'leases', 'syncMs', 'onEngineDown'] as const),
   ...(['localShare', 'recovery'] as const),
 ] satisfies SettingName[];
 
@@ -50,6 +50,7 @@ export function loadRedisSettings(
     url: redisUrl,
     password,
     tls: readTlsFiles(settings, redisUrl),
+    timeoutMs: settings.redisTimeoutMs,
     prefix: settings.redisPrefix,
     leases: settings.leases === 'on',
     syncMs: settings.syncMs,

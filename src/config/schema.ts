@@ -15,6 +15,8 @@ import {
   DRAIN_MAX_MS,
   KEY_MAX_CHARACTERS,
   REDIS_PREFIX_MAX_CHARACTERS,
+  REDIS_TIMEOUT_MAX_MS,
+  REDIS_TIMEOUT_MIN_MS,
   REDIS_WAIT_MAX,
   ROOT_KEY_MIN_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
@@ -227,6 +229,12 @@ export const Settings = Type.Object({
     accepts: `1 to ${REDIS_PREFIX_MAX_CHARACTERS} letters, digits and characters of . _ : -`,
     description: 'first part of the names of all keys and channels in Redis',
   }),
+  redisTimeoutMs: integer(
+    REDIS_TIMEOUT_MIN_MS,
+    REDIS_TIMEOUT_MAX_MS,
+    20,
+    'time in ms that a check waits for Redis; WEIR_ON_ENGINE_DOWN decides it then',
+  ),
   redisWait: integer(
     0,
     REDIS_WAIT_MAX,

@@ -148,8 +148,6 @@ export const WORKER_BACKOFF_MS = { initial: 10, max: 1_000 } as const;
 
 /** After this time an acceptor withdraws a check that its worker has not started. */
 export const WITHDRAW_AFTER_MS = 25;
-/** After this time a check that needs Redis is decided without it. */
-export const ENGINE_DEADLINE_MS = 20;
 /** After this time a check that a failed worker had started gets a 503. */
 export const CHECK_DEADLINE_MS = 2_000;
 
@@ -168,6 +166,9 @@ export const REDIS_PASSWORD_MAX_CHARACTERS = 512;
 export const REDIS_PREFIX_MAX_CHARACTERS = 64;
 /** Replicas that a change can wait for. */
 export const REDIS_WAIT_MAX = 5;
+/** Bounds of the time after which a check that needs Redis is decided without it. */
+export const REDIS_TIMEOUT_MIN_MS = 5;
+export const REDIS_TIMEOUT_MAX_MS = 1_000;
 /** A call of Redis without an answer fails after this time; a new connection after the second. */
 export const REDIS_CALL_DEADLINE_MS = 50;
 export const REDIS_CONNECT_DEADLINE_MS = 2_000;

@@ -113,6 +113,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
       redisCert: 'It requires `WEIR_REDIS_KEY`, and a URL with TLS.',
       redisKey: 'It requires `WEIR_REDIS_CERT`.',
       redisPrefix: 'All weirs that share counters have the same one.',
+      redisTimeoutMs:
+        'Most checks do not wait: they are decided in memory. Requests to Redis fail after the ' +
+        'same time, but not before 50 ms.',
       redisWait:
         'With 1 and more, a failover loses no usage that a weir has seen acknowledged. Each ' +
         'request to Redis then takes longer.',

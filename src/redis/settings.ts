@@ -16,6 +16,8 @@ export interface RedisSettings {
   password: string | undefined;
   /** PEM texts. A CA replaces those of the system. */
   tls: { ca: string | undefined; cert: string | undefined; key: string | undefined };
+  /** How long a check waits for Redis, ms. `onEngineDown` decides it then. */
+  timeoutMs: number;
   /** Begins the names of all keys and channels. */
   prefix: string;
   /** Whether machines take tokens in advance. Without leases each check is a round trip. */

@@ -27,6 +27,7 @@ describe('the settings of the engine in Redis', () => {
       url: 'redis://redis.example',
       password: undefined,
       tls: { ca: undefined, cert: undefined, key: undefined },
+      timeoutMs: 20,
       prefix: 'weir',
       leases: true,
       syncMs: 100,
@@ -51,10 +52,12 @@ describe('the settings of the engine in Redis', () => {
       ...['--leases', 'off', '--local-share', 'divided', '--recovery', 'available'],
     ];
     const env = { WEIR_SYNC_MS: '10', WEIR_ON_ENGINE_DOWN: 'deny', WEIR_REDIS_WAIT: '1' };
+    Object.assign(env, { WEIR_REDIS_TIMEOUT_MS: '50' });
     expect(loadSettings(args, env)?.redis).toEqual({
       url: 'rediss://redis.example',
       password: 'pass word',
       tls: { ca: CERTIFICATE_B.cert, cert: CERTIFICATE_A.cert, key: CERTIFICATE_A.key },
+      timeoutMs: 50,
       prefix: 'limits:v1',
       leases: false,
       syncMs: 10,

@@ -52,7 +52,9 @@ export async function startEngineServer(
     return { ...server, closeEngine: async () => {} };
   }
   const redis = await startRedis();
-  const env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
+  // The case of a slow Redis is tested elsewhere: here the test itself may be slow.
+  const WEIR_REDIS_TIMEOUT_MS = '1000';
+  const env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url, WEIR_REDIS_TIMEOUT_MS };
   try {
     await migrateRecords(dataDir, redis);
     const server = await startServer(dataDir, { ...options, env: { ...env, ...options.env } });

@@ -116,10 +116,10 @@ function redisDriver(
     ...{ url: redis.url, password: undefined, prefix, leases, syncMs: 100 },
     tls: { ca: undefined, cert: undefined, key: undefined },
     ...{ onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
-    waitForReplicas: 0,
+    ...{ waitForReplicas: 0, timeoutMs: DEADLINE_MS },
   };
   const data = allocateRedisEngine(control, counters, { settings, fullTablePolicy }, clock);
-  const engine = createRedisEngine(data, 0, control, clock, DEADLINE_MS);
+  const engine = createRedisEngine(data, 0, control, clock);
   const { port1, port2 } = new MessageChannel();
   engine.connectWorker(0, port1);
   const state = new EngineState(data.state);
@@ -133,7 +133,7 @@ function redisDriver(
       return new LeaseTable(buffer, shard, state, WORKER_LOCK_OWNER, () => {});
     }),
     consumers: [new RedisQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port2)],
-    scripts: new MemberScripts(link, { keys, isAvailable: false }),
+    scripts: new MemberScripts(link, { keys, isAvailable: false }, settings.timeoutMs),
     newBreaker: () => ALWAYS_CLOSED,
     nowMs: () => clock.monotonicMs(),
   });

@@ -241,7 +241,7 @@ export class TestMachine {
       tables: this.#newTables(incarnation),
       consumers: [new RedisQueueConsumer(this.#channel, stats, this.#ports.port2)],
       state,
-      scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable: false }, 0),
+      scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable: false }, 20, 0),
       newBreaker: () => new Breaker(),
       settings: { leases: this.#options.leases ?? true, syncMs: this.#options.syncMs ?? 100 },
       stats,

@@ -6,7 +6,7 @@
  * An all-or-nothing batch reserves what the leases have, and has its workers reserve the rest. When
  * all checks are allowed, the reservations are committed; else they become leases again, and GCRA
  * checks are refunded. No lock is held meanwhile: other checks do not see tokens of a batch that is
- * denied later, for ENGINE_DEADLINE_MS at most. A batch in which a check is denied in place
+ * denied later, for WEIR_REDIS_TIMEOUT_MS at most. A batch in which a check is denied in place
  * reserves nothing: of the other checks it reads what remains.
  */
 

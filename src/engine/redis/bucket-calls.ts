@@ -26,8 +26,6 @@ import type { InspectAnswer } from './scripts/inspect.ts';
 import type { MemberList } from './scripts/members.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
-/** An answer that takes longer is not used: the fate of the call is unknown. */
-export const CALL_TIMEOUT_MS = 50;
 /** The clock of a bucket is not known better than this for long: both clocks drift. */
 const CLOCK_DRIFT = 0.0005;
 
@@ -111,7 +109,9 @@ export class BucketCalls {
 
   /** @throws when there is no valid answer */
   inspect(identity: Identity): Promise<InspectAnswer> {
-    return withinTimeout(this.#options.scripts.inspect(this.#header, identity)).then(required);
+    return this.#withinTimeout(this.#options.scripts.inspect(this.#header, identity)).then(
+      required,
+    );
   }
 
   /**
@@ -121,7 +121,7 @@ export class BucketCalls {
   async reset(identity: Identity, selector: ResetSelector): Promise<number | undefined> {
     const { scripts } = this.#options;
     const call = scripts.reset(this.#header, identity, selector);
-    return required(await withinTimeout(call.then((cleared) => ({ cleared })))).cleared;
+    return required(await this.#withinTimeout(call.then((cleared) => ({ cleared })))).cleared;
   }
 
   /** @param send sends the call; it rejects when there is no valid answer */
@@ -155,7 +155,7 @@ export class BucketCalls {
     let answer: Answer | undefined;
     let mayHaveRun = true;
     try {
-      answer = await withinTimeout(send());
+      answer = await this.#withinTimeout(send());
     } catch (error) {
       mayHaveRun = !(error instanceof RedisError) || error.mayHaveRun;
     }
@@ -211,7 +211,7 @@ export class BucketCalls {
     const { scripts, bucket } = this.#options;
     let list: MemberList | undefined;
     try {
-      list = await withinTimeout(scripts.listMembers(bucket));
+      list = await this.#withinTimeout(scripts.listMembers(bucket));
     } catch {
       // The next answer shows the version again.
     }
@@ -240,17 +240,17 @@ export class BucketCalls {
     const { state, bucket } = this.#options;
     state.setClock(bucket, clock.offsetMs, clock.aboveMs - clock.offsetMs);
   }
+
+  /** @returns undefined when it takes too long: the fate of the call is unknown */
+  #withinTimeout<T>(call: Promise<T>): Promise<T | undefined> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => resolve(undefined), this.#options.scripts.timeoutMs);
+      call.then(resolve, reject).finally(() => clearTimeout(timer));
+    });
+  }
 }
 
 function required<T>(answer: T | undefined): T {
   if (answer === undefined) throw new Error('Redis did not answer in time');
   return answer;
-}
-
-/** @returns undefined when it takes too long */
-function withinTimeout<T>(call: Promise<T>): Promise<T | undefined> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => resolve(undefined), CALL_TIMEOUT_MS);
-    call.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }

@@ -1,6 +1,6 @@
 /** Creates the redis engine of an acceptor. */
 
-import { ENGINE_DEADLINE_MS, SHARDS } from '../../core/constants.ts';
+import { SHARDS } from '../../core/constants.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import type { Engine } from '../engine.ts';
@@ -11,16 +11,12 @@ import { LeaseTable } from './lease-table.ts';
 import { RedisEngine } from './redis-engine.ts';
 import { DecisionsWithoutRedis } from './without-redis.ts';
 
-/**
- * @param acceptor the index of this thread
- * @param deadlineMs after which a check is decided without Redis
- */
+/** @param acceptor the index of this thread */
 export function createRedisEngine(
   { settings, fullTablePolicy, tables: buffers, state: stateBuffer, channels }: RedisEngineData,
   acceptor: number,
   control: Control,
   clock: Clock,
-  deadlineMs = ENGINE_DEADLINE_MS,
 ): Engine {
   if (buffers.length !== SHARDS) {
     throw new Error(`${buffers.length} lease tables for ${SHARDS} shards`);
@@ -33,6 +29,14 @@ export function createRedisEngine(
   });
   const queues = new WorkQueues(channels, acceptor, control, () => clock.monotonicMs());
   const withoutRedis = new DecisionsWithoutRedis({ ...settings, fullTablePolicy }, state, stats);
-  const parts = { tables, state, queues, withoutRedis, clock, stats, deadlineMs };
+  const parts = {
+    tables,
+    state,
+    queues,
+    withoutRedis,
+    clock,
+    stats,
+    deadlineMs: settings.timeoutMs,
+  };
   return new RedisEngine(parts, settings.leases);
 }

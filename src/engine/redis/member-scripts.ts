@@ -1,5 +1,6 @@
 /** The script calls of a member, from their arguments to their decoded replies. */
 
+import { REDIS_CALL_DEADLINE_MS } from '../../core/constants.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RedisError } from '../../redis/errors.ts';
 import type { RedisLink } from '../../redis/link.ts';
@@ -41,11 +42,21 @@ export type ScriptRunner = Pick<RedisLink, 'call'>;
 export class MemberScripts {
   readonly context: ScriptContext;
   readonly #runner: ScriptRunner;
-
   readonly #openGraceMs: number;
+  /** A call fails after this time. */
+  readonly timeoutMs: number;
 
-  /** @param openGraceMs how long an empty Redis waits for members that know others */
-  constructor(runner: ScriptRunner, context: ScriptContext, openGraceMs = OPEN_GRACE_MS) {
+  /**
+   * @param checkTimeoutMs how long a check waits for its call
+   * @param openGraceMs how long an empty Redis waits for members that know others
+   */
+  constructor(
+    runner: ScriptRunner,
+    context: ScriptContext,
+    checkTimeoutMs: number,
+    openGraceMs = OPEN_GRACE_MS,
+  ) {
+    this.timeoutMs = Math.max(REDIS_CALL_DEADLINE_MS, checkTimeoutMs);
     this.#runner = runner;
     this.context = context;
     this.#openGraceMs = openGraceMs;
@@ -109,6 +120,6 @@ export class MemberScripts {
   }
 
   #run(script: Script, { keys, args }: ScriptCall): Promise<unknown> {
-    return this.#runner.call(script, keys, args);
+    return this.#runner.call(script, keys, args, this.timeoutMs);
   }
 }

@@ -89,7 +89,11 @@ async function runUntilStop(
       return new RedisQueueConsumer(channel, stats, notificationPorts[acceptor]);
     }),
     state,
-    scripts: new MemberScripts(link, { keys, isAvailable: settings.recovery === 'available' }),
+    scripts: new MemberScripts(
+      link,
+      { keys, isAvailable: settings.recovery === 'available' },
+      settings.timeoutMs,
+    ),
     newBreaker: () => new Breaker(),
     settings,
     stats,

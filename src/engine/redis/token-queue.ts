@@ -1,6 +1,6 @@
 /**
  * The checks of an acceptor that need tokens from Redis, and what decides them without Redis: when
- * they have waited for ENGINE_DEADLINE_MS, and at once when their worker's circuit breaker is open
+ * they have waited for `deadlineMs`, and at once when their worker's circuit breaker is open
  * or its queue is full.
  */
 
@@ -20,7 +20,7 @@ import type { EngineState } from './engine-state.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { DecisionsWithoutRedis } from './without-redis.ts';
 
-/** How often deadlines are tested: a quarter of ENGINE_DEADLINE_MS. */
+/** How often deadlines are tested: a quarter of the default. */
 const POLL_INTERVAL_MS = 5;
 
 export interface TokenQueueParts {

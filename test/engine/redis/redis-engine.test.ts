@@ -36,7 +36,13 @@ const WORKER_LOCK_OWNER = 1_000;
 const SETTINGS: RedisSettings = {
   ...{ url: 'redis://127.0.0.1', password: undefined, prefix: 'weir', leases: true, syncMs: 100 },
   tls: { ca: undefined, cert: undefined, key: undefined },
-  ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact', waitForReplicas: 0 },
+  ...{
+    onEngineDown: 'local',
+    localShare: 'whole',
+    recovery: 'exact',
+    waitForReplicas: 0,
+    timeoutMs: 20,
+  },
 };
 const confirm = () => {};
 const hasher = new Hasher(Buffer.from('0123456789abcdef'));

@@ -22,7 +22,7 @@ describe.skipIf(isRedisMissing)('a start', () => {
       url: redis.url,
       password: undefined,
       tls: { ca: undefined, cert: undefined, key: undefined },
-      ...{ prefix: 'weir', leases: true, syncMs: 20, waitForReplicas: 0 },
+      ...{ prefix: 'weir', leases: true, syncMs: 20, waitForReplicas: 0, timeoutMs: 20 },
       ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact' },
     };
   });
