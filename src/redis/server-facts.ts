@@ -70,13 +70,3 @@ async function readHasSnapshots(session: Session): Promise<boolean | undefined> 
     throw error;
   }
 }
-
-/** Undefined if the data of the server survives its restart, as far as it tells. */
-export function persistenceWarning(facts: ServerFacts): string | undefined {
-  if (facts.isPersistent !== false) return undefined;
-  const { server, product } = facts;
-  return (
-    `${server} saves neither an append-only file nor snapshots: a restart of ${product} loses ` +
-    'counters, overrides and keys; set "appendonly yes"'
-  );
-}
