@@ -266,6 +266,8 @@ const TEXTS = [
   ],
   ...['cookie:session', 'cookie:te', `cookie:${'a'.repeat(128)}`, `cookie:${'a'.repeat(129)}`],
 ];
+/** A file is only valid with none of them, or with those of one engine. */
+const ENGINE_SETTINGS = /^(engine|redis\w+|leases|syncMs|onEngineDown|localShare|recovery)$/;
 const NAMESPACES = [
   ...['login', 'a.b~c:d@e-f', '_', '.a', '-a', 'a/b', 'a b', '', 'rlns_a', 'rlns', '__proto__'],
   ...['constructor', 'é', 'n'.repeat(512), 'n'.repeat(513)],
@@ -324,7 +326,7 @@ function objectsNear(
     const arbitrary = valuesNear(rules).map((value) => [[name, value]]);
     return fc.oneof(
       { weight: isUsual ? 8 : 1, arbitrary },
-      { weight: isUsual ? 1 : 6, arbitrary: fc.constant([]) },
+      { weight: isUsual ? 1 : ENGINE_SETTINGS.test(name) ? 40 : 6, arbitrary: fc.constant([]) },
     );
   });
   const unknown = fc.oneof(
