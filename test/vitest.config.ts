@@ -37,13 +37,13 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 /** Files that take long even with few trials, and whose result does not depend on Node. */
 const SLOW = [
   ...['recovery', 'system-clock', 'connections', 'disk', 'overload'].map((of) => `faults/${of}`),
-  ...['caddy', 'forms', 'haproxy', 'nginx'].map((of) => `gateways/${of}`),
+  ...['caddy', 'forms', 'haproxy', 'nginx', 'node-frameworks'].map((of) => `gateways/${of}`),
   ...['envoy', 'traefik', 'gateway-floods', 'gateway-pages', 'python-clients', 'first-start'].map(
     (of) => `outside/${of}`,
   ),
   ...['openapi-client', 'reference-browser', 'schemathesis'].map((of) => `outside/${of}`),
   ...['redis/connection', 'registry/shared/replicator', 'model/leases.schedules'],
-  'faults/cluster-exactness',
+  ...['faults/cluster-exactness', 'runtime/shared-registry'],
   ...['docs/pages', 'docs/openapi-examples', 'examples/*'],
 ].map((name) => `test/${name}.test.ts`);
 const EXCLUDED = IS_SHORTENED ? SLOW : [];

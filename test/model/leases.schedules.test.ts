@@ -17,8 +17,8 @@ import type { LeaseScenario, Rules, ScenarioCheck } from './lease-world.ts';
 
 vi.setConfig({ testTimeout: 3_600_000 });
 
-const STATES = IS_LONG ? 400_000 : 6_000;
-const WALKS = IS_LONG ? 100_000 : 1_500;
+const STATES = IS_LONG ? 400_000 : 4_000;
+const WALKS = IS_LONG ? 100_000 : 1_000;
 /** Enough for each mutation. */
 const MUTATION_STATES = 60_000;
 const MUTATION_WALKS = 5_000;

@@ -8,13 +8,12 @@ import { RULE } from '../../../src/core/window-rules.ts';
 import { TestEngine } from '../../support/engines.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
-import { scaledCount } from '../../support/test-scale.ts';
 
 const confirm = () => {};
 const COUNTERS = 6;
 const LIMIT = 300;
 const CLIENTS = 8;
-const REQUESTS = scaledCount(60);
+const REQUESTS = 60;
 
 describe.skipIf(isRedisMissing)('two machines with one Redis', () => {
   let redis: RedisServer;
