@@ -1,6 +1,6 @@
 /**
- * What `weir migrate` and `weir cluster` have in common: they use Redis directly, with the settings
- * of a server, so that they work while no server runs. A Redis that fails is a StartError.
+ * Opens Redis for `weir migrate` and `weir cluster`. Both use it directly, with the settings of a
+ * server, so that they work while no server runs. A Redis that fails is a StartError.
  */
 
 import { type LoadedSettings, loadSettings } from '../config/load.ts';

@@ -27,8 +27,8 @@ const NODE_MAJOR = Number.parseInt(process.versions.node, 10);
 const FIXED_MIB = { process: NODE_MAJOR < 22 ? 50 : 60, acceptor: 24, worker: 8 } as const;
 
 /**
- * What a connection to Redis adds, mostly the code of TLS and of the client: after 2 000 calls, 16
- * MiB in each thread on Node 20, and 14 MiB on Node 22. The main thread has one for the registry.
+ * The memory of a thread's connection to Redis, mostly the code of TLS and of the client: after
+ * 2 000 calls 16 MiB on Node 20, and 14 MiB on Node 22. The main thread has one for the registry.
  */
 const CONNECTION_MIB = { process: 16, worker: 16 } as const;
 

@@ -182,7 +182,7 @@ export const REDIS_DISCOVERY_MS = 1_000;
 export const REDIS_BACKOFF_MS = { initial: 50, max: 2_000 } as const;
 /** Failed calls in a row after which Redis counts as unavailable. */
 export const REDIS_FAILURES_MAX = 5;
-/** Keys of a cluster are spread over this many hash slots, of 2^14. */
+/** In a cluster counters are divided into so many buckets. Each lies in one hash slot. */
 export const CLUSTER_BUCKETS = 64;
 /** The interval at which usage is reported to Redis. */
 export const SYNC_INTERVAL_MIN_MS = 10;

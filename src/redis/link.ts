@@ -1,6 +1,6 @@
 /**
- * What the engine and the registry use of a Redis: scripts, commands and subscriptions, with the
- * same interface for one server, for Sentinels and for a cluster. Every failure is a RedisError. A
+ * The interface of the engine and the registry to Redis: scripts, commands and subscriptions. It is
+ * the same for one server, for Sentinels and for a cluster. Every failure is a RedisError. A
  * call fails at once while the server of its key is not connected.
  */
 

@@ -16,7 +16,7 @@ import {
   NO_WINDOW,
   SERVED,
   type TokenCheck,
-} from '../../src/engine/redis/protocol.ts';
+} from '../../src/engine/redis/scripts/protocol.ts';
 
 /** What a member is known to have of one counter and window. Tokens are integers. */
 export interface MemberRecord {
@@ -510,7 +510,7 @@ class Exchange {
       }
       const isLent = lentToOthers(counter, record) > 0 || lentToOthers(previous, mine) > 0;
       if (isLent && !counter.waiters.includes(member)) counter.waiters.push(member);
-      // What was written off may prove denials.
+      // Tokens that were written off may prove denials.
       for (const [n, check] of checks.entries()) {
         if (served[n] !== SERVED.unproven || !isProven(check)) continue;
         served[n] = SERVED.denied;

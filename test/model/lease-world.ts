@@ -18,7 +18,7 @@ import {
   NO_WINDOW,
   SERVED,
   type TokenCheck,
-} from '../../src/engine/redis/protocol.ts';
+} from '../../src/engine/redis/scripts/protocol.ts';
 import {
   counterAt,
   EXCHANGE_RULES,

@@ -38,7 +38,7 @@ import {
   readTotal,
 } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
-import { NO_WINDOW } from '../../src/engine/redis/protocol.ts';
+import { NO_WINDOW } from '../../src/engine/redis/scripts/protocol.ts';
 
 /** Redis' time less the monotonic time of the tests. */
 export const OFFSET_MS = 1_700_000_000_000;

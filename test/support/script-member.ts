@@ -2,16 +2,6 @@
 
 import { createClient } from '@redis/client';
 import type { Identity } from '../../src/core/hash.ts';
-import {
-  CALL_STATUS,
-  type CallAnswer,
-  type CallHeader,
-  type CounterAnswer,
-  type CounterMessage,
-  type MemberMessage,
-  NO_WINDOW,
-  type TokenCheck,
-} from '../../src/engine/redis/protocol.ts';
 import { exchange } from '../../src/engine/redis/scripts/exchange.ts';
 import { decodeExchange, encodeExchange } from '../../src/engine/redis/scripts/exchange-codec.ts';
 import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
@@ -21,6 +11,16 @@ import {
   encodePresentMembers,
   presentMembers,
 } from '../../src/engine/redis/scripts/members.ts';
+import {
+  CALL_STATUS,
+  type CallAnswer,
+  type CallHeader,
+  type CounterAnswer,
+  type CounterMessage,
+  type MemberMessage,
+  NO_WINDOW,
+  type TokenCheck,
+} from '../../src/engine/redis/scripts/protocol.ts';
 import type { ScriptCall, ScriptContext } from '../../src/engine/redis/scripts/reply.ts';
 import type { Script } from '../../src/redis/script.ts';
 import { waitUntil } from './server.ts';

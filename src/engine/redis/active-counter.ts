@@ -6,8 +6,8 @@
 
 import type { Identity } from '../../core/hash.ts';
 import { durationOfKey } from '../memory/windows/registry.ts';
-import type { CounterAnswer, CounterMessage, TokenCheck } from './protocol.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
+import type { CounterAnswer, CounterMessage, TokenCheck } from './scripts/protocol.ts';
 
 /** Where the checks of a counter come from, and their decisions go to. */
 export interface CheckSource {

@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { SHARDS } from '../../core/constants.ts';
+import { CLUSTER_BUCKETS, SHARDS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { parseRedisUrl } from '../../redis/url.ts';
@@ -14,9 +14,6 @@ import { allocateChannels } from '../worker/allocate.ts';
 import { groupsFor } from '../worker/size.ts';
 import { allocateEngineState, EngineState } from './engine-state.ts';
 import { allocateLeaseTable } from './lease-memory.ts';
-
-/** Counters of one bucket share calls. In a cluster each bucket is on one node. */
-const CLUSTER_BUCKETS = 64;
 
 /** What the redis engines of all threads share. */
 export interface RedisEngineData {

@@ -13,6 +13,9 @@ import { RedisError } from '../../redis/errors.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { EngineState } from './engine-state.ts';
 import type { MemberScripts } from './member-scripts.ts';
+import type { GcraCallAnswer } from './scripts/gcra.ts';
+import type { InspectAnswer } from './scripts/inspect.ts';
+import type { MemberList } from './scripts/members.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -20,10 +23,7 @@ import {
   type CounterMessage,
   type GcraMessage,
   type GcraReport,
-} from './protocol.ts';
-import type { GcraCallAnswer } from './scripts/gcra.ts';
-import type { InspectAnswer } from './scripts/inspect.ts';
-import type { MemberList } from './scripts/members.ts';
+} from './scripts/protocol.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
 /** The clock of a bucket is not known better than this for long: both clocks drift. */

@@ -19,8 +19,13 @@ import {
   type CounterResponse,
   type CounterResult,
 } from './port-messages.ts';
-import { type CounterAnswer, MESSAGE_STATUS, NO_WINDOW, type StoredCounter } from './protocol.ts';
 import type { InspectAnswer } from './scripts/inspect.ts';
+import {
+  type CounterAnswer,
+  MESSAGE_STATUS,
+  NO_WINDOW,
+  type StoredCounter,
+} from './scripts/protocol.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
 /**

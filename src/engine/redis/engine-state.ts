@@ -1,5 +1,5 @@
 /**
- * What the shard workers of the Redis engine tell all threads: one small block per process. Each
+ * The state of the Redis engine, which its shard workers show to all threads: one block. Each
  * field has one number, so a reader sees it before or after a write, never in between.
  *
  *   line 0      header      int32: workers | buckets

@@ -16,6 +16,8 @@ import type { CheckSource } from './active-counter.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
+import type { QueueEntry } from './queue-consumer.ts';
+import type { GcraCallAnswer } from './scripts/gcra.ts';
 import {
   type GcraAnswer,
   type GcraMessage,
@@ -23,9 +25,7 @@ import {
   type GcraState,
   MESSAGE_STATUS,
   MESSAGES_PER_CALL,
-} from './protocol.ts';
-import type { QueueEntry } from './queue-consumer.ts';
-import type { GcraCallAnswer } from './scripts/gcra.ts';
+} from './scripts/protocol.ts';
 
 const RETRY_MS = 4;
 

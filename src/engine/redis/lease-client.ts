@@ -33,6 +33,7 @@ import { NO_LEASE_SLOT } from './lease-layout.ts';
 import { applyAnswer, composeMessage, hasLateUsage } from './lease-messages.ts';
 import { type LeaseState, newLeaseState } from './lease-slot.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
+import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 import {
   type CounterAnswer,
   type CounterMessage,
@@ -42,8 +43,7 @@ import {
   NO_WINDOW,
   SERVED,
   type TokenCheck,
-} from './protocol.ts';
-import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
+} from './scripts/protocol.ts';
 
 /** Parked checks are tried again after RETRY_MS, and denied after PARK_MS. */
 const RETRY_MS = 4;
@@ -261,7 +261,7 @@ export class LeaseClient {
     this.#options.onReplies();
   }
 
-  /** Decides checks that waited while tokens came, or while it became known that there are none. */
+  /** Decides waiting checks that can be decided in memory now. */
   #decideInPlace(counter: ActiveCounter): void {
     if (!this.#options.leases || counter.waiting.length === 0) return;
     counter.waiting = counter.waiting.filter((waiting) => {

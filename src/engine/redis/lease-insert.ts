@@ -37,7 +37,7 @@ import {
 } from './lease-layout.ts';
 import { type DirtySlots, type LeaseLocation, slotsOf } from './lease-location.ts';
 import { readWindow } from './lease-slot.ts';
-import { NO_WINDOW } from './protocol.ts';
+import { NO_WINDOW } from './scripts/protocol.ts';
 
 export interface LeaseInsertion {
   /** NO_LEASE_SLOT: the table is full for this counter. */

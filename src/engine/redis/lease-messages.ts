@@ -1,6 +1,6 @@
 /**
- * What a shard worker tells Redis about a counter, and what it makes of the answer. Pure functions
- * of the counter's state; the caller holds the lock of its slot.
+ * Composes the messages about a counter, and applies the answers of Redis to its state. Pure
+ * functions of that state; the caller holds the lock of its slot.
  *
  * A message that carries checks takes the whole lease with it, so that Redis decides with all
  * tokens. An answer is used only if no later message was sent: then it may be wrong about the
@@ -9,7 +9,7 @@
 
 import type { Identity } from '../../core/hash.ts';
 import { addToLease, type LeaseState, moveStateToWindow } from './lease-slot.ts';
-import type { CounterAnswer, CounterMessage, TokenCheck } from './protocol.ts';
+import type { CounterAnswer, CounterMessage, TokenCheck } from './scripts/protocol.ts';
 
 /** Clocks of two machines differ in their rate by at most this. */
 const CLOCK_DRIFT = 0.0005;

@@ -44,7 +44,7 @@ import {
   withoutPrefetch,
   workerNumberAt,
 } from './lease-layout.ts';
-import { NO_WINDOW } from './protocol.ts';
+import { NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
 /** The newest window that a slot can hold, which is never reached: see the layout. */

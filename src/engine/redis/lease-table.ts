@@ -85,11 +85,12 @@ import {
   writeLeaseState,
 } from './lease-slot.ts';
 import { LocalDecisions } from './local-decisions.ts';
-import type { GcraState } from './protocol.ts';
+import type { GcraState } from './scripts/protocol.ts';
 
 /**
- * What a check needs. `decidedPrefetch`: it is decided, and the lease has become small; one check
- * is told for each lease. `full`: it is decided, but no slot was free and nothing was counted.
+ * The result of a decision in memory. `needsTokens`: Redis must decide. `decidedPrefetch`: decided,
+ * and the lease has become small; one check is told for each lease. `full`: decided, but no slot
+ * was free and nothing was counted.
  */
 export const VERDICT = { decided: 0, needsTokens: 1, decidedPrefetch: 2, full: 3 } as const;
 
@@ -635,7 +636,7 @@ export class LeaseTable implements LeaseMemory {
   }
 
   /**
-   * What the window before adds to the usage of a sliding window, at most.
+   * The tokens of the window before that count in a sliding window, at most.
    * @param previousUse that of the slot; or PREVIOUS_USE_MAX, where it is to be looked up
    */
   #carried(

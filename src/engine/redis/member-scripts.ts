@@ -5,13 +5,6 @@ import type { Identity } from '../../core/hash.ts';
 import { RedisError } from '../../redis/errors.ts';
 import type { RedisLink } from '../../redis/link.ts';
 import type { Script } from '../../redis/script.ts';
-import type {
-  CallAnswer,
-  CallHeader,
-  CounterMessage,
-  GcraMessage,
-  GcraReport,
-} from './protocol.ts';
 import { exchange, exchangeAtMaxmemory } from './scripts/exchange.ts';
 import { decodeExchange, encodeExchange } from './scripts/exchange-codec.ts';
 import {
@@ -32,6 +25,13 @@ import {
   OPEN_GRACE_MS,
   presentMembers,
 } from './scripts/members.ts';
+import type {
+  CallAnswer,
+  CallHeader,
+  CounterMessage,
+  GcraMessage,
+  GcraReport,
+} from './scripts/protocol.ts';
 import type { ScriptCall, ScriptContext } from './scripts/reply.ts';
 import { decodeReset, encodeReset, type ResetSelector, reset } from './scripts/reset.ts';
 

@@ -11,7 +11,7 @@
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
 import type { CounterSelector } from '../engine.ts';
-import type { StoredCounter } from './protocol.ts';
+import type { StoredCounter } from './scripts/protocol.ts';
 
 /** One word that both threads change by compare-and-exchange, from `waiting`. */
 export const REQUEST_STATE = { waiting: 0, begun: 1, withdrawn: 2 } as const;

@@ -31,7 +31,7 @@ import { Batches } from './batches.ts';
 import { CounterRequests } from './counter-requests.ts';
 import { VERDICT } from './lease-table.ts';
 import type { CounterAction, CounterResponse, ResultOf } from './port-messages.ts';
-import type { StoredCounter } from './protocol.ts';
+import type { StoredCounter } from './scripts/protocol.ts';
 import { TokenQueue, type TokenQueueParts } from './token-queue.ts';
 
 export class RedisEngine implements Engine {

@@ -24,8 +24,8 @@ import { NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
-import type { MemberMessage } from './protocol.ts';
 import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
+import type { MemberMessage } from './scripts/protocol.ts';
 import { UsageSync } from './usage-sync.ts';
 
 /** The most entries of one queue before the next queue is read. */

@@ -15,7 +15,7 @@ import type { LeaseClient } from './lease-client.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
 import { newLeaseState } from './lease-slot.ts';
 import type { LeaseTable } from './lease-table.ts';
-import { NO_WINDOW } from './protocol.ts';
+import { NO_WINDOW } from './scripts/protocol.ts';
 
 /** Counters that are told at the same time: some calls, which do not hold up those of checks. */
 const COUNTERS_AT_ONCE = 128;

@@ -81,7 +81,7 @@ export function ruleOf(word: number): number {
 }
 
 /**
- * What an entry wants of the worker. The memory engine has the first two kinds, the redis engine
+ * The task of an entry. The memory engine has the first two kinds, the redis engine
  * the others. The worker sends no reply to a deduction and to a prefetch.
  */
 export const ENTRY_KIND = {

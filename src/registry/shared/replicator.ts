@@ -194,8 +194,8 @@ export class Replicator implements Ledger {
   }
 
   /**
-   * What was committed on top of a version. If nothing was, it commits nothing, so that a commit
-   * that is under way cannot succeed any more.
+   * Looks up the commit on top of a version. If there is none, it makes an empty one, so that a
+   * commit that is under way cannot succeed any more.
    * @returns `unknown` if Redis has lost it
    * @throws RedisError
    */

@@ -77,7 +77,7 @@ describe.skipIf(isRedisMissing)('two machines with one Redis', () => {
         const [counter] = await one.engine.inspect(identity, selector, confirm);
         expect([name, counter.current]).toEqual([name, allowed.get(name)]);
         expect(counter.current).toBeLessThanOrEqual(LIMIT);
-        // What a machine knows of the usage of others may be a few seconds old.
+        // The usage of others that a machine knows may be a few seconds old.
         const remaining = async () =>
           (await other.decide(name, { limit: LIMIT, cost: 0 })).remaining;
         await expect.poll(remaining).toBe(LIMIT - counter.current!);

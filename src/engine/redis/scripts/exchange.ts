@@ -274,7 +274,7 @@ for i = 2, #KEYS do
         end
         hasWaiters = 1
       end
-      -- What was written off may prove denials.
+      -- Tokens that were written off may prove denials.
       if verdicts:find('2', 1, true) then
         local again = ''
         for k = 1, checks do

@@ -10,11 +10,9 @@
  *   weir:{tag}:r:<member>                       channel: messages to a member
  */
 
+import { CLUSTER_BUCKETS } from '../../../core/constants.ts';
 import type { Identity } from '../../../core/hash.ts';
-
-/** Buckets in a Redis Cluster. The hash slots are divided evenly. */
-export const CLUSTER_BUCKETS = 64;
-const SLOTS = 16_384;
+import { CLUSTER_SLOTS, slotOfKey } from '../../../redis/slot.ts';
 
 const PREFIX = /^[^{}\s]+$/;
 
@@ -89,21 +87,10 @@ function clusterTags(): string[] {
   const tags = new Array<string | undefined>(CLUSTER_BUCKETS).fill(undefined);
   for (let found = 0, number = 0; found < CLUSTER_BUCKETS; number++) {
     const tag = String(number);
-    const bucket = Math.floor(slotOf(tag) / (SLOTS / CLUSTER_BUCKETS));
+    const bucket = Math.floor(slotOfKey(tag) / (CLUSTER_SLOTS / CLUSTER_BUCKETS));
     if (tags[bucket] !== undefined) continue;
     tags[bucket] = tag;
     found++;
   }
   return tags as string[];
-}
-
-/** The slot of a hash tag in a Redis Cluster: CRC-16/XMODEM. */
-export function slotOf(tag: string): number {
-  let crc = 0;
-  for (const byte of Buffer.from(tag)) {
-    crc ^= byte << 8;
-    for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
-    crc &= 0xffff;
-  }
-  return crc % SLOTS;
 }

@@ -1,5 +1,5 @@
 /**
- * What a machine and the scripts in Redis tell each other about counters with windows. Messages
+ * The messages between a machine and the scripts in Redis about counters with windows. Messages
  * carry cumulative numbers, never amounts, and a sequence number: lost, repeated and reordered
  * messages then allow nothing extra, and the next message returns lost tokens.
  *

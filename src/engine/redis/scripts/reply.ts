@@ -1,6 +1,6 @@
 /**
- * What all scripts of members share in their arguments and replies. A reply that is not exactly
- * what is expected throws: nothing is allowed from it.
+ * The arguments and the parts of replies that all scripts of members share. An invalid reply
+ * throws, and no check is allowed by it.
  */
 
 import { RedisError } from '../../../redis/errors.ts';

@@ -12,7 +12,7 @@ import {
   MESSAGE_STATUS,
   NO_WINDOW,
   SERVED,
-} from '../../../../src/engine/redis/protocol.ts';
+} from '../../../../src/engine/redis/scripts/protocol.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
 import { costs, IDENTITY, joinMembers, type ScriptMember } from '../../../support/script-member.ts';
 

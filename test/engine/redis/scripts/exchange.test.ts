@@ -1,19 +1,19 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
-import {
-  CALL_STATUS,
-  type CounterAnswer,
-  type CounterMessage,
-  MESSAGE_STATUS,
-  SERVED,
-} from '../../../../src/engine/redis/protocol.ts';
 import { exchange, exchangeAtMaxmemory } from '../../../../src/engine/redis/scripts/exchange.ts';
 import {
   decodeExchange,
   encodeExchange,
 } from '../../../../src/engine/redis/scripts/exchange-codec.ts';
 import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import {
+  CALL_STATUS,
+  type CounterAnswer,
+  type CounterMessage,
+  MESSAGE_STATUS,
+  SERVED,
+} from '../../../../src/engine/redis/scripts/protocol.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
 import {
   connectMember,

@@ -7,18 +7,18 @@ import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { countGcra, gcra as rule } from '../../../../src/engine/memory/windows/gcra.ts';
 import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
 import {
-  type GcraAnswer,
-  type GcraMessage,
-  type GcraReport,
-  MESSAGE_STATUS,
-} from '../../../../src/engine/redis/protocol.ts';
-import {
   decodeGcra,
   encodeGcra,
   gcra,
   gcraAtMaxmemory,
 } from '../../../../src/engine/redis/scripts/gcra.ts';
 import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import {
+  type GcraAnswer,
+  type GcraMessage,
+  type GcraReport,
+  MESSAGE_STATUS,
+} from '../../../../src/engine/redis/scripts/protocol.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
 import {
   IDENTITY,

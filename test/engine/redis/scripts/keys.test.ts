@@ -1,11 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  CLUSTER_BUCKETS,
-  hexOf,
-  identityFromHex,
-  KeySpace,
-  slotOf,
-} from '../../../../src/engine/redis/scripts/keys.ts';
+import { CLUSTER_BUCKETS } from '../../../../src/core/constants.ts';
+import { hexOf, identityFromHex, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import { slotOfKey } from '../../../../src/redis/slot.ts';
 import { isRedisMissing, type RedisServer, startCluster } from '../../../support/redis.ts';
 
 const identities = Array.from({ length: 1_000 }, (_, i) => {
@@ -27,7 +23,7 @@ describe('the names of keys', () => {
 
   it('spread evenly over the slots of a cluster', () => {
     const slots = Array.from({ length: CLUSTER_BUCKETS }, (_, bucket) => {
-      return slotOf(/\{(.+)\}/.exec(many.members(bucket))![1]);
+      return slotOfKey(/\{(.+)\}/.exec(many.members(bucket))![1]);
     });
     expect(slots.map((slot) => Math.floor(slot / (16_384 / CLUSTER_BUCKETS)))).toEqual([
       ...Array(CLUSTER_BUCKETS).keys(),
@@ -60,7 +56,7 @@ describe('the names of keys', () => {
     it('of a bucket have the slot of its tag', async () => {
       for (const identity of identities.slice(0, 20)) {
         const bucket = many.bucketOf(identity);
-        const slot = slotOf(/\{(.+)\}/.exec(many.members(bucket))![1]);
+        const slot = slotOfKey(/\{(.+)\}/.exec(many.members(bucket))![1]);
         for (const key of [
           many.members(bucket),
           many.counter(identity, 60_000),

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
-import { CALL_STATUS, MESSAGE_STATUS, SERVED } from '../../../../src/engine/redis/protocol.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   decodeForgetMembers,
@@ -10,6 +9,11 @@ import {
   forgetMembers,
   listMembers,
 } from '../../../../src/engine/redis/scripts/members.ts';
+import {
+  CALL_STATUS,
+  MESSAGE_STATUS,
+  SERVED,
+} from '../../../../src/engine/redis/scripts/protocol.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
 import {
   connectMember,

@@ -6,14 +6,14 @@
 
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   CALL_STATUS,
   type CounterAnswer,
   type CounterMessage,
   MESSAGE_STATUS,
   NO_WINDOW,
-} from '../../../../src/engine/redis/protocol.ts';
-import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+} from '../../../../src/engine/redis/scripts/protocol.ts';
 import {
   counterAt,
   EXCHANGE_RULES,

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type CounterMessage, NO_WINDOW } from '../../../../src/engine/redis/protocol.ts';
 import {
   decodeExchange,
   encodeExchange,
 } from '../../../../src/engine/redis/scripts/exchange-codec.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../../../src/engine/redis/scripts/member-messages.ts';
+import { type CounterMessage, NO_WINDOW } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { InvalidReply } from '../../../../src/engine/redis/scripts/reply.ts';
 import { costs, IDENTITY } from '../../../support/script-member.ts';
 

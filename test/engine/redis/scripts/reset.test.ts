@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
-import { SERVED } from '../../../../src/engine/redis/protocol.ts';
 import { decodeGcra, encodeGcra, gcra } from '../../../../src/engine/redis/scripts/gcra.ts';
 import {
   decodeInspect,
@@ -9,6 +8,7 @@ import {
   inspect,
 } from '../../../../src/engine/redis/scripts/inspect.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import { SERVED } from '../../../../src/engine/redis/scripts/protocol.ts';
 import {
   decodeReset,
   encodeReset,

@@ -1,7 +1,7 @@
 /** Windows that end: the clock of the bucket is moved, as by a member that has seen a later one. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { MESSAGE_STATUS, SERVED } from '../../../../src/engine/redis/protocol.ts';
+import { MESSAGE_STATUS, SERVED } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
 import { costs, IDENTITY, joinMembers, type ScriptMember } from '../../../support/script-member.ts';
 import { waitUntil } from '../../../support/server.ts';
