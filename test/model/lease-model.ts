@@ -28,6 +28,8 @@ export interface MemberRecord {
   base: number;
   sequence: number;
   isWrittenOff: boolean;
+  /** Whether it may deny checks by the known use, and is told when that falls. */
+  denies: boolean;
   rate: number;
   /** The times of the first and the last recall that it has not answered; 0 if there is none. */
   firstRecallUs: number;
@@ -43,6 +45,8 @@ export interface CounterRecord {
   recall: number;
   recallUs: number;
   waiters: string[];
+  /** Whether a member denies. */
+  hasDenials: boolean;
   members: Record<string, MemberRecord>;
 }
 
@@ -107,6 +111,8 @@ export interface ExchangeRules {
   refusesLaterWindows: boolean;
   subtractsBase: boolean;
   provesDenials: boolean;
+  /** Members that deny by the known use are told when it falls. */
+  endsDenials: boolean;
   detectsLostRecords: boolean;
   subtractsCarriedFromLeases: boolean;
 }
@@ -144,6 +150,7 @@ export const EXCHANGE_RULES: ExchangeRules = {
   refusesLaterWindows: true,
   subtractsBase: true,
   provesDenials: true,
+  endsDenials: true,
   detectsLostRecords: true,
   subtractsCarriedFromLeases: true,
 };
@@ -158,12 +165,13 @@ export function keyOfMessage({ identity, durationMs }: CounterMessage): string {
 }
 
 const newCounter = (): CounterRecord => ({
-  ...{ used: 0, known: 0, limit: 0, recall: 0, recallUs: 0, waiters: [], members: {} },
+  ...{ used: 0, known: 0, limit: 0, recall: 0, recallUs: 0, waiters: [] },
+  ...{ hasDenials: false, members: {} },
 });
 
 const newRecord = (sequence: number): MemberRecord => ({
-  ...{ deducted: 0, spent: 0, base: 0, sequence, isWrittenOff: false, rate: 0 },
-  ...{ firstRecallUs: 0, lastRecallUs: 0 },
+  ...{ deducted: 0, spent: 0, base: 0, sequence, isWrittenOff: false, denies: false },
+  ...{ rate: 0, firstRecallUs: 0, lastRecallUs: 0 },
 });
 
 /** One call of a member at a time of the server. */
@@ -330,7 +338,7 @@ class Exchange {
     const counter = redis.counters[at] ?? newCounter();
     const wasLent = counter.used - counter.known;
     const was = { used: counter.used, known: counter.known, limit: counter.limit };
-    const hasPreviousFallen = this.#settlePrevious();
+    const previous = this.#settlePrevious();
     const isOfWindow = message.window === this.#window;
     const record = this.#settle(
       counter,
@@ -346,7 +354,10 @@ class Exchange {
         counter.used < was.used ||
         counter.known < was.known ||
         counter.used - counter.known < wasLent;
-      return this.#wake(counter, hasFallen || hasPreviousFallen) || status;
+      const isWoken = this.#wake(counter, hasFallen || previous.hasFallen);
+      const isUseLower = counter.known < was.known || previous.isUseLower;
+      const isTold = this.#endDenials(counter, isUseLower);
+      return isWoken || isTold || status;
     });
     if (stored !== undefined || record.deducted !== 0 || record.spent !== 0 || answer.isStored) {
       answer.isStored = true;
@@ -404,9 +415,10 @@ class Exchange {
     return record;
   }
 
-  /** @returns whether tokens came back, or fewer are lent */
-  #settlePrevious(): boolean {
-    if (!this.#readsPrevious) return false;
+  /** @returns whether tokens came back, or fewer are lent; and whether the known use is lower */
+  #settlePrevious(): { hasFallen: boolean; isUseLower: boolean } {
+    const nothing = { hasFallen: false, isUseLower: false };
+    if (!this.#readsPrevious) return nothing;
     const { redis, member, rules } = this.#call;
     const { window, spent, kept, previousSpent, sequence, firstSequence } = this.#message;
     const at = counterAt(this.#key, this.#window - 1);
@@ -423,17 +435,16 @@ class Exchange {
       used - (stored?.base ?? 0) === (stored?.spent ?? 0) &&
       stored?.isWrittenOff !== true;
     const isOfOlderSlot = stored !== undefined && stored.sequence < firstSequence;
-    if (isUnchanged && !isOfOlderSlot) return false;
+    if (isUnchanged && !isOfOlderSlot) return nothing;
     const record = this.#settle(counter, used, held, true);
     record.sequence = sequence;
     record.firstRecallUs = 0;
     record.lastRecallUs = 0;
+    record.denies = false;
     redis.counters[at] = counter;
-    return (
-      counter.used < was.used ||
-      counter.known < was.known ||
-      counter.used - counter.known < was.used - was.known
-    );
+    const isUseLower = counter.known < was.known;
+    const isLessLent = counter.used - counter.known < was.used - was.known;
+    return { hasFallen: counter.used < was.used || isUseLower || isLessLent, isUseLower };
   }
 
   #previous(): CounterRecord {
@@ -518,6 +529,14 @@ class Exchange {
       }
     }
     const { used: previousUse, known: previousKnownUse } = this.#previous();
+    const canFall = counter.known > 0 || previousKnownUse > 0;
+    const isAllServed = served.every((each) => each === SERVED.allowed);
+    if (canFall && checks.length > 0 && !(isAllServed && isCostly) && !record.denies) {
+      record.denies = true;
+      counter.hasDenials = true;
+      answer.isStored = true;
+    }
+    answer.mayDeny = record.denies || !canFall;
     const others = counter.known - record.spent - (rules.subtractsBase ? record.base : 0);
     const othersDeducted = counter.used - record.deducted - (rules.subtractsBase ? record.base : 0);
     return Object.assign(answer, {
@@ -590,10 +609,24 @@ class Exchange {
     counter.waiters = [];
     return true;
   }
+
+  /** @returns whether there was somebody to tell */
+  #endDenials(counter: CounterRecord, isUseLower: boolean): boolean {
+    if (!counter.hasDenials || !isUseLower || !this.#call.rules.endsDenials) return false;
+    const { member, published } = this.#call;
+    for (const [to, record] of Object.entries(counter.members)) {
+      if (to === member || !record.denies) continue;
+      record.denies = false;
+      published.push({ to, kind: 'wake', key: this.#key, window: this.#window });
+    }
+    counter.hasDenials = counter.members[member].denies;
+    return true;
+  }
 }
 
 const NOTHING: CounterAnswer = {
   ...{ sequence: 0, status: MESSAGE_STATUS.done, window: NO_WINDOW, leftUs: 0, isStored: false },
+  mayDeny: false,
   ...{
     others: 0,
     othersDeducted: 0,
@@ -627,8 +660,10 @@ export function resetCounter(redis: RedisState, key: string, window: number): Pu
   if (counter === undefined) return [];
   counter.used = 0;
   counter.known = 0;
+  counter.hasDenials = false;
   for (const record of Object.values(counter.members)) {
     record.base += record.spent;
+    record.denies = false;
     record.deducted -= record.spent;
     record.spent = 0;
     counter.used += record.deducted;

@@ -691,7 +691,7 @@ export class LeaseWorld {
     slot.others = answer.others;
     slot.spent -= answer.refunded;
     slot.isDirty = false;
-    slot.boundMs = flight.isWoken ? 0 : nowMs + BOUND_MS;
+    slot.boundMs = flight.isWoken || !answer.mayDeny ? 0 : nowMs + BOUND_MS;
     for (const [n, check] of flight.checks.entries()) {
       const served = answer.served[n];
       if (check.isWithdrawn) {

@@ -71,6 +71,8 @@ export class ActiveCounter {
   listeners: ((isDone: boolean) => void)[] = [];
   /** Whether a recall has come while a message was under way. */
   isRecalled = false;
+  /** Whether the known use has fallen while a message was under way. */
+  isWoken = false;
   /** When the waiting checks are sent again, monotonic ms. */
   retryMs = Number.POSITIVE_INFINITY;
 

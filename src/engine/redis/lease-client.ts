@@ -172,7 +172,10 @@ export class LeaseClient {
         this.#options.stats.add(WORKER_STAT.leasesRecalled, 1);
         break;
       case 'wake':
+        this.#endDenials(identity, key);
         if (counter === undefined) break;
+        // The answer under way may be older.
+        counter.isWoken = counter.sent !== undefined;
         counter.retryMs = 0;
         this.#queue(counter);
         break;
@@ -185,15 +188,31 @@ export class LeaseClient {
 
   /** Denies no check by what was known of a counter. */
   forget(identity: Identity, key: number): void {
+    this.#change(identity, key, (state) => {
+      state.boundUntilMs = 0;
+      // A limit that is told shows that a counter was used, and a reset removes it.
+      state.lastLimit = 0;
+    });
+  }
+
+  /** The known use has fallen: checks that it denied may fit now. */
+  #endDenials(identity: Identity, key: number): void {
+    this.#change(identity, key, (state) => this.#endBound(state, this.#options.nowMs()));
+  }
+
+  /** After many refunds in a row a call is not made for each of them, but every RETRY_MS. */
+  #endBound(state: LeaseState, nowMs: number): void {
+    state.boundUntilMs = Math.min(state.boundUntilMs, nowMs + RETRY_MS);
+  }
+
+  #change(identity: Identity, key: number, change: (state: LeaseState) => void): void {
     const table = this.#options.tableOf(identity);
     const lock = table.lockFor(identity);
     table.acquire(lock);
     const slot = table.find(identity, key);
     if (slot !== NO_LEASE_SLOT) {
       table.read(slot, this.#state);
-      this.#state.boundUntilMs = 0;
-      // A limit that is told shows that a counter was used, and a reset removes it.
-      this.#state.lastLimit = 0;
+      change(this.#state);
       table.write(slot, this.#state);
     }
     table.release(lock);
@@ -459,6 +478,8 @@ export class LeaseClient {
       replies.push([waiting, decisionOf(state, reserved, message, answer, check, allowed)]);
     }
     state.isPinned = false;
+    if (counter.isWoken) this.#endBound(state, nowMs);
+    counter.isWoken = false;
     if (slot !== NO_LEASE_SLOT) {
       table.write(slot, state);
       table.addReserved(slot, reserved);
@@ -501,6 +522,7 @@ export class LeaseClient {
     sent.correction?.resolve(undefined);
     if (counter.isRecalled) counter.mustReturn = true;
     counter.isRecalled = false;
+    counter.isWoken = false;
     counter.waiting.unshift(
       ...sent.checks.filter(({ source, entry }) => source.isOpen(entry.number)),
     );

@@ -114,7 +114,7 @@ export function applyAnswer(
   if (usesLeases) {
     addToLease(state, answer.lent, answer.lentLimit, message.isSliding);
     const boundMs = Math.max(BOUND_MIN_MS, Math.min(durationMs * BOUND_SHARE, BOUND_MAX_MS));
-    state.boundUntilMs = nowMs + boundMs;
+    state.boundUntilMs = answer.mayDeny ? nowMs + boundMs : 0;
     const isFrequent = state.rate >= PREFETCH_RATE_MIN;
     state.prefetchBelow = isFrequent ? (state.rate * PREFETCH_MS) / 1_000 : 0;
   }

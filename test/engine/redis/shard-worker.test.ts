@@ -100,6 +100,78 @@ describe.skipIf(isRedisMissing)('refunds, resets and inspections', () => {
   });
 });
 
+describe.skipIf(isRedisMissing)('denials that a machine decides by the use it knows', () => {
+  const terms = { limit: 100, durationMs: DURATION_MS };
+  /** Below the time for which such denials last without news. */
+  const soon = { timeout: 4_000 };
+
+  /** Checks until a machine denies one without Redis. */
+  const deniesAlone = async (machine: TestMachine) => {
+    await machine.decide(ID, terms);
+    const requests = machine.count(WORKER_STAT.tokenRequests);
+    const { allowed } = await machine.decide(ID, terms);
+    return !allowed && machine.count(WORKER_STAT.tokenRequests) === requests;
+  };
+
+  test('end when another machine refunds tokens, again and again', async () => {
+    const [first, second] = await startMachines(2);
+    expect(await use(120, terms)).toBe(100);
+    const { reset } = await first.decide(ID, { ...terms, cost: 0 });
+    const window = reset / DURATION_MS - 1;
+    const refund = { kind: 'refund', rule: RULE.fixed, durationMs: DURATION_MS, window } as const;
+    for (const cost of [1, 2, 30]) {
+      await expect.poll(() => deniesAlone(first)).toBe(true);
+      const result = await second.request(ID, { ...refund, cost });
+      expect(result).toEqual({ kind: 'refund', refunded: cost });
+      const isAllowed = async () => (await first.decide(ID, { ...terms, cost })).allowed;
+      await expect.poll(isAllowed, soon).toBe(true);
+    }
+  });
+
+  test('of larger costs end too, where a smaller one was allowed last', async () => {
+    const [first, second] = await startMachines(2);
+    expect((await second.decide(ID, { ...terms, cost: 60 })).allowed).toBe(true);
+    await second.request(ID, { kind: 'inspect', selector: ALL });
+    expect((await first.decide(ID, { ...terms, cost: 20 })).allowed).toBe(true);
+    const decision = await first.decide(ID, { ...terms, cost: 30 });
+    expect(decision.allowed).toBe(false);
+    const window = decision.reset / DURATION_MS - 1;
+    const refund = { kind: 'refund', rule: RULE.fixed, durationMs: DURATION_MS, window } as const;
+    expect(await second.request(ID, { ...refund, cost: 10 })).toMatchObject({ refunded: 10 });
+    const isAllowed = async () => (await first.decide(ID, { ...terms, cost: 30 })).allowed;
+    await expect.poll(isAllowed, soon).toBe(true);
+  });
+
+  test('end when a machine that was written off returns its lease', async () => {
+    const [holder, other] = await startMachines(2);
+    // As if it were suspended: messages to it wait.
+    const late: (() => void)[] = [];
+    const receive = holder.worker.receive.bind(holder.worker);
+    holder.worker.receive = (...message) => late.push(() => receive(...message));
+    expect((await holder.decide(ID, terms)).allowed).toBe(true);
+    const lent = holder.count(WORKER_STAT.leasedTokens);
+    expect(lent).toBeGreaterThan(0);
+    expect((await other.decide(ID, { ...terms, cost: 99 - lent })).allowed).toBe(true);
+    await expect.poll(() => deniesAlone(other)).toBe(true);
+    expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(1);
+    for (const receiveNow of late.splice(0)) receiveNow();
+    const isAllowed = async () => (await other.decide(ID, { ...terms, cost: lent })).allowed;
+    await expect.poll(isAllowed, soon).toBe(true);
+  });
+
+  test('end when another machine resets the counter', async () => {
+    const [first, second] = await startMachines(2);
+    expect((await second.decide(ID, { ...terms, cost: 100 })).allowed).toBe(true);
+    await second.request(ID, { kind: 'inspect', selector: ALL });
+    // It has used nothing itself.
+    await expect.poll(() => deniesAlone(first)).toBe(true);
+    const action = { kind: 'reset', selector: ALL } as const;
+    expect(await second.request(ID, action)).toEqual({ kind: 'reset', cleared: 1 });
+    const isAllowed = async () => (await first.decide(ID, { ...terms, cost: 100 })).allowed;
+    await expect.poll(isAllowed, soon).toBe(true);
+  });
+});
+
 describe.skipIf(isRedisMissing)('a GCRA bucket', () => {
   test('is one for all machines', async () => {
     await startMachines(3);

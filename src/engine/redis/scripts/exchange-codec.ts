@@ -92,13 +92,17 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
     fields.end();
     return { ...NOTHING_DONE, sequence, status };
   }
+  const window = fields.integer(Math.max(0, message.window));
+  const leftUs = fields.integer(0, message.durationMs * 1_000);
+  const flags = fields.integer(0, 3);
   const answer: CounterAnswer = {
     ...NOTHING_DONE,
     sequence,
     status,
-    window: fields.integer(Math.max(0, message.window)),
-    leftUs: fields.integer(0, message.durationMs * 1_000),
-    isStored: fields.boolean(),
+    window,
+    leftUs,
+    isStored: flags % 2 === 1,
+    mayDeny: flags >= 2,
     others: fields.signed(),
     othersDeducted: fields.signed(),
     lent: fields.integer(0, message.wantsLease ? undefined : 0),
@@ -127,6 +131,7 @@ const NOTHING_DONE: CounterAnswer = {
   window: NO_WINDOW,
   leftUs: 0,
   isStored: false,
+  mayDeny: false,
   others: 0,
   othersDeducted: 0,
   previousUse: 0,

@@ -3,10 +3,12 @@
  * only place that decides how many tokens of a window are left. A counter is a hash for one window:
  *
  *   a         u: tokens gone; r: known use; rate: sum of the members' rates; number and time of the
- *             last recall; limit of the last allowed check; whether members wait for tokens
+ *             last recall; limit of the last allowed check; notices: 1 if members wait for tokens,
+ *             plus 2 if members deny checks by the known use
  *   <member>  d: tokens gone to it; s: the use that it reported; sequence; base: its `spent` at the
- *             last reset; rate; whether it is written off; when it was first asked to return its
- *             lease and did not, and last
+ *             last reset; rate; marks: 1 if it is written off, plus 2 if it denies checks by the
+ *             known use, and is told when that falls; when it was first asked to return its lease
+ *             and did not, and last
  *   w         members that wait, each followed by a comma
  *
  * u - r are tokens in leases that may still be unused. u includes them, so no window is overfull.
@@ -44,6 +46,21 @@ local function wake(key, notice)
   call('HDEL', key, 'w')
 end
 
+-- Tells the members but this one that deny checks by the known use that it has fallen.
+local function endDenials(key, notice)
+  local everything = call('HGETALL', key)
+  for i = 1, #everything, 2 do
+    local member = everything[i]
+    if #member > 1 and member ~= me then
+      local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
+      if marks >= 2 then
+        publish(member, 'wake ' .. notice)
+        call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks - 2, first, last))
+      end
+    end
+  end
+end
+
 local writtenOff = 0
 
 -- Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
@@ -54,8 +71,8 @@ local function recall(key, notice, number, r, writeOffUs)
   for i = 1, #everything, 2 do
     local member = everything[i]
     if #member > 1 and member ~= me then
-      local d, s, sequence, base, rate, isOff, first, last = unpack(RECORD, everything[i + 1])
-      if d > s and isOff == 0 then
+      local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
+      if d > s and marks % 2 == 0 then
         local isOverdue = first > 0 and clock - first >= writeOffUs
         if not isOverdue and clock - last >= ${RECALL_AGAIN_US} then
           local receivers = publish(member, 'recall ' .. notice .. ' ' .. number)
@@ -66,10 +83,10 @@ local function recall(key, notice, number, r, writeOffUs)
         end
         if isOverdue then
           r = r + (d - s)
-          isOff = 1
+          marks = marks + 1
           writtenOff = writtenOff + 1
         end
-        call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, isOff, first, last))
+        call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks, first, last))
       end
     end
   end
@@ -107,25 +124,25 @@ for i = 2, #KEYS do
   local readsPrevious = isSliding or hasPrevious or window == w - 1
 
   local stored = call('HMGET', key, 'a', me)
-  local u, r, rates, number, recalledAt, limit, hasWaiters = 0, 0, 0, 0, 0, 0, 0
+  local u, r, rates, number, recalledAt, limit, notices = 0, 0, 0, 0, 0, 0, 0
   if stored[1] then
-    u, r, rates, number, recalledAt, limit, hasWaiters = unpack(COUNTER, stored[1])
+    u, r, rates, number, recalledAt, limit, notices = unpack(COUNTER, stored[1])
   end
-  local d, s, lastSequence, reset, lastRate, isOff, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0, 0
+  local d, s, lastSequence, reset, lastRate, marks, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0, 0
   if stored[2] then
-    d, s, lastSequence, reset, lastRate, isOff, firstRecall, lastRecall = unpack(RECORD, stored[2])
+    d, s, lastSequence, reset, lastRate, marks, firstRecall, lastRecall = unpack(RECORD, stored[2])
   end
 
   local previousKey, previous
-  local pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters = 0, 0, 0, 0, 0, 0, 0
-  local pd, ps, pSequence, pReset, pRate, pOff = 0, 0, 0, 0, 0, 0
+  local pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices = 0, 0, 0, 0, 0, 0, 0
+  local pd, ps, pSequence, pReset, pRate, pMarks = 0, 0, 0, 0, 0, 0
   if readsPrevious then
     previousKey = base .. ':' .. (w - 1)
     previous = call('HMGET', previousKey, 'a', me)
     if previous[1] then
-      pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters = unpack(COUNTER, previous[1])
+      pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices = unpack(COUNTER, previous[1])
     end
-    if previous[2] then pd, ps, pSequence, pReset, pRate, pOff = unpack(RECORD, previous[2]) end
+    if previous[2] then pd, ps, pSequence, pReset, pRate, pMarks = unpack(RECORD, previous[2]) end
   end
 
   -- What Redis must know and does not was deleted.
@@ -149,18 +166,18 @@ for i = 2, #KEYS do
     -- Settles the window before: late usage there, and what is left of its lease.
     if readsPrevious then
       if previous[2] and pSequence < firstSequence then
-        if pOff == 0 then pr = pr + (pd - ps) end
-        pRates, pd, ps, pReset, pRate, pOff = pRates - pRate, 0, 0, 0, 0, 0
+        if pMarks % 2 == 0 then pr = pr + (pd - ps) end
+        pRates, pd, ps, pReset, pRate, pMarks = pRates - pRate, 0, 0, 0, 0, 0
       end
       local used, held = 0, 0
       if window == w then used = previousSpent - pReset
       elseif window == w - 1 then used, held = spent - pReset, kept end
       pu = pu + (used - pd + held)
-      pr = pr + (used - (pOff == 1 and pd or ps))
+      pr = pr + (used - (pMarks % 2 == 1 and pd or ps))
       if pu ~= puBefore or pr ~= prBefore or pSequence < firstSequence and previous[2]
           or used + held ~= pd or used ~= ps then
         call('HSET', previousKey,
-          'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters),
+          'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices),
           me, pack(RECORD, used + held, used, sequence, pReset, pRate, 0, 0, 0))
         if not previous[1] then expire(base, previousKey, w - 1, duration, digits) end
       end
@@ -169,15 +186,15 @@ for i = 2, #KEYS do
 
     -- Settles this window.
     if stored[2] and lastSequence < firstSequence then
-      if isOff == 0 then r = r + (d - s) end
+      if marks % 2 == 0 then r = r + (d - s) end
       rates = rates - lastRate
-      d, s, reset, lastRate, isOff, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0
+      d, s, reset, lastRate, marks, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0
     end
     local used, held = 0, 0
     if window == w then used, held = spent - reset, kept else reset = 0 end
     u = u + (used - d + held)
-    r = r + (used - (isOff == 1 and d or s))
-    d, s, isOff = used + held, used, 0
+    r = r + (used - (marks % 2 == 1 and d or s))
+    d, s = used + held, used
     if held == 0 then firstRecall, lastRecall = 0, 0 end
     rates = rates + rate - lastRate
     if lastLimit > 0 then limit = lastLimit end
@@ -242,10 +259,16 @@ for i = 2, #KEYS do
     local isWoken = false
     writtenOff = 0
     local notice = base:sub(-33 - #digits, -2 - #digits) .. ' ' .. digits
-    if hasWaiters == 1 and (u < uBefore or r < rBefore or u - r < uBefore - rBefore
+    if notices % 2 == 1 and (u < uBefore or r < rBefore or u - r < uBefore - rBefore
         or pu < puBefore or pr < prBefore or pu - pr < puBefore - prBefore) then
       wake(key, notice .. ' ' .. w)
-      hasWaiters = 0
+      notices = notices - 1
+      isWoken = true
+    end
+    local denies = marks >= 2
+    if notices >= 2 and (r < rBefore or pr < prBefore) then
+      endDenials(key, notice .. ' ' .. w)
+      notices = notices - (denies and 0 or 2)
       isWoken = true
     end
     if mustRecall then
@@ -262,7 +285,7 @@ for i = 2, #KEYS do
         if isSentBefore then pNumber, pRecalledAt = pNumber + 1, clock end
         if isSentBefore or pr ~= known then
           call('HSET', previousKey,
-            'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pWaiters))
+            'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices))
           if isSliding then carriedKnown = share(pr, leftMs, duration) end
         end
       end
@@ -272,7 +295,7 @@ for i = 2, #KEYS do
         if not waiters:find(me .. ',', 1, true) then
           call('HSET', key, 'w', waiters .. me .. ',')
         end
-        hasWaiters = 1
+        notices = notices - notices % 2 + 1
       end
       -- Tokens that were written off may prove denials.
       if verdicts:find('2', 1, true) then
@@ -293,16 +316,23 @@ for i = 2, #KEYS do
       end
     end
 
+    -- A member that may deny later checks by the known use is told when that falls.
+    local canFall = r > 0 or pr > 0
+    if canFall and not denies and checks > 0 and not (isServed and isCostly) then
+      denies = true
+      if notices < 2 then notices = notices + 2 end
+    end
+
     -- Stores the counter, unless there is nothing to store.
-    local isRecorded = stored[2] or d ~= 0 or s ~= 0 or mustRecall or isWoken
+    local isRecorded = stored[2] or d ~= 0 or s ~= 0 or mustRecall or isWoken or denies
     if isRecorded then
-      call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, hasWaiters),
-        me, pack(RECORD, d, s, sequence, reset, rate, 0, firstRecall, lastRecall))
+      call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, notices),
+        me, pack(RECORD, d, s, sequence, reset, rate, denies and 2 or 0, firstRecall, lastRecall))
       if not stored[1] then expire(base, key, w, duration, digits) end
     end
+    local answerFlags = (isRecorded and 1 or 0) + ((denies or not canFall) and 2 or 0)
     answers[i] = format('%d %d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
-      isRecorded and 1 or 0, bounded(r - s - reset), bounded(u - d - reset), lent, number,
-      refunded, verdicts)
+      answerFlags, bounded(r - s - reset), bounded(u - d - reset), lent, number, refunded, verdicts)
     if readsPrevious or writtenOff > 0 then
       answers[i] = answers[i] .. format(' %d %d %d', bounded(pu), bounded(pr), writtenOff)
     end

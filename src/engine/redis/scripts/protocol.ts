@@ -88,6 +88,8 @@ export interface CounterAnswer {
   leftUs: number;
   /** Whether a record of the member is stored. Not, if it has only sent checks with cost 0. */
   isStored: boolean;
+  /** Whether `others` may deny checks: the member is told when the known use falls. */
+  mayDeny: boolean;
   /**
    * All use that is known in this window, less `spent` of the message. Negative after a reset,
    * because `spent` goes on.

@@ -38,11 +38,11 @@ local function resetWindow(key, notice)
   for i = 1, #everything, 2 do
     local member = everything[i]
     if #member > 1 then
-      local d, s, sequence, base, rate, isOff, first, last = unpack(RECORD, everything[i + 1])
-      d, s, base = d - s, 0, base + s
+      local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
+      d, s, base, marks = d - s, 0, base + s, marks % 2
       u, rates = u + d, rates + rate
-      if isOff == 1 then r = r + d end
-      call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, isOff, first, last))
+      if marks == 1 then r = r + d end
+      call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks, first, last))
       publish(member, 'reset ' .. notice)
     end
   end

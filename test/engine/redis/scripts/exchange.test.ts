@@ -53,6 +53,14 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
     return `${context.keys.counter(of.identity, of.durationMs)}:${window}`;
   };
 
+  const messagesTo = async (member: ScriptMember, of: { identity: Identity }, kind: string) => {
+    const isMeant = (one: (typeof member.received)[number]) => {
+      return one.kind === kind && 'identity' in one && one.identity.h0 === of.identity.h0;
+    };
+    await waitUntil(`${kind} arrives`, async () => member.received.some(isMeant));
+    return member.received.filter(isMeant);
+  };
+
   describe('checks', () => {
     it('are served in order while tokens are left', async () => {
       const of = newCounter();
@@ -237,14 +245,6 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       const { lent } = await holder.send(message);
       expect(lent).toBe(50);
     };
-    const messagesTo = async (member: ScriptMember, of: { identity: Identity }, kind: string) => {
-      const isMeant = (one: (typeof member.received)[number]) => {
-        return one.kind === kind && 'identity' in one && one.identity.h0 === of.identity.h0;
-      };
-      await waitUntil(`${kind} arrives`, async () => member.received.some(isMeant));
-      return member.received.filter(isMeant);
-    };
-
     it('go to holders when a check could be served with their leases', async () => {
       const of = newCounter();
       await lend(a, of);
@@ -378,6 +378,56 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       expect(early).toMatchObject({ status: MESSAGE_STATUS.retryRefund, refunded: 0, recall: 1 });
       await a.send({ ...of, spent: 31 });
       expect(await b.send(message)).toMatchObject({ status: MESSAGE_STATUS.done, refunded: 20 });
+    });
+  });
+
+  describe('denials by the known use', () => {
+    const full = async () => {
+      const of = newCounter();
+      await a.send({ ...of, checks: [costs(10, 10)] });
+      await a.send({ ...of, spent: 10 });
+      return of;
+    };
+
+    it('may be repeated by the member, which is told when that use falls, once', async () => {
+      const of = await full();
+      expect(await b.send(of)).toMatchObject({ mayDeny: false, isStored: false });
+      const answer = await b.send({ ...of, checks: [costs(1, 10)] });
+      expect(answer).toMatchObject({ served: [denied], mayDeny: true, isStored: true });
+      expect((await b.send(of)).mayDeny).toBe(true);
+      await a.send({ ...of, spent: 10, refund: 2, refundWindow: 0 });
+      await messagesTo(b, of, 'wake');
+      expect((await b.send(of)).mayDeny).toBe(false);
+      const { length } = b.received;
+      await a.send({ ...of, spent: 8, refund: 2, refundWindow: 0 });
+      await c.send({ ...of, checks: [costs(7, 10)] });
+      await a.send({ ...of, spent: 6, refund: 1, refundWindow: 0 });
+      await messagesTo(c, of, 'wake');
+      expect(b.received.length).toBe(length);
+    });
+
+    it('may be repeated by a member that only knows that nothing is used', async () => {
+      const of = newCounter();
+      const answer = await a.send({ ...of, checks: [costs(11, 10)] });
+      expect(answer).toMatchObject({ served: [denied], mayDeny: true, isStored: false });
+    });
+
+    it('are those of a member of checks with cost 0 too', async () => {
+      const of = await full();
+      expect(await b.send({ ...of, checks: [costs(0, 10)] })).toMatchObject({ mayDeny: true });
+      await a.send({ ...of, spent: 10, refund: 2, refundWindow: 0 });
+      await messagesTo(b, of, 'wake');
+    });
+
+    it('end for the member that makes the use fall without a message to it', async () => {
+      const of = await full();
+      await b.send({ ...of, checks: [costs(1, 10)] });
+      const { length } = b.received;
+      const answer = await b.send({ ...of, refund: 2, refundWindow: 0 });
+      expect(answer).toMatchObject({ mayDeny: true, others: 10, refunded: 2 });
+      await a.send({ ...of, spent: 10, refund: 1, refundWindow: 0 });
+      await messagesTo(b, of, 'wake');
+      expect(b.received.length).toBe(length + 1);
     });
   });
 

@@ -177,15 +177,16 @@ function comparable({ status, sequence, ...rest }: CounterAnswer): Partial<Count
 function linesOf(model: RedisState, at: string): string[] {
   const counter = model.counters[at];
   if (counter === undefined) return [];
-  const { used, known, recall, recallUs, limit, waiters, members } = counter;
+  const { used, known, recall, recallUs, limit, waiters, hasDenials, members } = counter;
   const rates = Object.values(members).reduce((sum, { rate }) => sum + rate, 0);
   const lines = Object.entries(members).map(([name, record]) => {
-    const { deducted, spent, sequence, base, rate, isWrittenOff } = record;
-    const numbers = [deducted, spent, sequence, base, rate, Number(isWrittenOff)];
+    const { deducted, spent, sequence, base, rate, isWrittenOff, denies } = record;
+    const marks = Number(isWrittenOff) + 2 * Number(denies);
+    const numbers = [deducted, spent, sequence, base, rate, marks];
     return [name, ...numbers, record.firstRecallUs, record.lastRecallUs].join(' ');
   });
-  const hasWaiters = Number(waiters.length > 0);
-  lines.push(['a', used, known, rates, recall, recallUs, limit, hasWaiters].join(' '));
+  const notices = Number(waiters.length > 0) + 2 * Number(hasDenials);
+  lines.push(['a', used, known, rates, recall, recallUs, limit, notices].join(' '));
   if (waiters.length > 0) lines.push(`w ${waiters.join(',')},`);
   return lines.sort();
 }
