@@ -1,11 +1,11 @@
 /**
  * A TCP proxy on loopback that injects the faults of a network: delay each way, blackholed,
- * half-closed and cut connections, and a maximum of bytes per second. Bytes stay in order.
+ * half-closed and cut connections, and a maximum of bytes per second. Bytes stay in order. Each
+ * proxy has a thread of its own, so that the load of a test does not add to the delays.
  */
 
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-
-const HOST = '127.0.0.1';
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
 
 /** What happens to bytes and connections from now on, also on connections that are open. */
 export interface NetworkConditions {
@@ -29,9 +29,17 @@ const PERFECT: NetworkConditions = {
   bytesPerSecond: Number.POSITIVE_INFINITY,
 };
 
+/** Words that the thread counts in. */
+const INDEXES = { done: 0, open: 1, accepted: 2 } as const;
+/** How long the thread may take to follow a call. */
+const ACTION_MAX_MS = 5_000;
+
+/** The same path from here and from the built benchmarks. */
+const THREAD = new URL('../../test/support/delay-proxy.thread.mjs', import.meta.url);
+
 export interface DelayProxy {
   port: number;
-  /** Changes some conditions. */
+  /** Changes some conditions. This and the calls below have taken effect when they return. */
   set: (conditions: Partial<NetworkConditions>) => void;
   /** Back to a network without faults. Bytes that a blackhole took are lost: also cuts. */
   heal: () => void;
@@ -53,96 +61,39 @@ export async function startDelayProxy(
   port: number,
   conditions: Partial<NetworkConditions> = {},
 ): Promise<DelayProxy> {
-  const current: NetworkConditions = { ...PERFECT, ...conditions };
-  const pairs = new Set<{ client: Socket; server: Socket }>();
-  let accepted = 0;
-  const proxy = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
-    if (current.refuses) {
-      client.destroy();
-      return;
-    }
-    accepted++;
-    const server = connect({ port, host: HOST, allowHalfOpen: true, noDelay: true });
-    const pair = { client, server };
-    pairs.add(pair);
-    const end = () => {
-      client.destroy();
-      server.destroy();
-      pairs.delete(pair);
-    };
-    for (const socket of [client, server]) {
-      socket.on('error', end);
-      socket.on('close', end);
-    }
-    forward(client, server, current);
-    forward(server, client, current);
+  let isBlackhole = conditions.isBlackhole ?? false;
+  const words = new Int32Array(new SharedArrayBuffer(4 * Object.keys(INDEXES).length));
+  const thread = new Worker(THREAD, {
+    workerData: { port, words, indexes: INDEXES, conditions: { ...PERFECT, ...conditions } },
   });
-  await new Promise<void>((resolve) => proxy.listen(0, HOST, resolve));
-  const cut = () => {
-    for (const { client, server } of pairs) {
-      client.resetAndDestroy();
-      server.destroy();
+  const exited = once(thread, 'exit');
+  const [ownPort] = (await once(thread, 'message')) as [number];
+  const act = (action: string, changes: Partial<NetworkConditions> = {}) => {
+    const done = Atomics.load(words, INDEXES.done);
+    thread.postMessage({ action, changes });
+    if (Atomics.wait(words, INDEXES.done, done, ACTION_MAX_MS) === 'timed-out') {
+      throw new Error(`the proxy did not ${action} within ${ACTION_MAX_MS} ms`);
     }
+  };
+  const set = (changes: Partial<NetworkConditions>) => {
+    isBlackhole = changes.isBlackhole ?? isBlackhole;
+    act('set', changes);
   };
   return {
-    port: (proxy.address() as AddressInfo).port,
-    set: (changes) => {
-      Object.assign(current, changes);
-    },
+    port: ownPort,
+    set,
     heal: () => {
-      const lostBytes = current.isBlackhole;
-      Object.assign(current, PERFECT);
-      if (lostBytes) cut();
+      const lostBytes = isBlackhole;
+      set(PERFECT);
+      if (lostBytes) act('cut');
     },
-    cut,
-    halfClose: () => {
-      for (const { client } of pairs) client.end();
-    },
-    openConnections: () => pairs.size,
-    connections: () => accepted,
-    close: () => {
-      for (const { client, server } of pairs) {
-        client.destroy();
-        server.destroy();
-      }
-      return new Promise((resolve) => proxy.close(() => resolve()));
+    cut: () => act('cut'),
+    halfClose: () => act('halfClose'),
+    openConnections: () => Atomics.load(words, INDEXES.open),
+    connections: () => Atomics.load(words, INDEXES.accepted),
+    close: async () => {
+      thread.postMessage({ action: 'close' });
+      await exited;
     },
   };
-}
-
-/** Copies one direction. */
-function forward(from: Socket, to: Socket, conditions: NetworkConditions): void {
-  const queue: { atMs: number; send: () => void }[] = [];
-  const sendDue = () => {
-    while (queue.length > 0 && queue[0].atMs <= performance.now()) queue.shift()?.send();
-    if (queue.length > 0) wait();
-  };
-  const wait = () => {
-    const leftMs = queue[0].atMs - performance.now();
-    // Timers have a resolution of 1 ms, which is longer than many round trips.
-    if (leftMs > 2) setTimeout(sendDue, leftMs - 1);
-    else setImmediate(sendDue);
-  };
-  let lastMs = 0;
-  const schedule = (bytes: number, send: () => void) => {
-    const { delayMs, jitterMs, bytesPerSecond } = conditions;
-    const nowMs = performance.now();
-    const arrivesMs = nowMs + delayMs + jitterMs * Math.random();
-    lastMs = Math.max(arrivesMs, lastMs) + (1_000 * bytes) / bytesPerSecond;
-    if (queue.length === 0 && lastMs <= nowMs) {
-      send();
-      return;
-    }
-    queue.push({ atMs: lastMs, send });
-    if (queue.length === 1) wait();
-  };
-  from.on('data', (chunk: Buffer) => {
-    if (conditions.isBlackhole) return;
-    schedule(chunk.length, () => {
-      if (!conditions.isBlackhole && to.writable) to.write(chunk);
-    });
-  });
-  from.on('end', () => {
-    if (!conditions.isBlackhole) schedule(0, () => to.end());
-  });
 }
