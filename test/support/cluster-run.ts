@@ -1,6 +1,7 @@
 /**
- * Runs several servers on one Redis, each behind a proxy that delays its connections, under load
- * from concurrent clients, and replays all answers: by window, what was allowed and denied.
+ * Runs several servers on one Redis under load from concurrent clients, and replays all answers: by
+ * window, what was allowed, and which denials were certainly false. Each server may have a proxy
+ * that delays its connections to Redis.
  *
  * A check that Redis does not answer in time is denied here (WEIR_ON_ENGINE_DOWN=deny): then no
  * window may exceed its limit, on a slow machine neither, and the metrics count what was denied
@@ -9,8 +10,8 @@
 
 import { type DelayProxy, startDelayProxy } from './delay-proxy.ts';
 import { readMetrics } from './http.ts';
-import { Ledger } from './ledger.ts';
 import type { RedisServer } from './redis.ts';
+import { CheckLog, quantile, type Replay, replay } from './replay.ts';
 import {
   removeDirectory,
   type ServerProcess,
@@ -27,65 +28,87 @@ export interface ClusterLoad {
   costs: readonly number[];
   /** Sliding windows have no exact ledger: the identifiers use fixed windows. */
   connectionsPerServer: number;
-  checksPerServer: number;
+  /** Default: no end; the load ends with `during`. */
+  checksPerServer?: number;
+  /** Happens under the load, which ends with it. */
+  during?: () => Promise<void>;
   seed: number;
   /** Chooses an identifier. Default: each as often. */
   nextId?: (below: (n: number) => number) => number;
 }
 
-export interface ClusterReport {
-  decisions: number;
-  windows: number;
-  /** Tokens that windows allowed above their limit. */
-  overAdmission: number;
-  /** Windows that denied a cost which fitted into them. */
-  falseDenials: number;
+export interface ClusterReport extends Omit<Replay, 'timesMs' | 'waitsMs'> {
   /** Denials that Redis did not prove, or did not answer. */
   unprovenDenials: number;
   withoutRedis: number;
-  /** Of the windows that denied a check: allowed tokens in parts of the limit, least and mean. */
-  leastUtilisation: number;
-  meanUtilisation: number;
   /** Checks that waited for Redis, in parts of all. */
   waited: number;
+  /** The p99 of the slowest checks, as many as have waited: a client does not see which did. */
+  waitP99Ms: number;
   tokenRequestsPerCheck: number;
   errors: string[];
-  violations: string[];
 }
 
 export interface RunningCluster {
-  redis: RedisServer;
   servers: ServerProcess[];
   proxies: DelayProxy[];
   run: (load: ClusterLoad) => Promise<ClusterReport>;
   close: () => Promise<void>;
 }
 
+interface StartOptions {
+  /** One way, between each server and Redis. */
+  delayMs?: number;
+  jitterMs?: number;
+  env?: Record<string, string>;
+}
+
 const ARGS = ['--acceptors', '1', '--workers', '1', '--counters', '65536'];
 
-/** Starts servers that all have joined. The caller closes Redis. */
+/** Starts servers that all have joined, each behind a proxy. The caller closes Redis. */
 export async function startServers(
   redis: RedisServer,
   count: number,
-  options: { delayMs?: number; jitterMs?: number; env?: Record<string, string> } = {},
+  { delayMs = 0, jitterMs = 0, env = {} }: StartOptions = {},
 ): Promise<RunningCluster> {
-  const { delayMs = 0, jitterMs = 0, env = {} } = options;
-  const servers: ServerProcess[] = [];
   const proxies: DelayProxy[] = [];
+  const closeProxies = () => Promise.all(proxies.map((proxy) => proxy.close()));
+  try {
+    for (let i = 0; i < count; i++) {
+      proxies.push(await startDelayProxy(redis.port, { delayMs, jitterMs }));
+    }
+    const urls = proxies.map(({ port }) => `redis://127.0.0.1:${port}`);
+    const cluster = await startServersAt(urls, env);
+    const close = async () => {
+      await cluster.close();
+      await closeProxies();
+    };
+    return { ...cluster, proxies, close };
+  } catch (error) {
+    await closeProxies();
+    throw error;
+  }
+}
+
+/**
+ * Starts servers that all have joined.
+ * @param urls of Redis, by server
+ */
+export async function startServersAt(
+  urls: readonly string[],
+  env: Record<string, string> = {},
+): Promise<RunningCluster> {
+  const servers: ServerProcess[] = [];
   const directories: string[] = [];
   const close = async () => {
     for (const { child } of servers) child.kill('SIGKILL');
     await Promise.all(servers.map(({ exited }) => exited));
-    await Promise.all(proxies.map((proxy) => proxy.close()));
     for (const directory of directories) removeDirectory(directory);
   };
   try {
-    for (let i = 0; i < count; i++) {
-      const proxy = await startDelayProxy(redis.port, { delayMs, jitterMs });
-      proxies.push(proxy);
+    for (const url of urls) {
       const directory = temporaryDirectory();
       directories.push(directory);
-      const url = `redis://127.0.0.1:${proxy.port}`;
       const variables = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: url, WEIR_ON_ENGINE_DOWN: 'deny' };
       servers.push(await startServer(directory, { args: ARGS, env: { ...variables, ...env } }));
     }
@@ -99,7 +122,7 @@ export async function startServers(
     await close();
     throw error;
   }
-  return { redis, servers, proxies, run: (load) => runLoad(servers, load), close };
+  return { servers, proxies: [], run: (load) => runLoad(servers, load), close };
 }
 
 async function runLoad(servers: ServerProcess[], load: ClusterLoad): Promise<ClusterReport> {
@@ -110,40 +133,37 @@ async function runLoad(servers: ServerProcess[], load: ClusterLoad): Promise<Clu
     });
   });
   const before = await sumMetrics(servers);
-  const ledger = new Ledger((id) => limits[id]);
-  const allowed = new Map<string, number>();
-  const exhausted = new Set<string>();
-  const record = ({ id, cost }: PreparedCheck, isAllowed: boolean, reset: number) => {
-    const at = `${id} ${reset}`;
-    if (isAllowed) allowed.set(at, (allowed.get(at) ?? 0) + cost);
-    else exhausted.add(at);
-  };
+  const log = new CheckLog();
+  const onDecision = (
+    { id, cost }: PreparedCheck,
+    isAllowed: boolean,
+    reset: number,
+    _connection: number,
+    sentMs: number,
+  ) => log.add(id, reset, cost, isAllowed, sentMs, performance.now());
   const traffics = servers.map(({ port }, i) => {
     return new Traffic({
-      ...{ port, connections: load.connectionsPerServer, checksPerPacket: 1, ledger },
-      ...{ seed: seed + 1_000 * i, checks: load.checksPerServer, onDecision: record },
+      ...{ port, connections: load.connectionsPerServer, checksPerPacket: 1, onDecision },
+      ...{ seed: seed + 1_000 * i, checks: load.checksPerServer ?? Number.POSITIVE_INFINITY },
       nextCheck: (below) => checks[nextId(below)][below(costs.length)],
     });
   });
+  if (load.during !== undefined) {
+    await load.during();
+    await Promise.all(traffics.map((traffic) => traffic.stop()));
+  }
   await Promise.all(traffics.map(({ ended }) => ended));
   const after = await sumMetrics(servers);
   const counted = (name: keyof Sums) => after[name] - before[name];
-  const { decisions, windows, falseDenials, violations } = ledger.report();
-  let overAdmission = 0;
-  for (const [at, tokens] of allowed) {
-    overAdmission += Math.max(0, tokens - limits[Number(at.split(' ')[0])]);
-  }
-  const shares = [...exhausted].map((at) => {
-    return (allowed.get(at) ?? 0) / limits[Number(at.split(' ')[0])];
-  });
+  const { timesMs, waitsMs: _, ...replayed } = replay([log.rows()], (id) => limits[id]);
+  const queued = counted('queued');
   return {
-    ...{ decisions, windows, overAdmission, falseDenials, violations },
+    ...replayed,
     unprovenDenials: counted('unproven'),
     withoutRedis: counted('withoutRedis'),
-    leastUtilisation: Math.min(1, ...shares),
-    meanUtilisation: shares.reduce((sum, share) => sum + share, 0) / Math.max(1, shares.length),
-    waited: counted('queued') / decisions,
-    tokenRequestsPerCheck: counted('requests') / decisions,
+    waited: queued / replayed.decisions,
+    waitP99Ms: quantile(timesMs, 1 - (0.01 * queued) / replayed.decisions),
+    tokenRequestsPerCheck: counted('requests') / replayed.decisions,
     errors: traffics.flatMap(({ errors, connectionErrors, unanswered }) => [
       ...[...errors].map(([status, count]) => `${count} responses with ${status}`),
       ...connectionErrors,

@@ -39,8 +39,14 @@ interface TrafficOptions {
   ledger?: Ledger;
   /** The total number of checks, a multiple of `checksPerPacket`. Default: no end. */
   checks?: number;
-  /** Called for every decision. */
-  onDecision?: (check: PreparedCheck, allowed: boolean, reset: number, connection: number) => void;
+  /** Called for every decision, with the time of `performance.now()` before it was sent. */
+  onDecision?: (
+    check: PreparedCheck,
+    allowed: boolean,
+    reset: number,
+    connection: number,
+    sentMs: number,
+  ) => void;
 }
 
 const [OPEN, CLOSE, COLON, ZERO, T, E] = [...'{}:0te'].map((sign) => sign.charCodeAt(0));
@@ -101,6 +107,7 @@ export class Traffic {
       let waiting = 0;
       let rest: Buffer | undefined;
       let isToClose = false;
+      let sentMs = 0;
       const send = () => {
         if (this.#isStopping || this.#checksLeft <= 0 || isToClose) {
           socket.end();
@@ -110,6 +117,7 @@ export class Traffic {
         for (let i = 0; i < checksPerPacket; i++) batch[i] = nextCheck(below);
         waiting = checksPerPacket;
         this.sent += checksPerPacket;
+        sentMs = performance.now();
         socket.write(
           checksPerPacket === 1 ? batch[0].bytes : Buffer.concat(batch.map((check) => check.bytes)),
         );
@@ -127,7 +135,8 @@ export class Traffic {
         const bytes = rest === undefined ? data : Buffer.concat([rest, data]);
         let at = 0;
         while (at < bytes.length && waiting > 0) {
-          const end = this.#parseResponse(bytes, at, batch[checksPerPacket - waiting], connection);
+          const check = batch[checksPerPacket - waiting];
+          const end = this.#parseResponse(bytes, at, check, connection, sentMs);
           if (end < 0) break;
           waiting--;
           at = end;
@@ -143,7 +152,13 @@ export class Traffic {
   }
 
   /** Parses one response. @returns its end; -1 if it is incomplete */
-  #parseResponse(bytes: Buffer, at: number, check: PreparedCheck, connection: number): number {
+  #parseResponse(
+    bytes: Buffer,
+    at: number,
+    check: PreparedCheck,
+    connection: number,
+    sentMs: number,
+  ): number {
     const open = bytes.indexOf(OPEN, at);
     if (open < 0) return -1;
     if (bytes[open + FIRST_KEY_OFFSET] === E) return this.#parseError(bytes, at, open);
@@ -155,7 +170,7 @@ export class Traffic {
     const allowed = bytes[open + SUCCESS_OFFSET] === T;
     this.responses++;
     this.#options.ledger?.record(check.id, reset, check.cost, allowed);
-    this.#options.onDecision?.(check, allowed, reset, connection);
+    this.#options.onDecision?.(check, allowed, reset, connection, sentMs);
     return close + 1;
   }
 
