@@ -27,7 +27,7 @@ const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
 /** Fault tests that need load, or measure the effect of a fault under load. */
 const FAULTS_UNDER_LOAD = [
   ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
-  ...['cluster-exactness'],
+  ...['cluster-exactness', 'cluster-redis-faults'],
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
@@ -43,7 +43,8 @@ const SLOW = [
   ),
   ...['openapi-client', 'reference-browser', 'schemathesis'].map((of) => `outside/${of}`),
   ...['redis/connection', 'registry/shared/replicator', 'model/leases.schedules'],
-  ...['faults/cluster-exactness', 'runtime/shared-registry'],
+  ...['cluster-exactness', 'cluster-redis-faults'].map((of) => `faults/${of}`),
+  'runtime/shared-registry',
   ...['docs/pages', 'docs/openapi-examples', 'examples/*'],
 ].map((name) => `test/${name}.test.ts`);
 const EXCLUDED = IS_SHORTENED ? SLOW : [];
