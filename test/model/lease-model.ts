@@ -56,21 +56,32 @@ export interface KnownMember {
   acknowledged: number;
   contactUs: number;
   hasJoined: boolean;
-  hasReported: boolean;
+  /** The numbers of the epochs for which it has presented its list, and reported its usage. */
+  presented: number;
+  reported: number;
+}
+
+/** The hash of the bucket. */
+export interface BucketMeta {
+  /** The run id of the server that wrote it. */
+  runId: string;
+  epochNumber: number;
+  /** Above 0 in a recovery: windows that began before are fenced. */
+  fenceUs: number;
+  version: number;
+  /** The clock when it was stored, and the time of the server then. */
+  clockUs: number;
+  clockTimeUs: number;
+  scannedUs: number;
+  members: Record<string, KnownMember>;
+  /** When members were removed: they are not added again because another presents them. */
+  forgotten: Record<string, number>;
 }
 
 export interface RedisState {
   runId: string;
   /** Undefined in an empty Redis. */
-  meta?: {
-    epoch: string;
-    /** Windows that began before are fenced. */
-    fenceUs: number;
-    isRecovering: boolean;
-    version: number;
-    clockUs: number;
-    members: Record<string, KnownMember>;
-  };
+  meta?: BucketMeta;
   /** By key and window. */
   counters: Record<string, CounterRecord>;
 }
@@ -105,10 +116,18 @@ export interface ExchangeRules {
   keepsWrittenOffTokens: boolean;
   isQuietAfterRecall: boolean;
   waitsForReports: boolean;
+  waitsForPresentations: boolean;
   waitsForAcknowledgements: boolean;
   countsPresentedMembers: boolean;
+  /** A member that has seen a later clock than a new server has may have used later windows. */
+  fencesSeenWindows: boolean;
+  /** The clock of the bucket follows a clock of the server that was set back only slowly. */
+  clockNeverRunsBack: boolean;
+  /** The clock goes on from the newest one that a member has seen. */
+  followsSeenClock: boolean;
+  /** A recovery opens after AVAILABLE_AFTER_US without all reports. Off in EXCHANGE_RULES. */
+  isAvailable: boolean;
   settlesPreviousWithKept: boolean;
-  refusesLaterWindows: boolean;
   subtractsBase: boolean;
   provesDenials: boolean;
   /** Members that deny by the known use are told when it falls. */
@@ -124,6 +143,10 @@ const WRITE_OFF_US = 10_000;
 const CORRECTION_WRITE_OFF_US = 250_000;
 const REPEATED_RECALL_US = 4_000;
 const LIVE_US = 3_000_000;
+const AVAILABLE_AFTER_US = 10_000_000;
+const ANCHOR_US = 10_000;
+const CONTACT_US = 500_000;
+const SCAN_US = 1_000_000;
 
 export function leaseTokens(demand: LeaseDemand): number {
   const { limit, remaining, rate, rates, machines, durationMs, kept } = demand;
@@ -144,10 +167,14 @@ export const EXCHANGE_RULES: ExchangeRules = {
   keepsWrittenOffTokens: true,
   isQuietAfterRecall: true,
   waitsForReports: true,
+  waitsForPresentations: true,
   waitsForAcknowledgements: true,
   countsPresentedMembers: true,
+  fencesSeenWindows: true,
+  clockNeverRunsBack: true,
+  followsSeenClock: true,
+  isAvailable: false,
   settlesPreviousWithKept: true,
-  refusesLaterWindows: true,
   subtractsBase: true,
   provesDenials: true,
   endsDenials: true,
@@ -174,6 +201,180 @@ const newRecord = (sequence: number): MemberRecord => ({
   ...{ rate: 0, firstRecallUs: 0, lastRecallUs: 0 },
 });
 
+/** What begins each call: the clock of the bucket, and its members. */
+class Entry {
+  readonly meta: BucketMeta;
+  readonly clockUs: number;
+  readonly published: Publication[] = [];
+  readonly #redis: RedisState;
+  readonly #header: CallHeader;
+  readonly #rules: ExchangeRules;
+  readonly #serverUs: number;
+  readonly #isAnchorOld: boolean;
+  /** The clock as it was stored. */
+  readonly #anchorUs: number;
+
+  constructor(
+    redis: RedisState,
+    meta: BucketMeta,
+    serverUs: number,
+    header: CallHeader,
+    rules: ExchangeRules,
+  ) {
+    const { clockUs: anchorUs, clockTimeUs: timeUs } = meta;
+    const seenUs = rules.followsSeenClock ? header.clockUs : 0;
+    const slowUs = anchorUs + Math.floor((serverUs - timeUs) * 0.9);
+    const goesOnUs = serverUs > timeUs ? Math.max(serverUs, slowUs) : anchorUs;
+    const ownUs = rules.clockNeverRunsBack ? goesOnUs : serverUs;
+    this.clockUs = Math.max(ownUs, seenUs);
+    this.#isAnchorOld = ownUs - anchorUs >= ANCHOR_US || serverUs < timeUs || ownUs < seenUs;
+    this.#anchorUs = anchorUs;
+    this.#redis = redis;
+    this.meta = meta;
+    this.#serverUs = serverUs;
+    this.#header = header;
+    this.#rules = rules;
+  }
+
+  get epoch(): string {
+    return `${this.meta.runId}.${this.meta.epochNumber}`;
+  }
+
+  get #nowMs(): number {
+    return Math.floor(this.clockUs / 1_000);
+  }
+
+  /** @returns a CALL_STATUS */
+  enter(): number {
+    const { meta, clockUs } = this;
+    const { member, membersVersion } = this.#header;
+    const known = meta.members[member];
+    const isRegistered =
+      known?.hasJoined &&
+      meta.runId === this.#redis.runId &&
+      meta.fenceUs === 0 &&
+      clockUs - meta.scannedUs < SCAN_US &&
+      known.acknowledged >= membersVersion &&
+      clockUs - known.contactUs < CONTACT_US;
+    if (!isRegistered) return this.register(undefined);
+    if (this.#isAnchorOld) this.store();
+    return CALL_STATUS.done;
+  }
+
+  store(): void {
+    this.meta.clockUs = this.clockUs;
+    this.meta.clockTimeUs = this.#serverUs;
+  }
+
+  #nextVersion(): number {
+    this.meta.version = Math.max(this.meta.version + 1, this.#nowMs);
+    return this.meta.version;
+  }
+
+  newEpoch(): void {
+    const { meta } = this;
+    meta.epochNumber = Math.max(meta.epochNumber + 1, this.#nowMs);
+    meta.fenceUs = this.clockUs + this.#rules.fenceSlackUs;
+    for (const to of Object.keys(meta.members)) {
+      this.published.push({ to, kind: 'report', key: '', window: 0 });
+    }
+  }
+
+  /** @param presented the members that this one knows @returns a CALL_STATUS */
+  register(presented: readonly string[] | undefined): number {
+    const { meta, clockUs } = this;
+    const rules = this.#rules;
+    const { member: name, reportedEpoch, membersVersion, clockUs: seenClockUs } = this.#header;
+    const { members, forgotten } = meta;
+    if (meta.runId !== this.#redis.runId) {
+      meta.runId = this.#redis.runId;
+      this.newEpoch();
+      for (const known of Object.values(members)) {
+        if (this.#anchorUs - known.contactUs <= LIVE_US) continue;
+        known.presented = meta.epochNumber;
+        known.reported = meta.epochNumber;
+      }
+    }
+    const isFromOtherEpoch = reportedEpoch !== '' && reportedEpoch !== this.epoch;
+    const isUnknown = members[name] === undefined;
+    if (presented !== undefined && isFromOtherEpoch && meta.fenceUs === 0 && isUnknown) {
+      this.newEpoch();
+    }
+    if (meta.fenceUs > 0 && isFromOtherEpoch && rules.fencesSeenWindows) {
+      meta.fenceUs = Math.max(meta.fenceUs, seenClockUs + rules.fenceSlackUs);
+    }
+    if (presented !== undefined && meta.fenceUs > 0) this.#addPresented(presented);
+    if (isUnknown) {
+      if (isFromOtherEpoch && presented === undefined) {
+        this.store();
+        return CALL_STATUS.needsMembers;
+      }
+      const reported = isFromOtherEpoch ? 0 : meta.epochNumber;
+      members[name] = {
+        ...{ contactUs: clockUs, since: this.#nextVersion(), acknowledged: 0 },
+        ...{ hasJoined: isFromOtherEpoch, presented: meta.epochNumber, reported },
+      };
+      delete forgotten[name];
+    }
+    const mine = members[name];
+    if (!isUnknown && isFromOtherEpoch && mine.reported < meta.epochNumber) mine.hasJoined = true;
+    mine.contactUs = clockUs;
+    mine.acknowledged = Math.max(mine.acknowledged, membersVersion);
+    if (presented !== undefined) mine.presented = meta.epochNumber;
+    if (reportedEpoch === this.epoch) {
+      mine.presented = meta.epochNumber;
+      mine.reported = meta.epochNumber;
+    }
+    let status: number = CALL_STATUS.done;
+    if (meta.fenceUs > 0 && mine.presented < meta.epochNumber) status = CALL_STATUS.needsMembers;
+    const everyone = Object.entries(members);
+    const isKnown = everyone.every(([other, { contactUs, acknowledged }]) => {
+      return other === name || clockUs - contactUs > LIVE_US || acknowledged >= mine.since;
+    });
+    if (isKnown || !rules.waitsForAcknowledgements) mine.hasJoined = true;
+    if (status === CALL_STATUS.done && !mine.hasJoined) status = CALL_STATUS.joining;
+    const isComplete = everyone.every(([, known]) => {
+      const { hasJoined, presented, reported } = known;
+      const done = rules.waitsForPresentations ? Math.min(presented, reported) : reported;
+      return !hasJoined || done >= meta.epochNumber;
+    });
+    const isOverdue = clockUs > meta.fenceUs + AVAILABLE_AFTER_US - rules.fenceSlackUs;
+    if (meta.fenceUs > 0 && (isComplete || (rules.isAvailable && isOverdue))) {
+      meta.fenceUs = 0;
+      if (mine.hasJoined) status = CALL_STATUS.done;
+    }
+    meta.scannedUs = clockUs;
+    this.store();
+    return status;
+  }
+
+  #addPresented(presented: readonly string[]): void {
+    const { meta } = this;
+    for (const name of presented) {
+      const known = meta.members[name];
+      if (name === this.#header.member) continue;
+      if (known === undefined && meta.forgotten[name] === undefined) {
+        meta.members[name] = {
+          ...{ contactUs: this.clockUs, since: this.#nextVersion(), acknowledged: 0 },
+          ...{ hasJoined: true, presented: 0, reported: 0 },
+        };
+      } else if (known !== undefined && !known.hasJoined && known.presented < meta.epochNumber) {
+        // It may have joined, and got tokens, after what this server remembers.
+        if (this.#rules.countsPresentedMembers) known.hasJoined = true;
+      }
+    }
+  }
+
+  answer(status: number): Mutable<CallAnswer> {
+    const { clockUs, epoch, meta } = this;
+    return {
+      ...{ status, clockUs, epoch, isRecovering: meta.fenceUs > 0 },
+      ...{ membersVersion: meta.version, counters: [] },
+      machineCount: machineCount(meta.members, clockUs),
+    };
+  }
+}
+
 /** One call of a member at a time of the server. */
 export function exchange(
   redis: RedisState,
@@ -182,26 +383,21 @@ export function exchange(
   messages: readonly CounterMessage[],
   rules: ExchangeRules = EXCHANGE_RULES,
 ): { answer: CallAnswer; published: Publication[] } {
-  const published: Publication[] = [];
   const { meta } = redis;
-  if (meta === undefined) return { answer: emptyAnswer(CALL_STATUS.needsMembers), published };
-  const nowUs = Math.max(serverUs, meta.clockUs, header.clockUs);
-  meta.clockUs = nowUs;
-  if (meta.epoch !== redis.runId) beginRecovery(redis, nowUs, rules, published);
-  const hasJoined = contact(redis, nowUs, header, rules);
-  const answer = emptyAnswer(CALL_STATUS.done);
-  if (hasJoined) {
+  if (meta === undefined) {
+    return { answer: emptyAnswer(CALL_STATUS.needsMembers, serverUs), published: [] };
+  }
+  const entry = new Entry(redis, meta, serverUs, header, rules);
+  const { published, clockUs: nowUs } = entry;
+  const status = entry.enter();
+  let counters: CounterAnswer[] = [];
+  if (status === CALL_STATUS.done) {
     const { member, reportedEpoch } = header;
-    const run = { redis, nowUs, rules, published, member, reportedEpoch };
-    answer.counters = messages.map((message) => new Exchange(run, message).run());
-  } else answer.status = CALL_STATUS.joining;
+    const run = { redis, nowUs, rules, published, member, reportedEpoch, entry };
+    counters = messages.map((message) => new Exchange(run, message).run());
+  }
   // A message may have begun a recovery.
-  answer.clockUs = nowUs;
-  answer.epoch = meta.epoch;
-  answer.isRecovering = meta.isRecovering;
-  answer.membersVersion = meta.version;
-  answer.machineCount = machineCount(meta.members, nowUs);
-  return { answer, published };
+  return { answer: { ...entry.answer(status), counters }, published };
 }
 
 /** Machines of which a member has called lately. */
@@ -212,76 +408,64 @@ function machineCount(members: Record<string, KnownMember>, nowUs: number): numb
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
-const emptyAnswer = (status: number): Mutable<CallAnswer> => ({
-  ...{ status, clockUs: 0, epoch: '', isRecovering: false, membersVersion: 0, machineCount: 0 },
+const emptyAnswer = (status: number, clockUs: number): CallAnswer => ({
+  ...{ status, clockUs, epoch: '', isRecovering: false, membersVersion: 0, machineCount: 0 },
   counters: [],
 });
 
-/** A member presents the members that it knows: to an empty Redis, or in a new epoch. */
-export function open(
+/**
+ * A member presents the members that it knows: to an empty Redis, or in a new epoch.
+ * @param isYoung whether Redis has started so lately that others may still present members
+ */
+export function presentMembers(
   redis: RedisState,
   serverUs: number,
-  list: readonly string[],
+  header: CallHeader,
+  presented: readonly string[],
   rules: ExchangeRules = EXCHANGE_RULES,
-): void {
-  const published: Publication[] = [];
-  const wasEmpty = redis.meta === undefined;
+  isYoung = false,
+): CallAnswer {
+  const isNew = redis.meta === undefined;
+  const hasTokens = header.reportedEpoch !== '' || presented.length > 0;
+  if (isNew && !hasTokens && isYoung) return emptyAnswer(CALL_STATUS.joining, serverUs);
+  const nowMs = Math.floor(Math.max(serverUs, header.clockUs) / 1_000);
   redis.meta ??= {
-    ...{ epoch: redis.runId, fenceUs: 0, isRecovering: false, version: 1, clockUs: serverUs },
-    members: {},
+    ...{ runId: redis.runId, epochNumber: nowMs, fenceUs: 0, version: nowMs },
+    ...{ clockUs: 0, clockTimeUs: 0, scannedUs: 0, members: {}, forgotten: {} },
   };
+  const entry = new Entry(redis, redis.meta, serverUs, header, rules);
+  if (isNew && hasTokens) entry.newEpoch();
+  return entry.answer(entry.register(presented));
+}
+
+/** Removes a member. Recoveries wait for it no longer, and its leases stay deducted. */
+export function forgetMember(redis: RedisState, serverUs: number, name: string): void {
   const { meta } = redis;
-  for (const member of list) {
-    meta.members[member] ??= newMember(++meta.version, true);
-    // It may have joined, and got tokens, after what this server remembers.
-    if (rules.countsPresentedMembers) meta.members[member].hasJoined = true;
-  }
-  const isLost = meta.epoch !== redis.runId || (wasEmpty && list.length > 0);
-  if (isLost) beginRecovery(redis, Math.max(serverUs, meta.clockUs), rules, published);
+  if (meta?.members[name] === undefined) return;
+  const header = { member: '', reportedEpoch: '', membersVersion: 0, clockUs: 0 };
+  const entry = new Entry(redis, meta, serverUs, header, EXCHANGE_RULES);
+  delete meta.members[name];
+  meta.forgotten[name] = entry.clockUs;
+  meta.version = Math.max(meta.version + 1, Math.floor(entry.clockUs / 1_000));
+  meta.scannedUs = 0;
+  entry.store();
 }
 
-const newMember = (since: number, hasJoined: boolean): KnownMember => {
-  return { since, acknowledged: 0, contactUs: 0, hasJoined, hasReported: false };
-};
-
-function beginRecovery(
-  redis: RedisState,
-  nowUs: number,
-  rules: ExchangeRules,
-  published: Publication[],
-): void {
-  const meta = redis.meta!;
-  meta.epoch = redis.runId;
-  meta.fenceUs = nowUs + rules.fenceSlackUs;
-  meta.isRecovering = true;
-  for (const [to, member] of Object.entries(meta.members)) {
-    member.hasReported = false;
-    published.push({ to, kind: 'report', key: '', window: 0 });
-  }
-}
-
-/** Records the contact of a member. @returns whether it may take part */
-function contact(
-  redis: RedisState,
-  nowUs: number,
-  { member: name, reportedEpoch, membersVersion }: CallHeader,
-  rules: ExchangeRules,
-): boolean {
-  const meta = redis.meta!;
-  meta.members[name] ??= newMember(++meta.version, false);
-  const member = meta.members[name];
-  member.contactUs = nowUs;
-  member.acknowledged = Math.max(member.acknowledged, membersVersion);
-  if (reportedEpoch === meta.epoch) member.hasReported = true;
-  const everyone = Object.values(meta.members);
-  member.hasJoined ||=
-    !rules.waitsForAcknowledgements ||
-    everyone.every((other) => {
-      const isLive = other.hasJoined && nowUs - other.contactUs <= LIVE_US;
-      return !isLive || other.acknowledged >= member.since;
-    });
-  if (everyone.every((other) => other.hasReported || !other.hasJoined)) meta.isRecovering = false;
-  return member.hasJoined;
+/** A bucket that members have joined, in an epoch that they have reported. */
+export function joinedRedis(runId: string, serverUs: number, names: readonly string[]): RedisState {
+  const nowMs = Math.floor(serverUs / 1_000);
+  const member = (): KnownMember => ({
+    ...{ contactUs: serverUs, since: nowMs, acknowledged: nowMs, hasJoined: true },
+    ...{ presented: nowMs, reported: nowMs },
+  });
+  return {
+    ...newRedis(runId),
+    meta: {
+      ...{ runId, epochNumber: nowMs, fenceUs: 0, version: nowMs, forgotten: {} },
+      ...{ clockUs: serverUs, clockTimeUs: serverUs, scannedUs: serverUs },
+      members: Object.fromEntries(names.map((name) => [name, member()])),
+    },
+  };
 }
 
 interface Call {
@@ -291,6 +475,7 @@ interface Call {
   published: Publication[];
   member: string;
   reportedEpoch: string;
+  entry: Entry;
 }
 
 /** The handling of one message. */
@@ -313,7 +498,7 @@ class Exchange {
   }
 
   run(): CounterAnswer {
-    const { redis, rules, nowUs, member, published } = this.#call;
+    const { redis, rules, member, entry } = this.#call;
     const message = this.#message;
     const at = counterAt(this.#key, this.#window);
     const before = counterAt(this.#key, this.#window - 1);
@@ -325,11 +510,12 @@ class Exchange {
       !message.isReport &&
       known === undefined &&
       (message.window === this.#window || message.window === this.#window - 1) &&
-      this.#call.reportedEpoch === redis.meta!.epoch;
-    if (isLost && rules.detectsLostRecords) beginRecovery(redis, nowUs, rules, published);
-    if (message.window > this.#window && rules.refusesLaterWindows) {
-      return this.#refuse(MESSAGE_STATUS.recovering);
+      this.#call.reportedEpoch === entry.epoch;
+    if (isLost && rules.detectsLostRecords) {
+      entry.newEpoch();
+      entry.store();
     }
+    if (message.window > this.#window) return this.#refuse(MESSAGE_STATUS.recovering);
     if (!message.isReport && this.#isFenced()) return this.#refuse(MESSAGE_STATUS.recovering);
     const newest = Math.max(stored?.sequence ?? 0, storedBefore?.sequence ?? 0);
     if (rules.checksSequence && message.sequence <= newest) {
@@ -370,9 +556,9 @@ class Exchange {
   }
 
   #isFenced(): boolean {
-    const { redis, rules } = this.#call;
-    const { isRecovering, fenceUs } = redis.meta!;
-    if (!rules.waitsForReports || !isRecovering) return false;
+    const { entry, rules } = this.#call;
+    const { fenceUs } = entry.meta;
+    if (!rules.waitsForReports || fenceUs === 0) return false;
     const { durationMs } = this.#message;
     return (this.#window - Number(this.#carries)) * durationMs * 1_000 < fenceUs;
   }
@@ -545,7 +731,7 @@ class Exchange {
   }
 
   #lease(counter: CounterRecord, limit: number, carried: number): number {
-    const { rules, nowUs, redis } = this.#call;
+    const { rules, nowUs, entry } = this.#call;
     const { wantsLease, durationMs, rate, kept } = this.#message;
     if (!wantsLease || limit < rules.smallestLeasedLimit) return 0;
     const isQuiet = counter.recallUs > 0 && nowUs - counter.recallUs < QUIET_US;
@@ -555,7 +741,7 @@ class Exchange {
     const rates = Object.values(counter.members).reduce((sum, each) => sum + each.rate, 0);
     const carriedNow = rules.subtractsCarriedFromLeases ? carried : 0;
     const remaining = limit - counter.used - carriedNow;
-    const machines = machineCount(redis.meta!.members, nowUs);
+    const machines = machineCount(entry.meta.members, nowUs);
     const demand = { limit, remaining, rate, rates, machines, durationMs, kept };
     return Math.max(0, Math.min(rules.lease(demand), remaining));
   }

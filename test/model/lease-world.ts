@@ -24,10 +24,12 @@ import {
   EXCHANGE_RULES,
   type ExchangeRules,
   exchange,
+  forgetMember,
+  joinedRedis,
   keyOfMessage,
   newRedis,
-  open,
   type Publication,
+  presentMembers,
   type RedisState,
   resetCounter,
 } from './lease-model.ts';
@@ -84,11 +86,18 @@ export interface Faults {
   prefetches: number;
   refunds: number;
   resets: number;
+  /** All counters of Redis are deleted. */
+  deletions: number;
+  /** A member is removed from the list: dead, suspended or alive. */
+  forgets: number;
+  /** The clock of the server is set, by each of CLOCK_STEPS_MS. */
+  clockSteps: number;
 }
 
 const NO_FAULTS: Faults = {
   ...{ losses: 0, repeats: 0, timeouts: 0, kills: 0, pauses: 0, evictions: 0, withdrawals: 0 },
-  ...{ failovers: 0, prefetches: 0, refunds: 0, resets: 0 },
+  ...{ failovers: 0, prefetches: 0, refunds: 0, resets: 0, deletions: 0, forgets: 0 },
+  clockSteps: 0,
 };
 
 export interface LeaseScenario {
@@ -104,10 +113,12 @@ export interface LeaseScenario {
   mostTries?: number;
   /** Machines that are new, and not in the list of members at the beginning. */
   newMachines?: number[];
+  /** How far the clock of the server may be set, ms. */
+  clockStepsMs?: readonly number[];
   rules?: Partial<Rules>;
 }
 
-interface WaitingCheck extends ScenarioCheck {
+export interface WaitingCheck extends ScenarioCheck {
   sinceMs: number;
   /** The time of the last unproven denial; -1 if it shall be sent at once. */
   triedMs: number;
@@ -116,7 +127,7 @@ interface WaitingCheck extends ScenarioCheck {
   isWithdrawn?: true;
 }
 
-interface Slot {
+export interface Slot {
   window: number;
   isStored: boolean;
   spent: number;
@@ -135,20 +146,22 @@ interface Slot {
   isDirty: boolean;
 }
 
-interface Flight {
+export interface Flight {
   sequence: number;
   sentMs: number;
   checks: WaitingCheck[];
   isSliding: boolean;
   refund: number;
   isReport: boolean;
+  /** The epoch for which it reports. */
+  reports: string;
   /** Whether the message counted reserved tokens. */
   mayFree: boolean;
   /** Whether tokens may have come back since Redis answered. */
   isWoken?: true;
 }
 
-interface Machine {
+export interface Machine {
   isAlive: boolean;
   isPaused: boolean;
   sequence: number;
@@ -156,6 +169,7 @@ interface Machine {
   flight?: Flight;
   waiting: WaitingCheck[];
   isRecalled: boolean;
+  /** Of the last answer, and the one in which all counters were reported; '' for none. */
   epoch: string;
   reportedEpoch: string;
   membersVersion: number;
@@ -164,15 +178,18 @@ interface Machine {
   clockUs: number;
 }
 
-interface Request {
+export interface Request {
   machine: number;
   header: CallHeader;
   message: CounterMessage;
 }
 
-interface Answer {
+export interface Answer {
   machine: number;
+  sequence: number;
   call: CallAnswer;
+  /** Whether known use may have contained more than was allowed. */
+  isVague: boolean;
 }
 
 /** Tokens of one window that checks of one limit were allowed, less refunds. */
@@ -180,6 +197,10 @@ type Usage = Record<string, Record<string, number>>;
 
 export interface World {
   nowMs: number;
+  /** The clock of the server less that of the machines. */
+  serverAheadMs: number;
+  /** The newest clock of the bucket that an answer had since the last failover. */
+  clockUs: number;
   redis: RedisState;
   /** What a replica has, and Redis after a failover. */
   snapshot: RedisState;
@@ -194,6 +215,13 @@ export interface World {
   /** By window: all tokens, also of asynchronous checks. */
   total: Record<string, number>;
   refunded: number;
+  /** By window: usage that Redis may have lost for good; and how much more may be allowed. */
+  lost: Record<string, number>;
+  extra: Record<string, number>;
+  /** Whether counters were deleted, and no member has noticed yet. */
+  isDeleted: boolean;
+  /** Members that were removed while they may still hold tokens. */
+  forgotten: number[];
   unproven: number;
   /** Whether known usage may contain more than was allowed. */
   isKnownVague: boolean;
@@ -204,6 +232,10 @@ const FIRST_WINDOW = 1_000;
 const PARK_MS = 10;
 const RETRY_MS = 4;
 const BOUND_MS = 1_000;
+/** After this time an available recovery ends without all reports. */
+const AVAILABLE_US = 10_000_000;
+/** A failover takes longer than any two changes of the list of members are apart. */
+const FAILOVER_MS = 20;
 
 export interface WorldEvent {
   name: string;
@@ -229,32 +261,28 @@ export class LeaseWorld {
 
   first(): World {
     const { checks, newMachines, faults } = this.#scenario;
-    const redis = newRedis('r0');
-    const members = checks.map((_, i) => memberOf(i)).filter((_, i) => !newMachines?.includes(i));
-    open(redis, this.#startMs() * 1_000, [], this.#rules);
-    for (const name of members) {
-      redis.meta!.members[name] = {
-        ...{ since: 1, acknowledged: 1, hasJoined: true, hasReported: true },
-        contactUs: redis.meta!.clockUs,
-      };
-    }
-    const version = redis.meta!.version;
+    const names = checks.map((_, i) => memberOf(i));
+    const members = names.filter((_, i) => !newMachines?.includes(i));
+    const startMs = this.#startMs();
+    const redis = joinedRedis('r0', startMs * 1_000, members);
+    const epoch = `r0.${startMs}`;
     return {
-      nowMs: this.#startMs(),
+      ...{ nowMs: startMs, serverAheadMs: 0, clockUs: 0 },
       redis,
       snapshot: newRedis('r0'),
       machines: checks.map((_, i): Machine => {
         const isNew = newMachines?.includes(i) === true;
         return {
           ...{ isAlive: true, isPaused: false, sequence: 0, waiting: [], isRecalled: false },
-          ...{ epoch: isNew ? '' : 'r0', reportedEpoch: isNew ? '' : 'r0', clockUs: 0 },
-          ...{ membersVersion: isNew ? 0 : version, members: isNew ? [] : members },
+          ...{ epoch: isNew ? '' : epoch, reportedEpoch: isNew ? '' : epoch, clockUs: 0 },
+          ...{ membersVersion: isNew ? 0 : startMs, members: isNew ? [] : members },
           isJoining: isNew,
         };
       }),
       arrived: checks.map(() => 0),
       ...{ requests: [], answers: [], news: [], allowed: {}, total: {} },
-      ...{ refunded: 0, unproven: 0, isKnownVague: false },
+      ...{ refunded: 0, lost: {}, extra: {}, isDeleted: false, forgotten: [] },
+      ...{ unproven: 0, isKnownVague: false },
       faults: { ...NO_FAULTS, ...faults },
     };
   }
@@ -277,14 +305,40 @@ export class LeaseWorld {
       });
       add('failover', (w) => {
         w.faults.failovers--;
+        w.nowMs += FAILOVER_MS;
         w.redis = { ...structuredClone(w.snapshot), runId: 'r1' };
         w.news = [];
+        w.clockUs = 0;
+        // Another server, with a clock of its own.
+        w.serverAheadMs = 0;
+        for (const i of w.forgotten) this.#lose(w, i);
       });
+    }
+    if (faults.deletions > 0 && Object.keys(world.redis.counters).length > 0) {
+      add('delete counters', (w) => {
+        w.faults.deletions--;
+        // Until a member that had used them sends a message.
+        for (const [at, { used }] of Object.entries(w.redis.counters)) {
+          const window = Number(at.split(':').at(-1));
+          w.extra[window] = (w.extra[window] ?? 0) + used;
+        }
+        w.redis.counters = {};
+        w.isDeleted = true;
+      });
+    }
+    if (faults.clockSteps > 0) {
+      for (const ms of this.#scenario.clockStepsMs ?? []) {
+        add(`set the clock by ${ms} ms`, (w) => {
+          w.faults.clockSteps--;
+          w.serverAheadMs += ms;
+        });
+      }
     }
     if (faults.resets > 0) {
       add('reset', (w) => {
         w.faults.resets--;
         const window = Math.floor(w.nowMs / this.#scenario.durationMs);
+        if (w.redis.meta === undefined || w.redis.meta.fenceUs > 0) return;
         delete w.allowed[window];
         w.total[window] = 0;
         this.#publish(w, resetCounter(w.redis, this.#key, window));
@@ -324,12 +378,7 @@ export class LeaseWorld {
     if (world.arrived[i] < this.#scenario.checks[i].length) {
       add(`arrive ${i}`, (w) => this.#arrive(w, i));
     }
-    const needsContact =
-      machine.isJoining ||
-      machine.epoch !== machine.reportedEpoch ||
-      (world.redis.meta !== undefined && machine.membersVersion < world.redis.meta.version) ||
-      world.redis.runId !== machine.epoch;
-    if (needsContact) add(`contact ${i}`, (w) => this.#contact(w, i));
+    if (this.#needsContact(world, machine)) add(`contact ${i}`, (w) => this.#contact(w, i));
     const mustReport = machine.epoch !== machine.reportedEpoch && slot !== undefined;
     if (flight === undefined) {
       const isDue = ({ triedMs }: WaitingCheck) => triedMs < 0 || world.nowMs - triedMs >= RETRY_MS;
@@ -399,12 +448,55 @@ export class LeaseWorld {
         w.machines[i].isAlive = false;
       });
     }
+    if (faults.forgets > 0 && world.redis.meta?.members[memberOf(i)] !== undefined) {
+      add(`forget ${i}`, (w) => {
+        w.faults.forgets--;
+        // What only it knew of a Redis that has lost it.
+        if (!isSettled(w)) this.#lose(w, i);
+        w.forgotten.push(i);
+        forgetMember(w.redis, this.#serverUs(w), memberOf(i));
+      });
+    }
     if (faults.pauses > 0) {
       add(`pause ${i}`, (w) => {
         w.faults.pauses--;
         w.machines[i].isPaused = true;
       });
     }
+  }
+
+  /** Tokens that a machine has used or holds may be allowed once more. */
+  #lose(world: World, i: number): void {
+    const { slot, flight } = world.machines[i];
+    if (slot === undefined) return;
+    const { spent, lease, reserved } = slot;
+    const present = Math.floor(world.nowMs / this.#scenario.durationMs);
+    const window = slot.window === NO_WINDOW ? present : slot.window;
+    const asked = flight?.checks.reduce((sum, { cost }) => sum + cost, 0) ?? 0;
+    const lent = world.answers
+      .filter(({ machine }) => machine === i)
+      .reduce((sum, { call }) => sum + (call.counters[0]?.lent ?? 0), 0);
+    const tokens = Math.max(0, spent) + lease + reserved + asked + lent;
+    world.lost[window] = (world.lost[window] ?? 0) + tokens;
+    world.extra[window] = (world.extra[window] ?? 0) + tokens;
+  }
+
+  #serverUs({ nowMs, serverAheadMs }: World): number {
+    return (nowMs + serverAheadMs) * 1_000;
+  }
+
+  /** Whether a heartbeat would change something. */
+  #needsContact({ redis, nowMs }: World, machine: Machine): boolean {
+    const { meta } = redis;
+    return (
+      meta === undefined ||
+      machine.isJoining ||
+      machine.epoch !== machine.reportedEpoch ||
+      machine.membersVersion < meta.version ||
+      meta.runId !== redis.runId ||
+      epochOf(redis) !== machine.epoch ||
+      (this.#rules.isAvailable && meta.fenceUs > 0 && nowMs * 1_000 > meta.fenceUs + AVAILABLE_US)
+    );
   }
 
   #canEvict({ nowMs }: World, slot: Slot): boolean {
@@ -437,7 +529,7 @@ export class LeaseWorld {
     }
     for (const [n, answer] of world.answers.entries()) {
       const { isAlive, isPaused } = world.machines[answer.machine];
-      const name = `answer ${answer.machine}/${answer.call.counters[0]?.sequence}`;
+      const name = `answer ${answer.machine}/${answer.sequence}`;
       if (!isPaused) {
         add(`deliver ${name}`, (w) => {
           w.answers.splice(n, 1);
@@ -484,7 +576,8 @@ export class LeaseWorld {
     if (isCurrent && slot.lease >= cost && this.#mayServe(slot, check)) {
       slot.lease -= cost;
       slot.lastLimit = limit;
-      if (Math.floor(world.nowMs / this.#scenario.durationMs) !== slot.window) {
+      const isOver = Math.floor(world.nowMs / this.#scenario.durationMs) !== slot.window;
+      if (isOver && this.#scenario.clockStepsMs === undefined) {
         throw new Error('a lease is used after its window');
       }
       if (kind === 'reserve') slot.reserved += cost;
@@ -515,16 +608,14 @@ export class LeaseWorld {
     addUsage(world.allowed, window, limit, cost);
     world.total[window] = (world.total[window] ?? 0) + cost;
     if (!isSliding) return;
-    const { durationMs } = this.#scenario;
-    const left = Math.min(durationMs, Math.max(0, (window + 1) * durationMs - world.nowMs));
-    const carried = Math.floor(((world.total[window - 1] ?? 0) * left) / durationMs);
+    const carried = this.#carriedAt(world, window);
     const sum = usageUpTo(world.allowed[window], limit) + carried;
     if (sum > limit) throw new Error(`${sum} of ${limit} tokens are allowed in a sliding window`);
   }
 
   /** A final denial must be true, unless known usage is vague. */
   #deny(world: World, window: number, { cost, limit }: TokenCheck, bound: number): void {
-    if (world.isKnownVague || cost + (world.total[window] ?? 0) > limit) return;
+    if (isVague(world) || cost + (world.total[window] ?? 0) > limit) return;
     throw new Error(`a denial of ${cost} of ${limit} is false; known use is ${bound}`);
   }
 
@@ -567,7 +658,10 @@ export class LeaseWorld {
     const isSliding = checks.some((check) => check.isSliding) || (kept > 0 && slot.leaseIsSliding);
     const { refund = 0, isReport = false, wantsLease = false } = options;
     const mayFree = slot.reserved > 0;
-    machine.flight = { sequence, sentMs: nowMs, checks, isSliding, refund, isReport, mayFree };
+    const reports = isReport ? machine.epoch : '';
+    machine.flight = {
+      ...{ sequence, sentMs: nowMs, checks, isSliding, refund, isReport, reports, mayFree },
+    };
     const { window, spent, isStored, firstSequence, lastLimit } = slot;
     world.requests.push({
       machine: i,
@@ -603,17 +697,74 @@ export class LeaseWorld {
   }
 
   #execute(world: World, { machine, header, message }: Request): void {
-    const { nowMs, redis } = world;
-    const { answer, published } = exchange(redis, nowMs * 1_000, header, [message], this.#rules);
-    world.answers.push({ machine, call: answer });
+    const { redis } = world;
+    const wasFenced = (redis.meta?.fenceUs ?? 0) > 0;
+    const epochBefore = redis.meta?.epochNumber;
+    const record = redis.counters[counterAt(this.#key, message.window)]?.members[header.member];
+    const isReported = header.reportedEpoch === epochOf(redis);
+    const isMissing = message.isStored && !message.isReport && record === undefined && isReported;
+    const serverUs = this.#serverUs(world);
+    const { answer, published } = exchange(redis, serverUs, header, [message], this.#rules);
+    const { sequence } = message;
+    world.answers.push({ machine, sequence, call: answer, isVague: isVague(world) });
     this.#publish(world, published);
-    const counters = Object.values(redis.counters);
-    const isVague = counters.some(({ members }) =>
-      Object.values(members).some(({ isWrittenOff }) => isWrittenOff),
-    );
+    this.#afterCall(world, wasFenced, header, answer);
+    if (redis.meta?.epochNumber !== epochBefore) world.isDeleted = false;
+    const [counter] = answer.counters;
+    const isServed = counter?.status === MESSAGE_STATUS.done;
+    if (isServed && isMissing && counter.window - message.window <= 1) {
+      throw new Error('a member that has used a deleted counter is served at once');
+    }
     // A message that was repeated in a later window may take tokens that nobody uses.
     const isLate = message.sequence < world.machines[machine].sequence;
-    if (isVague || isLate || world.refunded > 0) world.isKnownVague = true;
+    if (isLate && counter?.status === MESSAGE_STATUS.done) world.isKnownVague = true;
+    this.#checkDenials(world, message, answer);
+  }
+
+  /** The clock of a bucket never runs back. A recovery without all reports loses usage. */
+  #afterCall(world: World, wasFenced: boolean, header: CallHeader, answer: CallAnswer): void {
+    const { redis, machines } = world;
+    const { clockUs, status } = answer;
+    const seenUs = Math.max(world.clockUs, header.clockUs);
+    if (status === CALL_STATUS.done && clockUs < seenUs) {
+      throw new Error(`the clock has run back by ${seenUs - clockUs} us`);
+    }
+    world.clockUs = Math.max(world.clockUs, clockUs);
+    const { meta } = redis;
+    if (!wasFenced || meta === undefined || meta.fenceUs > 0) return;
+    for (const [i] of machines.entries()) {
+      const known = meta.members[memberOf(i)];
+      const isMissing = known?.hasJoined && known.reported < meta.epochNumber;
+      if (isMissing && this.#rules.isAvailable) this.#lose(world, i);
+    }
+  }
+
+  /** A denial that Redis calls proven must be true at that moment. */
+  #checkDenials(world: World, message: CounterMessage, { counters }: CallAnswer): void {
+    const [answer] = counters;
+    if (answer?.status !== MESSAGE_STATUS.done || isVague(world)) return;
+    const { checks, kept } = message;
+    const { window, served } = answer;
+    // What Redis has granted to this member is used, or its denials are doubted.
+    const taken = checks.reduce(
+      (sum, { cost }, n) => {
+        return served[n] === SERVED.allowed ? sum + cost : sum;
+      },
+      window === message.window ? kept : 0,
+    );
+    for (const [n, { cost, limit, isSliding }] of checks.entries()) {
+      if (served[n] !== SERVED.denied) continue;
+      const carried = isSliding ? this.#carriedAt(world, window) : 0;
+      const used = (world.total[window] ?? 0) + carried + taken;
+      if (cost + used <= limit) throw new Error(`Redis denies ${cost} of ${limit}; used: ${used}`);
+    }
+  }
+
+  /** Tokens of the window before that count in a sliding window now. */
+  #carriedAt({ nowMs, total }: World, window: number): number {
+    const { durationMs } = this.#scenario;
+    const left = Math.min(durationMs, Math.max(0, (window + 1) * durationMs - nowMs));
+    return Math.floor(((total[window - 1] ?? 0) * left) / durationMs);
   }
 
   #publish(world: World, published: readonly Publication[]): void {
@@ -638,18 +789,14 @@ export class LeaseWorld {
     if (flight !== undefined) flight.isWoken = true;
   }
 
-  #answer(world: World, { machine: i, call }: Answer): void {
+  #answer(world: World, { machine: i, call, sequence, isVague }: Answer): void {
     const machine = world.machines[i];
     const { flight, slot } = machine;
     machine.clockUs = Math.max(machine.clockUs, call.clockUs);
     const [counter] = call.counters;
-    const isOther = flight?.sequence !== counter?.sequence;
-    if (isOther && this.#rules.ignoresOtherAnswers) return;
+    if (flight?.sequence !== sequence && this.#rules.ignoresOtherAnswers) return;
     if (flight === undefined || slot === undefined) return;
-    if (call.status === CALL_STATUS.done && call.epoch !== machine.epoch) {
-      this.#learnEpoch(machine, call.epoch);
-      return;
-    }
+    if (call.status === CALL_STATUS.done) this.#learnEpoch(machine, call.epoch);
     const { status } = counter ?? { status: MESSAGE_STATUS.stale };
     const isDone = status === MESSAGE_STATUS.done || status === MESSAGE_STATUS.retryRefund;
     if (call.status !== CALL_STATUS.done || !isDone) {
@@ -659,15 +806,20 @@ export class LeaseWorld {
       return;
     }
     delete machine.flight;
-    if (flight.isReport) {
-      machine.reportedEpoch = machine.epoch;
-      return;
-    }
+    // Later messages name the epoch. All of the counters are this one.
+    if (flight.isReport) machine.reportedEpoch = flight.reports;
     if (counter.window < slot.window) return;
-    this.#take(world, machine, slot, flight, counter);
+    this.#take(world, machine, slot, flight, counter, isVague);
   }
 
-  #take(world: World, machine: Machine, slot: Slot, flight: Flight, answer: CounterAnswer): void {
+  #take(
+    world: World,
+    machine: Machine,
+    slot: Slot,
+    flight: Flight,
+    answer: CounterAnswer,
+    wasVague: boolean,
+  ): void {
     const { nowMs } = world;
     const tokens = { unused: 0 };
     // Tokens that the machine holds may not be used in the end.
@@ -690,6 +842,7 @@ export class LeaseWorld {
     slot.isStored = answer.isStored;
     slot.others = answer.others;
     slot.spent -= answer.refunded;
+    world.total[slot.window] = (world.total[slot.window] ?? 0) - answer.refunded;
     slot.isDirty = false;
     slot.boundMs = flight.isWoken || !answer.mayDeny ? 0 : nowMs + BOUND_MS;
     for (const [n, check] of flight.checks.entries()) {
@@ -712,7 +865,9 @@ export class LeaseWorld {
     for (const [n, check] of flight.checks.entries()) {
       const served = answer.served[n];
       const isFinal = served === SERVED.denied && !isOpen(check, served);
+      // Redis has decided before refunds that are known now.
       if (!isFinal || check.isSliding || check.isWithdrawn) continue;
+      if (wasVague || world.refunded > 0) continue;
       this.#deny(world, answer.window, check, answer.others);
     }
     const held = answer.lent + tokens.unused;
@@ -729,51 +884,89 @@ export class LeaseWorld {
     slot.lease += held;
   }
 
-  /** A new epoch ends what is in flight; the counters must be reported. */
+  /** In a new epoch the counters must be reported. */
   #learnEpoch(machine: Machine, epoch: string): void {
-    this.#endFlight(machine);
-    const isFirst = machine.epoch === '';
     machine.epoch = epoch;
-    if (machine.slot !== undefined) machine.slot.boundMs = 0;
-    if (isFirst) machine.reportedEpoch = epoch;
+    // Nothing is to be reported.
+    if (machine.slot === undefined) machine.reportedEpoch = epoch;
   }
 
   /** A call without messages, and what follows from it, which other events do not interrupt. */
   #contact(world: World, i: number): void {
     const machine = world.machines[i];
     const { redis } = world;
-    const nowUs = world.nowMs * 1_000;
-    const call = () =>
-      exchange(
-        redis,
-        nowUs,
-        {
-          member: memberOf(i),
-          reportedEpoch: machine.reportedEpoch,
-          membersVersion: machine.membersVersion,
-          clockUs: machine.clockUs,
-        },
-        [],
-        this.#rules,
-      ).answer;
-    let answer = call();
-    if (answer.status === CALL_STATUS.needsMembers) {
+    const serverUs = this.#serverUs(world);
+    const take = (call: (header: CallHeader) => CallAnswer) => {
+      const { reportedEpoch, membersVersion, clockUs } = machine;
+      const wasFenced = (redis.meta?.fenceUs ?? 0) > 0;
+      const header = { member: memberOf(i), reportedEpoch, membersVersion, clockUs };
+      const answer = call(header);
+      this.#afterCall(world, wasFenced, header, answer);
+      machine.clockUs = Math.max(machine.clockUs, answer.clockUs);
+      machine.isJoining = answer.status === CALL_STATUS.joining;
+      if (answer.membersVersion > machine.membersVersion) {
+        machine.membersVersion = answer.membersVersion;
+        machine.members = Object.keys(redis.meta!.members);
+      }
+      if (answer.status === CALL_STATUS.done) this.#learnEpoch(machine, answer.epoch);
+      return answer.status;
+    };
+    const send = () => {
+      return take((header) => exchange(redis, serverUs, header, [], this.#rules).answer);
+    };
+    if (send() === CALL_STATUS.needsMembers) {
+      const knowsNothing = machine.reportedEpoch === '' && machine.slot === undefined;
       // A member that knows no others waits for those that do.
-      if (machine.epoch === '' && this.#rules.waitsForOlderMembers) return;
-      open(redis, nowUs, this.#rules.presentsMembers ? machine.members : [], this.#rules);
-      answer = call();
+      const isYoung = this.#rules.waitsForOlderMembers;
+      const own = knowsNothing ? [] : [memberOf(i)];
+      const members = this.#rules.presentsMembers ? [...new Set([...machine.members, ...own])] : [];
+      take((header) => {
+        return presentMembers(redis, serverUs, header, members, this.#rules, isYoung);
+      });
     }
-    if (answer.epoch !== machine.epoch) {
-      if (this.#rules.presentsMembers) open(redis, nowUs, machine.members, this.#rules);
-      this.#learnEpoch(machine, answer.epoch);
+    send();
+  }
+
+  /** Removes what no later event can show: old answers, and what nobody receives. */
+  tidy(world: World): void {
+    const { machines } = world;
+    const ignores = this.#rules.ignoresOtherAnswers;
+    world.answers = world.answers.filter(({ machine, sequence }) => {
+      const { isAlive, flight } = machines[machine];
+      return isAlive && (flight?.sequence === sequence || !ignores);
+    });
+    world.news = world.news.filter(({ machine }) => machines[machine].isAlive);
+    if (this.#isLastWindow(world)) {
+      world.requests = world.requests.filter((request) => !this.#isStale(world, request));
     }
-    if (machine.slot === undefined) machine.reportedEpoch = machine.epoch;
-    machine.isJoining = answer.status === CALL_STATUS.joining;
-    if (answer.membersVersion > machine.membersVersion) {
-      machine.membersVersion = answer.membersVersion;
-      machine.members = Object.keys(redis.meta!.members);
-    }
-    call();
+    if (this.#scenario.isPrompt !== true) world.unproven = 0;
+  }
+
+  /** Whether the counters of the present window stay what they are, whatever happens. */
+  #isLastWindow({ nowMs, faults, redis, serverAheadMs }: World): boolean {
+    const { durationMs, ticks, tickMs } = this.#scenario;
+    const endMs = this.#startMs() + ticks * tickMs;
+    const { failovers, deletions, clockSteps, forgets } = faults;
+    return (
+      failovers + deletions + clockSteps + forgets + Math.abs(serverAheadMs) === 0 &&
+      Math.floor(Math.max(nowMs, endMs) / durationMs) === Math.floor(nowMs / durationMs) &&
+      (redis.meta?.fenceUs ?? 1) === 0 &&
+      this.#rules.checksSequence
+    );
+  }
+
+  /** Whether Redis has had a later message, so that this one changes nothing. */
+  #isStale({ nowMs, redis }: World, { machine, header, message }: Request): boolean {
+    const known = redis.meta!.members[memberOf(machine)];
+    const window = Math.floor(nowMs / this.#scenario.durationMs);
+    const record = redis.counters[counterAt(this.#key, window)]?.members[memberOf(machine)];
+    return (
+      known?.hasJoined &&
+      known.reported === redis.meta!.epochNumber &&
+      header.membersVersion <= known.acknowledged &&
+      record !== undefined &&
+      message.sequence <= record.sequence
+    );
   }
 
   /** @throws an error if a guarantee does not hold in this world */
@@ -783,14 +976,12 @@ export class LeaseWorld {
     for (const [window, byLimit] of Object.entries(allowed)) {
       for (const limit of Object.keys(byLimit).map(Number)) {
         const tokens = usageUpTo(byLimit, limit);
-        if (tokens > limit + refunded) {
+        if (tokens > limit + refunded + (world.extra[window] ?? 0)) {
           throw new Error(`${tokens} of ${limit} tokens are allowed in window ${window}`);
         }
       }
     }
-    if (redis.meta === undefined || redis.meta.isRecovering || redis.runId !== redis.meta.epoch) {
-      return;
-    }
+    if (!isSettled(world)) return;
     for (const [at, { used, members }] of Object.entries(redis.counters)) {
       const sum = Object.values(members).reduce((total, { deducted }) => total + deducted, 0);
       if (sum > used) throw new Error(`members hold ${sum} of ${used} tokens`);
@@ -798,7 +989,7 @@ export class LeaseWorld {
       const leased = machines.map((machine) => this.#heldIn(world, machine, window));
       const held = leased.reduce((total, tokens) => total + tokens, 0);
       const spent = usageUpTo(allowed[window], Number.POSITIVE_INFINITY);
-      if (used + refunded < spent + held) {
+      if (used + refunded + (world.lost[window] ?? 0) < spent + held) {
         throw new Error(`${used} tokens are deducted, but ${spent} spent and ${held} held`);
       }
     }
@@ -812,30 +1003,53 @@ export class LeaseWorld {
   /** The last reports of all live machines. Then nothing is lent, and all usage is counted once. */
   checkEnd(world: World): void {
     const { machines, redis, nowMs, refunded } = world;
-    if (redis.meta === undefined || redis.meta.isRecovering || redis.runId !== redis.meta.epoch) {
-      return;
-    }
-    const window = Math.floor(nowMs / this.#scenario.durationMs);
+    if (!isSettled(world)) return;
+    let window = Math.floor(nowMs / this.#scenario.durationMs);
     for (const [i, machine] of machines.entries()) {
-      if (!machine.isAlive || machine.slot === undefined || machine.isJoining) continue;
+      if (!machine.isAlive || machine.slot === undefined) continue;
+      if (machine.isJoining) return;
       machine.isPaused = false;
-      if (machine.epoch !== redis.runId) return;
+      if (machine.reportedEpoch !== epochOf(redis)) return;
       machine.slot.lease += machine.slot.reserved;
       machine.slot.reserved = 0;
       this.#endFlight(machine);
       this.#send(world, i, { keepsLease: false });
       this.#execute(world, world.requests.at(-1)!);
+      const { status, counters } = world.answers.at(-1)!.call;
+      // It has to join again.
+      if (status !== CALL_STATUS.done || !isSettled(world)) return;
+      if (counters[0].window >= 0) window = counters[0].window;
     }
     const counter = redis.counters[counterAt(this.#key, window)];
     if (counter === undefined || machines.some(({ isAlive }) => !isAlive)) return;
     const lent = counter.used - counter.known;
     const total = world.total[window] ?? 0;
-    const isVague = refunded > 0 || world.isKnownVague;
-    if (lent !== 0 && !isVague) throw new Error(`${lent} tokens stay lent`);
-    if (!isVague && world.allowed[window] !== undefined && counter.used > total) {
+    const isUnsure = refunded > 0 || isVague(world);
+    if (lent !== 0 && !isUnsure) throw new Error(`${lent} tokens stay lent`);
+    if (!isUnsure && world.allowed[window] !== undefined && counter.used > total) {
       throw new Error(`${counter.used} tokens are counted, but ${total} were allowed`);
     }
   }
+}
+
+function epochOf({ meta }: RedisState): string {
+  return meta === undefined ? '' : `${meta.runId}.${meta.epochNumber}`;
+}
+
+/** Whether known use may contain more than was allowed: tokens of holders that do not answer. */
+function isVague({ isKnownVague, redis }: World): boolean {
+  return (
+    isKnownVague ||
+    Object.values(redis.counters).some(({ members }) => {
+      return Object.values(members).some(({ isWrittenOff }) => isWrittenOff);
+    })
+  );
+}
+
+/** Whether Redis knows all usage, as far as nothing is lost for good. */
+function isSettled({ redis, isDeleted }: World): boolean {
+  const { meta } = redis;
+  return meta !== undefined && meta.fenceUs === 0 && meta.runId === redis.runId && !isDeleted;
 }
 
 const newSlot = (firstSequence: number): Slot => ({

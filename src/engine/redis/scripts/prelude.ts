@@ -110,6 +110,14 @@ local function register(presented)
     if kind == 'f' then isForgotten[member] = tonumber(everything[i + 1]) end
   end
 
+  local function storeMembers()
+    for member in pairs(isChanged) do
+      local record = members[member]
+      call('HSET', metaKey, 'm:' .. member, pack(MEMBER, record[1], record[2], record[3], record[4],
+        record[5], record[6]))
+    end
+  end
+
   if bucket[2] ~= runId then
     newEpoch()
     call('HSET', metaKey, 'e', runId)
@@ -126,6 +134,8 @@ local function register(presented)
   if presented and isFromOtherEpoch and fence == 0 and not members[me] then
     newEpoch()
   end
+  -- It may have used windows that begin later by the clock of this server.
+  if fence > 0 and isFromOtherEpoch then fence = max(fence, seen + ${FENCE_AHEAD_US}) end
   if presented and fence > 0 then
     for _, member in ipairs(presented) do
       local record = members[member]
@@ -145,6 +155,7 @@ local function register(presented)
   local status = 0
   if not mine then
     if isFromOtherEpoch and not presented then
+      storeMembers()
       storeMeta()
       return 2
     end
@@ -190,11 +201,7 @@ local function register(presented)
     if mine[4] == 1 then status = 0 end
   end
 
-  for member in pairs(isChanged) do
-    local record = members[member]
-    call('HSET', metaKey, 'm:' .. member, pack(MEMBER, record[1], record[2], record[3], record[4],
-      record[5], record[6]))
-  end
+  storeMembers()
   scannedAt = clock
   storeMeta()
   return status

@@ -18,10 +18,9 @@ import {
   counterAt,
   EXCHANGE_RULES,
   exchange,
+  joinedRedis,
   keyOfMessage,
   leaseTokens,
-  newRedis,
-  open,
   type RedisState,
 } from '../../../model/lease-model.ts';
 import { newSeed } from '../../../support/guarantees.ts';
@@ -104,9 +103,10 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
     let identities = 1_000;
     let clockUs = 0;
     const statuses = new Set<number>();
+    const names = members.map(({ name }) => name);
     const run = fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
       const identity = { ...IDENTITY, h1: identities++ };
-      const model = newModel(members);
+      const model = joinedRedis('r', 0, names);
       const sequences = members.map(() => 10);
       const firsts = members.map(() => 1);
       for (const { member: at, stepMs, windowsBefore, sequenceStep, isNewSlot, ...rest } of steps) {
@@ -149,18 +149,6 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
     expect([...statuses].sort()).toEqual([done, stale, recovering, retryRefund]);
   });
 });
-
-/** A model that the members have joined, and whose epoch is not lost. */
-function newModel(members: readonly ScriptMember[]): RedisState {
-  const model = newRedis('r');
-  open(model, 0, []);
-  for (const { name } of members) {
-    model.meta!.members[name] = {
-      ...{ since: 0, acknowledged: 0, contactUs: 0, hasJoined: true, hasReported: true },
-    };
-  }
-  return model;
-}
 
 async function serverMs(redis: RedisServer): Promise<number> {
   const [seconds, micros] = (await redis.command('TIME')) as [string, string];

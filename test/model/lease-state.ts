@@ -1,0 +1,236 @@
+/**
+ * Copies of worlds, and texts that are the same for worlds of which no later event shows a
+ * difference. Such worlds differ only
+ *
+ *   - in the order of messages under way, which are delivered in any order
+ *   - in sequence numbers whose order is the same
+ *   - in which machine is which, where all of them are to do the same
+ *   - in times that only matter for as long as they are recent, and in numbers that nobody reads
+ */
+
+import type { MemberRecord, RedisState } from './lease-model.ts';
+import type { Answer, LeaseScenario, Machine, Request, World } from './lease-world.ts';
+
+/** What the script compares ages with, us: a greater age is like this one. */
+const OLD_RECALL_US = 250_000;
+const QUIET_US = 12_000;
+const AGAIN_US = 4_000;
+const PARK_MS = 10;
+/** Scenarios that are shorter have members that are always live. */
+const CONTACT_MS = 400;
+
+/** Messages, answers and checks to come are never changed, and shared. */
+export function copyWorld(world: World): World {
+  const { redis, snapshot, machines, faults, allowed, total, lost, extra } = world;
+  const allowedCopy: World['allowed'] = {};
+  for (const window in allowed) allowedCopy[window] = { ...allowed[window] };
+  return {
+    ...world,
+    redis: copyRedis(redis),
+    // It is replaced, and never changed.
+    snapshot,
+    machines: machines.map(copyMachine),
+    arrived: [...world.arrived],
+    requests: [...world.requests],
+    answers: [...world.answers],
+    news: [...world.news],
+    faults: { ...faults },
+    allowed: allowedCopy,
+    total: { ...total },
+    lost: { ...lost },
+    extra: { ...extra },
+    forgotten: [...world.forgotten],
+  };
+}
+
+export function copyRedis({ runId, meta, counters }: RedisState): RedisState {
+  const copy: RedisState = { runId, counters: {} };
+  for (const at in counters) {
+    const counter = counters[at];
+    const members: Record<string, MemberRecord> = {};
+    for (const name in counter.members) members[name] = { ...counter.members[name] };
+    copy.counters[at] = { ...counter, waiters: [...counter.waiters], members };
+  }
+  if (meta === undefined) return copy;
+  const members: typeof meta.members = {};
+  for (const name in meta.members) members[name] = { ...meta.members[name] };
+  copy.meta = { ...meta, members, forgotten: { ...meta.forgotten } };
+  return copy;
+}
+
+function copyMachine(machine: Machine): Machine {
+  const { slot, flight, waiting } = machine;
+  const copy: Machine = { ...machine, waiting: waiting.map((check) => ({ ...check })) };
+  if (slot !== undefined) copy.slot = { ...slot };
+  if (flight !== undefined) {
+    copy.flight = { ...flight, checks: flight.checks.map((check) => ({ ...check })) };
+  }
+  return copy;
+}
+
+export class WorldNames {
+  readonly #scenario: LeaseScenario;
+  /** Whether all machines are to do the same. */
+  readonly #isSymmetric: boolean;
+  readonly #hasAges: boolean;
+  readonly #texts = new WeakMap<object, string>();
+
+  constructor(scenario: LeaseScenario) {
+    this.#scenario = scenario;
+    const { checks, newMachines, ticks, tickMs, faults } = scenario;
+    const plans = new Set(checks.map((each) => JSON.stringify(each)));
+    this.#isSymmetric = plans.size === 1 && newMachines === undefined && !faults?.forgets;
+    this.#hasAges = ticks * tickMs >= CONTACT_MS || (faults?.clockSteps ?? 0) > 0;
+  }
+
+  of(world: World): string {
+    const { machines, faults, isKnownVague, allowed, total, lost, extra, unproven, refunded } =
+      world;
+    const shared = [
+      ...[world.nowMs, world.serverAheadMs, isKnownVague, world.isDeleted, unproven, refunded],
+      this.#hasAges ? world.clockUs - this.#serverUs(world) : 0,
+      ...[faults, allowed, total, lost, extra, world.forgotten],
+      this.#sharedRedis(world, world.redis),
+      faults.failovers > 0 ? this.#sharedRedis(world, world.snapshot) : '',
+    ];
+    const own = machines.map((_, i) => this.#machineText(world, i));
+    if (this.#isSymmetric) own.sort();
+    return `${JSON.stringify(shared)}\n${own.join('\n')}`;
+  }
+
+  #serverUs({ nowMs, serverAheadMs }: World): number {
+    return (nowMs + serverAheadMs) * 1_000;
+  }
+
+  #sharedRedis(world: World, { runId, meta, counters }: RedisState): unknown[] {
+    const nowUs = Math.max(this.#serverUs(world), meta?.clockUs ?? 0);
+    const parts: unknown[] = [runId];
+    if (meta !== undefined) {
+      const { epochNumber, fenceUs, version, clockUs, clockTimeUs, scannedUs } = meta;
+      parts.push(meta.runId, epochNumber, fenceUs, version);
+      if (this.#hasAges) parts.push(clockUs, clockTimeUs, scannedUs);
+    }
+    for (const at of Object.keys(counters).sort()) {
+      const { members, waiters, recallUs, recall, ...rest } = counters[at];
+      const quiet = recallUs === 0 ? 0 : Math.max(0, QUIET_US - (nowUs - recallUs));
+      parts.push(at, rest, quiet);
+    }
+    return parts;
+  }
+
+  #machineText(world: World, i: number): string {
+    const { nowMs, redis, snapshot, faults } = world;
+    const machine = world.machines[i];
+    const name = `${i}.0`;
+    const hasSnapshot = faults.failovers > 0;
+    const requests = world.requests.filter((request) => request.machine === i);
+    const answers = world.answers.filter((answer) => answer.machine === i);
+    const rank = this.#ranks(machine, name, requests, answers, redis, hasSnapshot && snapshot);
+    const { slot, flight } = machine;
+    const checks = (waiting: Machine['waiting']) => {
+      return waiting.map(({ cost, limit, kind, isSliding, sinceMs, triedMs, ...rest }) => {
+        const tried = triedMs < 0 ? -1 : Math.min(nowMs - triedMs, PARK_MS);
+        const { tries, isWithdrawn } = rest;
+        const counted = this.#scenario.mostTries === undefined ? 0 : tries;
+        const since = Math.min(nowMs - sinceMs, PARK_MS);
+        return [cost, limit, kind, isSliding, since, tried, counted, isWithdrawn];
+      });
+    };
+    const parts: unknown[] = [
+      ...[machine.isAlive, machine.isPaused, machine.isRecalled, machine.isJoining],
+      ...[machine.epoch, machine.reportedEpoch, machine.membersVersion, world.arrived[i]],
+      this.#hasAges ? machine.clockUs - this.#serverUs(world) : 0,
+      this.#isSymmetric ? machine.members.length : machine.members,
+      rank(machine.sequence),
+      checks(machine.waiting),
+    ];
+    if (slot !== undefined) {
+      const { deadlineMs, boundMs, firstSequence, ...rest } = slot;
+      const left = Math.max(0, deadlineMs - nowMs);
+      parts.push(Object.values(rest), left, Math.max(0, boundMs - nowMs), rank(firstSequence));
+    }
+    if (flight !== undefined) {
+      const { sequence, sentMs, checks: sent, ...rest } = flight;
+      parts.push(rank(sequence), nowMs - sentMs, checks(sent), Object.values(rest));
+    }
+    for (const state of hasSnapshot ? [redis, snapshot] : [redis]) {
+      const known = state.meta?.members[name];
+      if (known !== undefined) {
+        const { contactUs, ...rest } = known;
+        parts.push(Object.values(rest), this.#hasAges ? contactUs : 0);
+      }
+      if (state.meta?.forgotten[name] !== undefined) parts.push('forgotten');
+      const nowUs = Math.max(this.#serverUs(world), state.meta?.clockUs ?? 0);
+      const age = (us: number, most: number) => (us === 0 ? most : Math.min(nowUs - us, most));
+      for (const at of Object.keys(state.counters).sort()) {
+        const { members, waiters } = state.counters[at];
+        const record = members[name];
+        parts.push(at, waiters.includes(name));
+        if (record === undefined) continue;
+        const { sequence, firstRecallUs, lastRecallUs, ...rest } = record;
+        const first = firstRecallUs === 0 ? -1 : age(firstRecallUs, OLD_RECALL_US);
+        parts.push(Object.values(rest), rank(sequence), first, age(lastRecallUs, AGAIN_US));
+      }
+    }
+    const news = world.news.filter((each) => each.machine === i);
+    const texts = [
+      ...requests.map((request) => this.#requestText(world, request, rank)),
+      ...answers.map((answer) => this.#answerText(world, answer)),
+      ...news.map(({ kind, window }) => `${kind} ${window}`),
+    ];
+    return `${JSON.stringify(parts)}${texts.sort().join('|')}`;
+  }
+
+  /** The rank of a sequence number among all that concern a machine. */
+  #ranks(
+    { sequence, slot, flight }: Machine,
+    name: string,
+    requests: readonly Request[],
+    answers: readonly Answer[],
+    redis: RedisState,
+    snapshot: RedisState | false,
+  ): (sequence: number) => number {
+    const numbers = new Set([sequence]);
+    if (slot !== undefined) numbers.add(slot.firstSequence);
+    if (flight !== undefined) numbers.add(flight.sequence);
+    for (const { message } of requests) numbers.add(message.sequence).add(message.firstSequence);
+    for (const { sequence } of answers) numbers.add(sequence);
+    for (const { counters } of snapshot === false ? [redis] : [redis, snapshot]) {
+      for (const at in counters) {
+        const record = counters[at].members[name];
+        if (record !== undefined) numbers.add(record.sequence);
+      }
+    }
+    const sorted = [...numbers].sort((a, b) => a - b);
+    return (of) => sorted.indexOf(of);
+  }
+
+  #requestText(
+    world: World,
+    { header, message }: Request,
+    rank: (sequence: number) => number,
+  ): string {
+    let text = this.#texts.get(message);
+    if (text === undefined) {
+      const { identity, durationMs, sequence, firstSequence, ...rest } = message;
+      const { reportedEpoch, membersVersion } = header;
+      text = JSON.stringify([reportedEpoch, membersVersion, Object.values(rest)]);
+      this.#texts.set(message, text);
+    }
+    const seen = this.#hasAges ? header.clockUs - this.#serverUs(world) : 0;
+    return `${rank(message.sequence)} ${rank(message.firstSequence)} ${seen} ${text}`;
+  }
+
+  #answerText(world: World, { call, isVague }: Answer): string {
+    let text = this.#texts.get(call);
+    if (text === undefined) {
+      const { status, epoch, membersVersion, counters } = call;
+      const [counter] = counters;
+      const { sequence, recall, ...rest } = counter ?? {};
+      text = JSON.stringify([status, epoch, membersVersion, Object.values(rest)]);
+      this.#texts.set(call, text);
+    }
+    const seen = this.#hasAges ? call.clockUs - this.#serverUs(world) : 0;
+    return `${isVague} ${seen} ${text}`;
+  }
+}
