@@ -15,6 +15,7 @@ import { raiseInliningLimits } from '../src/runtime/inlining.ts';
 import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
 import { measureCluster } from './load/cluster.ts';
+import { GOALS_SECONDS, measureGoals } from './load/cluster-goals.ts';
 import { measureSpread } from './load/connection-spread.ts';
 import {
   DISTINCT_DEFAULT,
@@ -51,6 +52,7 @@ import {
   showCluster,
   showGarbage,
   showGateway,
+  showGoals,
   showLoad,
   showOpenLoop,
   showProgress,
@@ -263,6 +265,12 @@ const LONG_PARTS = {
     const rows = await measureCheckpoints(showProgress);
     printLine('\nwith checkpoints and without, 64 connections; ratios in the same round:');
     showCheckpoints(rows);
+  },
+  'cluster-goals': async (seconds = GOALS_SECONDS) => {
+    const rows = hasRedis ? await measureGoals(seconds, showProgress) : undefined;
+    printLine('\nfive machines with one Redis, round trip 0.5-2 ms, every decision replayed:');
+    if (rows === undefined) printLine('skipped: redis-server is not installed');
+    else showGoals(rows);
   },
   gateway: async () => {
     const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;

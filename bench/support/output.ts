@@ -3,6 +3,7 @@
 import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { ClusterRow } from '../load/cluster.ts';
+import type { GoalRow } from '../load/cluster-goals.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
@@ -140,6 +141,41 @@ export function showCluster(rows: readonly ClusterRow[]): void {
       `${formatKnown(row.redisCpu, 1)} us`,
       `${formatKnown(row.redisScriptUs, 1)} us`,
       formatKnown(row.redisCalls, 3),
+    ]),
+  ]);
+}
+
+/** Figures with a goal are followed by it. */
+export function showGoals(rows: readonly GoalRow[]): void {
+  showTable([
+    [
+      ...['', 'load', 'arrivals', 'decisions', 'too many', 'denials', 'false', 'unproven'],
+      ...['no Redis', 'exhausted', 'used', 'commands', 'goal', 'all calls', 'waited', 'goal'],
+      ...['p50', 'p99', 'goal', 'cores', 'others', 'goals'],
+    ],
+    ...rows.map((row) => [
+      row.name,
+      row.load === undefined ? '-' : `${row.load} x`,
+      row.arrivals,
+      formatInteger(row.decisions),
+      String(row.overAdmission),
+      formatInteger(row.denials),
+      String(row.certainlyFalse),
+      String(row.unproven),
+      String(row.withoutRedis),
+      String(row.exhausted),
+      row.exhausted === 0 ? '-' : row.leastUtilisation.toFixed(4),
+      row.commands.toFixed(4),
+      String(row.goal.commands),
+      row.calls.toFixed(4),
+      row.waited.toFixed(4),
+      row.goal.waited === undefined ? '-' : String(row.goal.waited),
+      `${row.p50Ms.toFixed(1)} ms`,
+      `${row.p99Ms.toFixed(1)} ms`,
+      String(row.goal.p99Ms),
+      row.cores.toFixed(1),
+      row.otherCores.toFixed(1),
+      row.missed.length === 0 ? 'met' : `missed: ${row.missed.join(', ')}`,
     ]),
   ]);
 }

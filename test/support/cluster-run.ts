@@ -41,6 +41,8 @@ export interface ClusterReport extends Omit<Replay, 'timesMs' | 'waitsMs'> {
   /** Denials that Redis did not prove, or did not answer. */
   unprovenDenials: number;
   withoutRedis: number;
+  /** Leases of machines that did not answer. Redis then denies as if their tokens were used. */
+  writtenOff: number;
   /** Checks that waited for Redis, in parts of all. */
   waited: number;
   /** The p99 of the slowest checks, as many as have waited: a client does not see which did. */
@@ -161,6 +163,7 @@ async function runLoad(servers: ServerProcess[], load: ClusterLoad): Promise<Clu
     ...replayed,
     unprovenDenials: counted('unproven'),
     withoutRedis: counted('withoutRedis'),
+    writtenOff: counted('writtenOff'),
     waited: queued / replayed.decisions,
     waitP99Ms: quantile(timesMs, 1 - (0.01 * queued) / replayed.decisions),
     tokenRequestsPerCheck: counted('requests') / replayed.decisions,
@@ -177,11 +180,12 @@ interface Sums {
   unproven: number;
   queued: number;
   withoutRedis: number;
+  writtenOff: number;
 }
 
 /** Metrics of all servers, over all of their labels. */
 async function sumMetrics(servers: readonly ServerProcess[]): Promise<Sums> {
-  const sums = { requests: 0, unproven: 0, queued: 0, withoutRedis: 0 };
+  const sums = { requests: 0, unproven: 0, queued: 0, withoutRedis: 0, writtenOff: 0 };
   for (const { adminUrl } of servers) {
     for (const [name, value] of await readMetrics(adminUrl)) {
       if (name.startsWith('weir_token_requests_total')) sums.requests += value;

@@ -115,9 +115,14 @@ export function replay(logs: readonly Float64Array[], limitOf: (id: number) => n
     if (tokens > limit) note(`${name}: allowed ${tokens} of ${limit}`);
     overAdmission += Math.max(0, tokens - limit);
     denials += denied.length;
-    const wrong = countCertainlyFalse(rows, window, limit);
-    if (wrong > 0) note(`${name}: ${wrong} false denials, allowed ${tokens} of ${limit}`);
-    certainlyFalse += wrong;
+    const wrong = findCertainlyFalse(rows, window, limit);
+    if (wrong.length > 0) {
+      const [{ at, sent }] = wrong;
+      const ms = (rows[at + COLUMN.receivedMs] - rows[at + COLUMN.sentMs]).toFixed(1);
+      const first = `the first of ${rows[at + COLUMN.cost]} after ${sent} of ${limit} in ${ms} ms`;
+      note(`${name}: allowed ${tokens}, ${wrong.length} false denials, ${first}`);
+    }
+    certainlyFalse += wrong.length;
     if (smallestDenied <= 1) shares.push(tokens / limit);
   }
   return {
@@ -137,26 +142,27 @@ export function quantile(sorted: Float64Array, share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 }
 
-function countCertainlyFalse(
+/** @returns where they are, and the tokens that may have been used by then */
+function findCertainlyFalse(
   rows: Float64Array,
   { allowed, denied, tokens, smallestDenied }: Window,
   limit: number,
-): number {
-  if (denied.length === 0 || smallestDenied > limit) return 0;
+): { at: number; sent: number }[] {
+  if (denied.length === 0 || smallestDenied > limit) return [];
   const bySent = allowed.toSorted((a, b) => rows[a + COLUMN.sentMs] - rows[b + COLUMN.sentMs]);
   const sentMs = Float64Array.from(bySent, (at) => rows[at + COLUMN.sentMs]);
   const lastSentMs = sentMs.at(-1) ?? 0;
   const before = new Float64Array(bySent.length + 1);
   for (const [i, at] of bySent.entries()) before[i + 1] = before[i] + rows[at + COLUMN.cost];
-  let count = 0;
+  const wrong: { at: number; sent: number }[] = [];
   for (const at of denied) {
     const cost = rows[at + COLUMN.cost];
     const receivedMs = rows[at + COLUMN.receivedMs];
     // Nearly all denials are received when the last check was sent.
     const sent = lastSentMs < receivedMs ? tokens : before[countBelow(sentMs, receivedMs)];
-    if (sent + cost <= limit) count++;
+    if (sent + cost <= limit) wrong.push({ at, sent });
   }
-  return count;
+  return wrong;
 }
 
 /** @returns how many of the ascending values are below a value */
