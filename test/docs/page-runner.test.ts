@@ -81,6 +81,26 @@ describe.skipIf(!canRunPages())('a page', () => {
     await follow(page.join('\n'));
   });
 
+  test('waits for a command that listens for a moment, and again when it is ready', async () => {
+    const server = `node -e 'const { createServer } = require("http");
+      const probe = createServer().listen(7070, () => setTimeout(() => probe.close(start), 30));
+      const answer = (_, response) => response.end("hello");
+      const start = () => setTimeout(() => createServer(answer).listen(7070), 1_000)'`;
+    const page = [
+      '<!-- runs until Ctrl-C; listens on 7070 -->',
+      sh(server),
+      sh('curl -s http://127.0.0.1:7070/'),
+      text('hello'),
+      '<!-- Ctrl-C -->',
+    ];
+    await follow(page.join('\n'));
+  });
+
+  test('shows what other commands print when one fails', async () => {
+    const page = `<!-- runs until Ctrl-C -->\n${sh('echo cause; sleep 60')}${text('cause')}`;
+    await expect(follow(`${page}${sh('false')}`)).rejects.toThrow(/still runs: .*\ncause/);
+  });
+
   test.each<[string, string, RegExp, Partial<typeof TIMEOUTS>?]>([
     ['prints something else', `${sh('echo 10')}${text('9')}`, /shows as output\n9\n.*\n10/s],
     ['prints more', `${sh('echo 10; echo 11')}${text('10')}`, /shows as output/],

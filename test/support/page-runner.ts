@@ -16,6 +16,11 @@ import { cleanEnvironment, removeDirectory, temporaryDirectory } from './server.
 const TERMINAL = new URL('./page-terminal.sh', import.meta.url).pathname;
 const NAMESPACES = ['--net', '--pid', '--fork', '--kill-child', '--mount-proc'];
 const POLL_MS = 50;
+/**
+ * A command listens when the same socket has listened at so many polls. weir listens for a moment
+ * when it starts, to find a port in use, and long before it accepts connections.
+ */
+const LISTENING_POLLS = 3;
 /** Within it a command ends after Ctrl-C. */
 const STOP_TIMEOUT_MS = 30_000;
 /**
@@ -122,13 +127,18 @@ export class PageRunner {
     const failed = this.#read(`${n}.failed`).split('\n');
     const failures = failed.filter((line) => line !== '' && !source.test(line));
     if (code !== exitCode || failures.length > (exitCode === 0 ? 0 : 1)) {
-      throw new Error(
-        `exit code ${code}, expected ${exitCode}; ${failures.join('; ')}\n${printed}`,
-      );
+      const what = `exit code ${code}, expected ${exitCode}; ${failures.join('; ')}`;
+      throw new Error(`${what}\n${printed}${this.#describeStarted()}`);
     }
     if (output === undefined) return;
     const difference = describeDifference(output, printed);
-    if (difference !== undefined) throw new Error(difference);
+    if (difference !== undefined) throw new Error(`${difference}${this.#describeStarted()}`);
+  }
+
+  /** What the commands that still run have printed: it may say why another one failed. */
+  #describeStarted(): string {
+    const texts = this.#started.map(({ n, script }) => `${script}\n${this.#read(`${n}.out`)}`);
+    return texts.map((text) => `\n--- still runs: ${text}`).join('');
   }
 
   async #start({ script, output, untilStopped }: RunStep): Promise<void> {
@@ -136,10 +146,16 @@ export class PageRunner {
     await this.#answer(String(n), this.#timeouts.runMs, `start ${n}`);
     this.#started.push({ n, script });
     const port = untilStopped?.port;
+    let socket: string | undefined;
+    let polls = 0;
     const missing = () => {
       const printed = this.#read(`${n}.out`);
       if (output !== undefined) return describeDifference(output, printed, true);
-      if (port === undefined || this.#isListening(port)) return undefined;
+      if (port === undefined) return undefined;
+      const found = this.#listeningSocket(port);
+      polls = found === socket ? polls + 1 : 1;
+      socket = found;
+      if (socket !== undefined && polls >= LISTENING_POLLS) return undefined;
       return `it does not listen on ${port}: ${printed}`;
     };
     for (let ms = 0; ; ms += POLL_MS) {
@@ -205,15 +221,20 @@ export class PageRunner {
     return existsSync(path) ? readFileSync(path, 'utf8') : '';
   }
 
-  /** Asks the kernel, in the namespace of the terminal, by the socket table of its shell. */
-  #isListening(port: number): boolean {
+  /**
+   * Asks the kernel, in the namespace of the terminal, by the socket table of its shell.
+   * @returns the inode of a socket that listens on the port
+   */
+  #listeningSocket(port: number): string | undefined {
     const tables = ['tcp', 'tcp6'].map((name) => `/proc/${this.#shellPid()}/net/${name}`);
-    const local = `:${port.toString(16).toUpperCase().padStart(4, '0')} `;
-    return tables.some((path) => {
-      // State 0A: a socket that listens.
-      const lines = readFileSync(path, 'utf8').split('\n');
-      return lines.some((line) => line.includes(local) && / 0A /.test(line));
-    });
+    const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+    const rows = tables.flatMap((path) => readFileSync(path, 'utf8').split('\n'));
+    for (const row of rows) {
+      const fields = row.trim().split(/\s+/);
+      // The columns: number, local and remote address, state (0A listens), …, and the inode.
+      if (fields[1]?.endsWith(local) && fields[3] === '0A') return fields[9];
+    }
+    return undefined;
   }
 
   #currentDirectory(): string {
