@@ -636,6 +636,10 @@ async function startFake(answer: (text: string, count: number) => string): Promi
 
 const HELLO = '%1\r\n+server\r\n+redis\r\n';
 const infoOf = (lines: string) => `$${lines.length}\r\n${lines}\r\n`;
+/** Answers HELLO, and then INFO with these lines. */
+const infoAnswer = (...lines: string[]) => {
+  return (_: string, n: number) => (n === 0 ? HELLO : infoOf(`${lines.join('\r\n')}\r\n`));
+};
 const INFO = infoOf('redis_version:7.2.0\r\nrun_id:abc\r\nrole:master\r\naof_enabled:1\r\n');
 
 describe('a server that answers nonsense', () => {
@@ -653,33 +657,22 @@ describe('a server that answers nonsense', () => {
     ['a server without HELLO', () => "-ERR unknown command 'HELLO'\r\n", 'unsupported'],
     [
       'an old Redis',
-      (_: string, n: number) => {
-        return n === 0 ? HELLO : infoOf('redis_version:6.2.14\r\nrun_id:abc\r\nrole:master\r\n');
-      },
+      infoAnswer('redis_version:6.2.14', 'run_id:abc', 'role:master'),
       'unsupported',
     ],
     [
       'an old Valkey',
-      (_: string, n: number) => {
-        const lines = ['redis_version:7.2.4', 'valkey_version:7.1.9', 'run_id:a', 'role:master'];
-        return n === 0 ? HELLO : infoOf(`${lines.join('\r\n')}\r\n`);
-      },
+      infoAnswer('redis_version:7.2.4', 'valkey_version:7.1.9', 'run_id:a', 'role:master'),
       'unsupported',
     ],
     [
       'a server that is loading',
-      (_: string, n: number) => {
-        const lines = ['redis_version:7.2.4', 'loading:1', 'run_id:a', 'role:master'];
-        return n === 0 ? HELLO : infoOf(`${lines.join('\r\n')}\r\n`);
-      },
+      infoAnswer('redis_version:7.2.4', 'loading:1', 'run_id:a', 'role:master'),
       'loading',
     ],
     [
       'a replica',
-      (_: string, n: number) => {
-        const lines = ['redis_version:7.2.4', 'aof_enabled:1', 'run_id:a', 'role:slave'];
-        return n === 0 ? HELLO : infoOf(`${lines.join('\r\n')}\r\n`);
-      },
+      infoAnswer('redis_version:7.2.4', 'aof_enabled:1', 'run_id:a', 'role:slave'),
       'readOnly',
     ],
   ])('is not used: %s', async (_, answer, kind) => {

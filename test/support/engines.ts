@@ -262,35 +262,41 @@ export class TestEngine {
   }
 
   decideBatch(checks: readonly Check[]): Promise<BatchDecision> {
-    return this.#decideMany(checks, (completion) => {
+    const decide: DecideMany = (completion) => {
       return this.engine.decideBatch(checks, this.clock.monotonicMs(), undefined, completion);
-    });
+    };
+    return decideMany(checks, decide, () => this.runWorker());
   }
 
   decideEach(checks: readonly Check[], countsDenied: boolean): Promise<BatchDecision> {
     const startedMs = this.clock.monotonicMs();
-    return this.#decideMany(checks, (completion) => {
+    const decide: DecideMany = (completion) => {
       return this.engine.decideEach(checks, startedMs, undefined, completion, countsDenied);
-    });
-  }
-
-  #decideMany(
-    { length }: readonly Check[],
-    decide: (completion: {
-      complete: (context: undefined, startedMs: number, decision: BatchDecision) => void;
-      fail: (context: undefined, error: unknown) => void;
-    }) => BatchDecision | undefined,
-  ): Promise<BatchDecision> {
-    const copy = ({ allowed, decisions }: BatchDecision): BatchDecision => {
-      return { allowed, decisions: decisions.slice(0, length).map((one) => ({ ...one })) };
     };
-    return new Promise((resolve, reject) => {
-      const decision = decide({
-        complete: (_context, _startedMs, decided) => resolve(copy(decided)),
-        fail: (_context, error) => reject(error),
-      });
-      if (decision !== undefined) resolve(copy(decision));
-      else this.runWorker();
-    });
+    return decideMany(checks, decide, () => this.runWorker());
   }
+}
+
+type DecideMany = (completion: {
+  complete: (context: undefined, startedMs: number, decision: BatchDecision) => void;
+  fail: (context: undefined, error: unknown) => void;
+}) => BatchDecision | undefined;
+
+/** @param decide decides several checks. @param whenDeferred called where that happens later */
+export function decideMany(
+  checks: readonly Check[],
+  decide: DecideMany,
+  whenDeferred = () => {},
+): Promise<BatchDecision> {
+  const copy = ({ allowed, decisions }: BatchDecision): BatchDecision => {
+    return { allowed, decisions: decisions.slice(0, checks.length).map((one) => ({ ...one })) };
+  };
+  return new Promise((resolve, reject) => {
+    const decision = decide({
+      complete: (_context, _startedMs, decided) => resolve(copy(decided)),
+      fail: (_context, error) => reject(error),
+    });
+    if (decision !== undefined) resolve(copy(decision));
+    else whenDeferred();
+  });
 }

@@ -5,6 +5,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { MessageChannel } from 'node:worker_threads';
+import { afterEach, beforeEach, expect } from 'vitest';
 import { SHARDS } from '../../src/core/constants.ts';
 import { type CheckParameters, type Decision, newDecision } from '../../src/core/decision.ts';
 import { Hasher, type Identity, newIdentity } from '../../src/core/hash.ts';
@@ -36,6 +37,7 @@ import { parseRedisUrl } from '../../src/redis/url.ts';
 import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import type { WORKER_STAT } from '../../src/shared-memory/stats.ts';
+import { isRedisMissing, type RedisServer, startRedis } from './redis.ts';
 
 const ACCEPTOR = 1;
 const WORKER_RUN = 1_000;
@@ -258,4 +260,40 @@ export function identityOf(identifier: string): Identity {
   const identity = newIdentity();
   hasher.hash(state, identifier, identity);
   return identity;
+}
+
+/** The machines of a test, and their Redis. */
+interface MachineGroup {
+  readonly redis: RedisServer;
+  /** Those that the test has started. */
+  readonly machines: TestMachine[];
+  /** Starts machines one after the other, and waits until they are members. */
+  start: (count: number, options?: MachineOptions) => Promise<TestMachine[]>;
+}
+
+/** Gives each test of a file a Redis of its own, and closes its machines after the test. */
+export function machineGroup(): MachineGroup {
+  const machines: TestMachine[] = [];
+  let redis: RedisServer;
+  beforeEach(async () => {
+    if (!isRedisMissing) redis = await startRedis();
+  });
+  afterEach(async () => {
+    for (const machine of machines.splice(0)) machine.close();
+    if (!isRedisMissing) await redis.close();
+  });
+  return {
+    get redis() {
+      return redis;
+    },
+    machines,
+    start: async (count, options) => {
+      for (let n = 0; n < count; n++) {
+        const machine = new TestMachine(redis.url, options);
+        machines.push(machine);
+        await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
+      }
+      return machines;
+    },
+  };
 }

@@ -1,39 +1,24 @@
 /** What several machines allow while Redis or one of them has a fault. */
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { RULE } from '../../../src/core/window-rules.ts';
 import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
-import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
+import { isRedisMissing } from '../../support/redis.ts';
+import { identityOf, machineGroup } from '../../support/redis-machines.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 
 /** The windows are long: no test sees the end of one. */
 const DURATION_MS = 2_592_000_000;
 const LIMIT = 1_000;
 
-let redis: RedisServer;
-let machines: TestMachine[] = [];
+const group = machineGroup();
+const { machines } = group;
 
-beforeEach(async () => {
+beforeEach(() => {
   allowed = 0;
-  if (!isRedisMissing) redis = await startRedis();
 });
-
-afterEach(async () => {
-  for (const machine of machines) machine.close();
-  machines = [];
-  if (!isRedisMissing) await redis.close();
-});
-
-async function startMachines(count: number, options: MachineOptions = {}): Promise<void> {
-  for (let n = 0; n < count; n++) {
-    const machine = new TestMachine(redis.url, options);
-    machines.push(machine);
-    await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
-  }
-}
 
 /** Tokens that all checks together were allowed. */
 let allowed = 0;
@@ -74,7 +59,7 @@ function expectUsedUp(): void {
 
 describe.skipIf(isRedisMissing)('several machines', () => {
   test('allow the limit together when one of them dies with a lease, less that lease', async () => {
-    await startMachines(3);
+    await group.start(3);
     await useTokens(300);
     machines[2].kill();
     machines.pop();
@@ -85,12 +70,12 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('allow no more when scripts and connections are lost', async () => {
-    await startMachines(3);
+    await group.start(3);
     await useTokens(200);
-    await redis.command('SCRIPT', 'FLUSH');
+    await group.redis.command('SCRIPT', 'FLUSH');
     await useTokens(200);
-    await redis.command('CLIENT', 'KILL', 'TYPE', 'normal');
-    await redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await group.redis.command('CLIENT', 'KILL', 'TYPE', 'normal');
+    await group.redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
     await expect.poll(() => machines.every(({ link }) => link.isConnected())).toBe(true);
     await useTokens(200);
     await useUp();
@@ -98,10 +83,10 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('allow no more when the key of the counter is deleted', async () => {
-    await startMachines(3);
+    await group.start(3);
     await useTokens(300);
-    for (const key of (await redis.command('KEYS', 'weir:{0}:c:*')) as string[]) {
-      await redis.command('DEL', key);
+    for (const key of (await group.redis.command('KEYS', 'weir:{0}:c:*')) as string[]) {
+      await group.redis.command('DEL', key);
     }
     await useTokens(300);
     await delay(500);
@@ -110,10 +95,10 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('allow no more when Redis restarts empty', async () => {
-    await startMachines(3);
+    await group.start(3);
     await useTokens(300);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await group.redis.kill();
+    await group.redis.restart({ isEmpty: true });
     await expect
       .poll(() => machines.every(({ state }) => state.hasJoined(0) && !state.isRecovering(0)))
       .toBe(true);
@@ -124,7 +109,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('allow no more when workers are replaced', async () => {
-    await startMachines(2);
+    await group.start(2);
     for (let n = 0; n < 10; n++) {
       await useTokens(50, identityOf('shared'), n);
       machines[n % 2].replaceWorker();
@@ -134,7 +119,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('allow no more when answers are lost or come late', async () => {
-    await startMachines(3);
+    await group.start(3);
     const random = seededRandom(7);
     for (const machine of machines) {
       machine.runner.interceptAnswer = async () => {
@@ -151,7 +136,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('report asynchronous usage, and deny synchronous checks by it', async () => {
-    await startMachines(2, { syncMs: 50 });
+    await group.start(2, { syncMs: 50 });
     const id = identityOf('async');
     const terms = { limit: LIMIT, durationMs: DURATION_MS, rule: RULE.fixed };
     for (let n = 0; n < 400; n++) {

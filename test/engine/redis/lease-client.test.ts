@@ -1,39 +1,19 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { RULE } from '../../../src/core/window-rules.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
-import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
+import { isRedisMissing } from '../../support/redis.ts';
+import { identityOf, machineGroup } from '../../support/redis-machines.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 
 /** The windows are long: no test sees the end of one. */
 const DURATION_MS = 2_592_000_000;
 
-let redis: RedisServer;
-let machines: TestMachine[] = [];
-
-beforeEach(async () => {
-  if (!isRedisMissing) redis = await startRedis();
-});
-
-afterEach(async () => {
-  for (const machine of machines) machine.close();
-  machines = [];
-  if (!isRedisMissing) await redis.close();
-});
-
-async function startMachines(count: number, options: MachineOptions = {}): Promise<TestMachine[]> {
-  machines = [];
-  for (let n = 0; n < count; n++) {
-    const machine = new TestMachine(redis.url, options);
-    machines.push(machine);
-    await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
-  }
-  return machines;
-}
+const group = machineGroup();
+const { machines } = group;
 
 describe.skipIf(isRedisMissing)('a machine that shares limits through Redis', () => {
   test('allows exactly the limit, and counts what remains', async () => {
-    const [machine] = await startMachines(1);
+    const [machine] = await group.start(1);
     const id = identityOf('one');
     const allowed: number[] = [];
     for (let n = 0; n < 150; n++) {
@@ -47,7 +27,7 @@ describe.skipIf(isRedisMissing)('a machine that shares limits through Redis', ()
 
 describe.skipIf(isRedisMissing)('several machines', () => {
   test('allow the limit together, and no token is left in a lease', async () => {
-    await startMachines(3);
+    await group.start(3);
     const id = identityOf('shared');
     let allowed = 0;
     for (let n = 0; n < 400; n++) {
@@ -65,7 +45,7 @@ describe.skipIf(isRedisMissing)('several machines', () => {
   });
 
   test('never allow more than any limit, with random costs and limits', async () => {
-    await startMachines(3);
+    await group.start(3);
     const random = seededRandom(1);
     const used = new Map<string, Map<number, number>>();
     let decisions = 0;

@@ -29,6 +29,7 @@ import { createEngine } from '../../../src/server/create-engine.ts';
 import { Clock, ClockPublisher } from '../../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import { ACCEPTOR_STAT, newNamespaceRow } from '../../../src/shared-memory/stats.ts';
+import { decideMany } from '../../support/engines.ts';
 
 /** 30 days: a test must not see the end of a window. */
 const DURATION_MS = 2_592_000_000;
@@ -179,34 +180,15 @@ class TestAcceptor {
   }
 
   decideBatch(checks: Check[]): Promise<BatchDecision> {
-    return this.#decideMany(checks, (completion) => {
+    return decideMany(checks, (completion) => {
       return this.engine.decideBatch(checks, this.clock.monotonicMs(), undefined, completion);
     });
   }
 
   decideEach(checks: Check[], countsDenied: boolean): Promise<BatchDecision> {
     const startedMs = this.clock.monotonicMs();
-    return this.#decideMany(checks, (completion) => {
+    return decideMany(checks, (completion) => {
       return this.engine.decideEach(checks, startedMs, undefined, completion, countsDenied);
-    });
-  }
-
-  #decideMany(
-    { length }: Check[],
-    decide: (completion: {
-      complete: (context: undefined, startedMs: number, decision: BatchDecision) => void;
-      fail: (context: undefined, error: unknown) => void;
-    }) => BatchDecision | undefined,
-  ): Promise<BatchDecision> {
-    const copy = ({ allowed, decisions }: BatchDecision): BatchDecision => {
-      return { allowed, decisions: decisions.slice(0, length).map((one) => ({ ...one })) };
-    };
-    return new Promise((resolve, reject) => {
-      const decision = decide({
-        complete: (_context, _startedMs, decided) => resolve(copy(decided)),
-        fail: (_context, error) => reject(error),
-      });
-      if (decision !== undefined) resolve(copy(decision));
     });
   }
 }

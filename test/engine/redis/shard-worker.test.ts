@@ -1,14 +1,14 @@
 /** What shard workers of several machines guarantee, besides `lease-client.test.ts`. */
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { CheckParameters } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { CounterSelector } from '../../../src/engine/engine.ts';
 import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/redis.ts';
-import { identityOf, type MachineOptions, TestMachine } from '../../support/redis-machines.ts';
+import { isRedisMissing } from '../../support/redis.ts';
+import { identityOf, machineGroup, type TestMachine } from '../../support/redis-machines.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 
 /** The windows are long: no test sees the end of one. */
@@ -16,27 +16,8 @@ const DURATION_MS = 2_592_000_000;
 const ALL: CounterSelector = { durationsMs: undefined, rule: undefined };
 const ID = identityOf('shared');
 
-let redis: RedisServer;
-let machines: TestMachine[] = [];
-
-beforeEach(async () => {
-  if (!isRedisMissing) redis = await startRedis();
-});
-
-afterEach(async () => {
-  for (const machine of machines) machine.close();
-  machines = [];
-  if (!isRedisMissing) await redis.close();
-});
-
-async function startMachines(count: number, options: MachineOptions = {}): Promise<TestMachine[]> {
-  for (let n = 0; n < count; n++) {
-    const machine = new TestMachine(redis.url, options);
-    machines.push(machine);
-    await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
-  }
-  return machines;
-}
+const group = machineGroup();
+const { machines } = group;
 
 /** Decides checks one after the other, on machines in turn. @returns how many were allowed */
 async function use(checks: number, terms: Partial<CheckParameters> = {}): Promise<number> {
@@ -54,7 +35,7 @@ async function use(checks: number, terms: Partial<CheckParameters> = {}): Promis
 
 describe.skipIf(isRedisMissing)('refunds, resets and inspections', () => {
   test('show what all machines have used together, though they hold leases', async () => {
-    const [first] = await startMachines(3);
+    const [first] = await group.start(3);
     expect(await use(150)).toBe(150);
     expect(machines.some((machine) => machine.count(WORKER_STAT.leasesGranted) > 0)).toBe(true);
     const inspected = await first.request(ID, { kind: 'inspect', selector: ALL });
@@ -65,7 +46,7 @@ describe.skipIf(isRedisMissing)('refunds, resets and inspections', () => {
   });
 
   test('refund no more than all machines have used', async () => {
-    const [first, second] = await startMachines(2);
+    const [first, second] = await group.start(2);
     expect(await use(100)).toBe(100);
     const { reset } = await first.decide(ID, { limit: 1_000, durationMs: DURATION_MS, cost: 0 });
     const window = reset / DURATION_MS - 1;
@@ -86,7 +67,7 @@ describe.skipIf(isRedisMissing)('refunds, resets and inspections', () => {
   });
 
   test('reset a counter for all machines', async () => {
-    const [first] = await startMachines(3);
+    const [first] = await group.start(3);
     expect(await use(1_100)).toBe(1_000);
     const action = { kind: 'reset', selector: ALL } as const;
     expect(await first.request(ID, action)).toEqual({ kind: 'reset', cleared: 1 });
@@ -114,7 +95,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
   };
 
   test('end when another machine refunds tokens, again and again', async () => {
-    const [first, second] = await startMachines(2);
+    const [first, second] = await group.start(2);
     expect(await use(120, terms)).toBe(100);
     const { reset } = await first.decide(ID, { ...terms, cost: 0 });
     const window = reset / DURATION_MS - 1;
@@ -129,7 +110,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
   });
 
   test('of larger costs end too, where a smaller one was allowed last', async () => {
-    const [first, second] = await startMachines(2);
+    const [first, second] = await group.start(2);
     expect((await second.decide(ID, { ...terms, cost: 60 })).allowed).toBe(true);
     await second.request(ID, { kind: 'inspect', selector: ALL });
     expect((await first.decide(ID, { ...terms, cost: 20 })).allowed).toBe(true);
@@ -143,7 +124,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
   });
 
   test('end when a machine that was written off returns its lease', async () => {
-    const [holder, other] = await startMachines(2);
+    const [holder, other] = await group.start(2);
     // As if it were suspended: messages to it wait.
     const late: (() => void)[] = [];
     const receive = holder.worker.receive.bind(holder.worker);
@@ -160,7 +141,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
   });
 
   test('end when another machine resets the counter', async () => {
-    const [first, second] = await startMachines(2);
+    const [first, second] = await group.start(2);
     expect((await second.decide(ID, { ...terms, cost: 100 })).allowed).toBe(true);
     await second.request(ID, { kind: 'inspect', selector: ALL });
     // It has used nothing itself.
@@ -174,7 +155,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
 
 describe.skipIf(isRedisMissing)('a GCRA bucket', () => {
   test('is one for all machines', async () => {
-    await startMachines(3);
+    await group.start(3);
     const terms = { limit: 100, rule: RULE.gcra, durationMs: DURATION_MS };
     // On a busy computer an answer may come too late: such a check is counted, and denied here.
     const lost = () => machines.reduce((sum, { withdrawn }) => sum + withdrawn, 0);
@@ -192,11 +173,11 @@ describe.skipIf(isRedisMissing)('a GCRA bucket', () => {
 
 describe.skipIf(isRedisMissing)('a GCRA bucket of a Redis that restarts empty', () => {
   test('is reported by the machines that have used it', async () => {
-    await startMachines(2);
+    await group.start(2);
     const terms = { limit: 100, rule: RULE.gcra, durationMs: DURATION_MS };
     expect(await use(60, terms)).toBeLessThanOrEqual(60);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await group.redis.kill();
+    await group.redis.restart({ isEmpty: true });
     let after = 0;
     const useMore = async () => {
       after += await use(20, terms);
@@ -212,7 +193,7 @@ describe.skipIf(isRedisMissing)('a GCRA bucket of a Redis that restarts empty', 
 
 describe.skipIf(isRedisMissing)('a sliding window', () => {
   test('allows no more than the limit, also beside checks of fixed windows', async () => {
-    await startMachines(3);
+    await group.start(3);
     const random = seededRandom(3);
     const durationMs = 1_000;
     const limit = 200;
@@ -237,7 +218,7 @@ describe.skipIf(isRedisMissing)('a sliding window', () => {
 
 describe.skipIf(isRedisMissing)('without leases', () => {
   test('every check is a round trip, and decided in the order of its arrival', async () => {
-    const [first] = await startMachines(2, { leases: false });
+    const [first] = await group.start(2, { leases: false });
     const decisions = await Promise.all(
       Array.from({ length: 120 }, () => first.decide(ID, { limit: 100, durationMs: DURATION_MS })),
     );
@@ -250,7 +231,7 @@ describe.skipIf(isRedisMissing)('without leases', () => {
 
 describe.skipIf(isRedisMissing)('a lease', () => {
   test('is recalled for a check of another machine', async () => {
-    const [holder, other] = await startMachines(2);
+    const [holder, other] = await group.start(2);
     const terms = { limit: 100, durationMs: DURATION_MS };
     // On a busy computer the holder may be too late; only a recall makes the second check pass.
     for (let n = 0, isAllowed = false; !isAllowed; n++) {
@@ -265,13 +246,13 @@ describe.skipIf(isRedisMissing)('a lease', () => {
   });
 
   test('of a machine that does not answer is written off', async () => {
-    const [holder, other] = await startMachines(2);
+    const [holder, other] = await group.start(2);
     const terms = { limit: 100, durationMs: DURATION_MS };
     expect((await holder.decide(ID, terms)).allowed).toBe(true);
     const lent = holder.count(WORKER_STAT.leasedTokens);
     expect(lent).toBeGreaterThan(0);
     holder.close();
-    machines = [other];
+    machines.shift();
     // At once, because Redis finds nobody on the channel; or after the time that holders have.
     expect((await other.decide(ID, { ...terms, cost: 99 })).allowed).toBe(false);
     expect((await other.decide(ID, { ...terms, cost: 99 - lent })).allowed).toBe(true);
@@ -280,7 +261,7 @@ describe.skipIf(isRedisMissing)('a lease', () => {
   });
 
   test('is returned when the machine was suspended', async () => {
-    const [holder, other] = await startMachines(2);
+    const [holder, other] = await group.start(2);
     const terms = { limit: 100, durationMs: DURATION_MS };
     expect((await holder.decide(ID, terms)).allowed).toBe(true);
     const returned = holder.count(WORKER_STAT.returnedTokens);
@@ -296,25 +277,25 @@ describe.skipIf(isRedisMissing)('a lease', () => {
   });
 
   test('is returned when the machine stops', async () => {
-    const [holder, other] = await startMachines(2);
+    const [holder, other] = await group.start(2);
     const terms = { limit: 100, durationMs: DURATION_MS };
     expect((await holder.decide(ID, terms)).allowed).toBe(true);
     expect(await holder.worker.drain()).toBe(0);
     holder.close();
-    machines = [other];
+    machines.shift();
     expect((await other.decide(ID, { ...terms, cost: 99 })).allowed).toBe(true);
     expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(0);
   });
 
   test('is missed by nobody but this machine when Redis is gone at its stop', async () => {
-    const [holder] = await startMachines(1);
+    const [holder] = await group.start(1);
     expect((await holder.decide(ID, { limit: 100, durationMs: DURATION_MS })).allowed).toBe(true);
-    await redis.kill();
+    await group.redis.kill();
     expect(await holder.worker.drain()).toBe(1);
   });
 
   test('is not lost when tokens are reserved for a batch', async () => {
-    const [first, other] = await startMachines(2);
+    const [first, other] = await group.start(2);
     const terms = { limit: 100, durationMs: DURATION_MS };
     const reserved = await first.decide(ID, { ...terms, cost: 40 }, ENTRY_KIND.reserve);
     expect(reserved.allowed).toBe(true);
