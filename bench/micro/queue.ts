@@ -12,6 +12,7 @@ import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
+import { ENTRY_KIND } from '../../src/engine/worker/layout.ts';
 import type { WorkerRun } from '../../src/engine/worker/pool.ts';
 import {
   allocateChannel,
@@ -81,7 +82,7 @@ export function startQueueBench(): QueueBench {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
       hasher.hash(state, `user_${serial}`, id);
-      producer.enqueueCheck(id, state[0], PARAMETERS);
+      producer.enqueue(ENTRY_KIND.check, id, state[0], PARAMETERS);
     }
     producer.wakeWorker();
     for (let received = 0; received < checks; ) {

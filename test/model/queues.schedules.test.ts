@@ -71,7 +71,7 @@ function producerOf(world: ThreadContext, acceptor = 0): CheckQueueProducer {
 const put = (producer: CheckQueueProducer, kind: number, cost: number) => {
   const id = { h0: 0, h1: 0, h2: 0, h3: 1 };
   const parameters = { limit: 1, durationMs: 1_000, cost, rule: RULE.fixed, burst: NO_BURST };
-  if (kind === ENTRY_KIND.check) producer.enqueueCheck(id, 0, parameters);
+  if (kind === ENTRY_KIND.check) producer.enqueue(kind, id, 0, parameters);
   else producer.enqueueDeduction(id, 0, 0, parameters);
 };
 

@@ -218,11 +218,6 @@ export class LeaseClient {
     table.release(lock);
   }
 
-  /** How many counters have something to tell Redis. */
-  get activeCount(): number {
-    return this.#counters.size;
-  }
-
   /** Ends all timers. */
   close(): void {
     clearImmediate(this.#flushTimer);

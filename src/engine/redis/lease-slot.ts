@@ -47,8 +47,6 @@ import {
 import { NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
-/** The newest window that a slot can hold, which is never reached: see the layout. */
-export const WINDOW_MAX = 2 ** 32 - 2;
 
 /** A counter of a slot, as the shard worker reads and writes it. */
 export interface LeaseState {

@@ -35,9 +35,6 @@ export interface CounterRequest {
   action: CounterAction;
 }
 
-/** What a worker sends: null says that the reply queue has replies to checks. */
-export type FromWorker = null | CounterResponse;
-
 /** To the request of a number. An acceptor ignores one whose number it does not know any more. */
 export interface CounterResponse {
   number: number;

@@ -30,11 +30,6 @@ export class CheckQueueProducer {
     return this.#producer.nextNumber;
   }
 
-  /** Enqueues a check, to which the worker replies. */
-  enqueueCheck(id: Identity, namespaceTag: number, parameters: CheckParameters): void {
-    this.enqueue(ENTRY_KIND.check, id, namespaceTag, parameters);
-  }
-
   /** @param kind one of ENTRY_KIND, except for a deduction */
   enqueue(kind: number, id: Identity, namespaceTag: number, parameters: CheckParameters): void {
     this.#enqueue(kind, id, namespaceTag, parameters.burst, parameters);
