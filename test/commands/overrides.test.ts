@@ -1,0 +1,214 @@
+/** `weir overrides`, as its own process, on a running server. */
+
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
+import { EXIT } from '../../src/core/exit.ts';
+import { callOperationOk } from '../support/operations.ts';
+import { CLI_PATH, ROOT_KEY } from '../support/server.ts';
+import { commandServer } from '../support/weir-command.ts';
+
+const commands = commandServer();
+const { weir, lines } = commands;
+
+describe('weir overrides', () => {
+  test('sets, gets, lists and deletes', async () => {
+    const target = ['user_*', '--namespace', 'over*'];
+    const values = ['--limit', '7', '--duration', '1h', '--async'];
+    const [{ overrideId }] = await lines(['overrides', 'set', ...target, ...values]);
+    const override = {
+      id: overrideId,
+      identifier: 'user_*',
+      limit: 7,
+      duration: 3_600_000,
+      async: true,
+    };
+    expect(await lines(['overrides', 'get', ...target])).toEqual([override]);
+    const list = ['overrides', 'list', '--namespace', 'over*'];
+    expect(await lines(list)).toEqual([override]);
+    expect((await weir(list)).stdout).toBe(
+      `IDENTIFIER  LIMIT  DURATION  ASYNC  ID\nuser_*      7      1h        yes    ${overrideId}\n`,
+    );
+    expect((await weir(['overrides', 'get', ...target])).stdout).toBe((await weir(list)).stdout);
+    const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
+    expect(await lines(['check', 'user_1', ...args])).toMatchObject([{ remaining: 6, limit: 7 }]);
+    // Without --async it is synchronous again, and keeps its id.
+    const again = await weir(['overrides', 'set', ...target, '--limit', '1', '--duration', '90s']);
+    expect([again.code, again.stdout]).toEqual([
+      EXIT.OK,
+      `Override ${overrideId} is set in the namespace "over*": 1 token per 90s for "user_*".\n`,
+    ]);
+    const changed = { ...override, limit: 1, duration: 90_000, async: false };
+    expect(await lines(list)).toEqual([changed]);
+    const deleted = await weir(['overrides', 'delete', ...target]);
+    expect([deleted.code, deleted.stdout]).toEqual([
+      EXIT.OK,
+      'The override of "user_*" in the namespace "over*" is deleted.\n',
+    ]);
+    const missing = await weir(['overrides', 'delete', ...target]);
+    expect([missing.code, missing.stderr]).toEqual([
+      EXIT.SERVER_ERROR,
+      'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
+    ]);
+  });
+
+  test.each([[[]], [['--async']]])(
+    'accepts every override that v2 accepts, with %j',
+    async (more) => {
+      // The shortest and longest identifiers, and a limit that denies every check.
+      const longest = 'é'.repeat(512);
+      for (const identifier of ['a', 'ab', longest]) {
+        const target = [identifier, '--namespace', 'range'];
+        const set = ['overrides', 'set', ...target, '--limit', '0', '--duration', '1s', ...more];
+        expect(await lines(set)).toEqual([{ overrideId: expect.stringMatching(/^rlor_/) }]);
+        const found = { identifier, limit: 0, duration: 1_000, async: more.length > 0 };
+        expect(await lines(['overrides', 'get', ...target])).toMatchObject([found]);
+        const check = ['check', ...target, '--limit', '9', '--duration', '1s'];
+        // An asynchronous check is decided before its deduction; a limit of 0 denies it all the same.
+        expect((await weir(check)).code).toBe(EXIT.DENIED);
+        expect(await lines(['overrides', 'delete', ...target])).toEqual([{}]);
+      }
+      const values = ['--namespace', 'range', '--limit', '0', '--duration', '1s', ...more];
+      const long = await weir(['overrides', 'set', `${longest}é`, ...values]);
+      expect([long.code, long.stderr]).toEqual([
+        EXIT.SERVER_ERROR,
+        'weir: BAD_REQUEST: <identifier> must be a text of 1 to 512 characters;' +
+          ' got a text of 513 characters\n',
+      ]);
+      const empty = await weir(['overrides', 'set', '', ...values]);
+      expect([empty.code, empty.stderr]).toEqual([
+        EXIT.USAGE,
+        'weir: <identifier> must have 1 to 512 characters; got ""\n',
+      ]);
+    },
+  );
+
+  test('accepts a namespace by name or by id', async () => {
+    await weir(['check', 'a', '--namespace', 'by id', '--limit', '1', '--duration', '1s']);
+    const namespaces = await lines(['namespaces', 'list']);
+    const id = `${namespaces.find(({ name }) => name === 'by id')?.id}`;
+    const set = ['overrides', 'set', 'a', '--limit', '3', '--duration', '1s'];
+    const ids: unknown[] = [];
+    for (const target of [
+      ['--namespace', 'by id'],
+      ['--namespace', id],
+      ['--namespace-id', id],
+    ]) {
+      for (const more of [[], ['--async']]) {
+        ids.push((await lines([...set, ...target, ...more]))[0]);
+      }
+      ids.push({ overrideId: (await lines(['overrides', 'get', 'a', ...target]))[0].id });
+    }
+    expect(ids).toEqual(ids.map(() => ids[0]));
+    const cases: [string[], string][] = [
+      [[], '--namespace is required'],
+      [['--namespace', 'a', '--namespace-id', id], 'cannot be combined'],
+      [['--namespace-id', 'by id'], '--namespace-id must be an id such as rlns_...; got "by id"'],
+    ];
+    for (const [target, message] of cases) {
+      const { code, stderr } = await weir([...set, ...target]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining(message)]);
+    }
+  });
+
+  test('exports in the format of an import, over several pages; an import is one transaction', async () => {
+    const text = Array.from({ length: 2_345 }, (_, i) => {
+      const identifier = i % 3 === 0 ? `é_${i}_*` : `é_${i}`;
+      const namespaceName = i % 2 === 0 ? 'exported' : 'export*';
+      const values = { limit: i + 1, duration: 60_000, async: false };
+      return `${JSON.stringify({ namespaceName, identifier, ...values })}\n`;
+    }).join('');
+    const file = join(commands.files, 'overrides.jsonl');
+    writeFileSync(file, text);
+    const counts = { created: 2_345, updated: 0, unchanged: 0 };
+    const existing = (await weir(['overrides', 'export'])).stdout;
+    expect(await lines(['overrides', 'import', file, '--dry-run'])).toEqual([
+      { ...counts, dryRun: true },
+    ]);
+    expect((await weir(['overrides', 'import', file, '--dry-run'])).stdout).toBe(
+      'An import would result in: 2345 created, 0 updated, 0 unchanged.\n',
+    );
+    expect((await weir(['overrides', 'export'])).stdout).toBe(existing);
+    const before = await callOperationOk(commands.server.port, 'ratelimits.listNamespaces');
+    expect(await lines(['overrides', 'import', file])).toEqual([{ ...counts, dryRun: false }]);
+    const after = await callOperationOk(commands.server.port, 'ratelimits.listNamespaces');
+    expect(after.total).toBe((before.total as number) + 1);
+    expect((await weir(['overrides', 'export'])).stdout).toBe(existing + text);
+    expect((await weir(['overrides', 'export', '--json'])).stdout).toBe(existing + text);
+    // From standard input, with a byte order mark, empty lines and one changed override.
+    const [first, ...rest] = text.split('\n');
+    const changed = `\ufeff${first.replace('"limit":1', '"limit":9')}\n\n${rest.join('\r\n')}`;
+    expect(await lines(['overrides', 'import', '-'], {}, changed)).toEqual([
+      { created: 0, updated: 1, unchanged: 2_344, dryRun: false },
+    ]);
+    expect((await weir(['overrides', 'import', file])).stdout).toBe(
+      'Imported: 0 created, 1 updated, 2344 unchanged.\n',
+    );
+  });
+
+  test('exits without a message, but not with 0, if the reader closes the pipe', async () => {
+    // The export of the test before exceeds the buffer of a pipe.
+    const command = '{ "$0" "$1" overrides export; echo "$?" >&2; } | head -n 1';
+    const env = { ...process.env, WEIR_URL: commands.server.url, WEIR_KEY: ROOT_KEY };
+    const printed = await new Promise<string[]>((resolve) => {
+      const args = ['-c', command, process.execPath, CLI_PATH];
+      execFile('sh', args, { env }, (_error, stdout, stderr) => resolve([stdout, stderr]));
+    });
+    expect(printed).toEqual([expect.stringMatching(/^\{.*\}\n$/), '2\n']);
+  });
+
+  test('names the invalid line of an import, and imports nothing', async () => {
+    const line = (changes: object) => {
+      const override = { namespaceName: 'faulty', identifier: 'abc', limit: 1, duration: 1_000 };
+      return JSON.stringify({ ...override, ...changes });
+    };
+    const input = 'standard input, line';
+    const cases: [string, number, string][] = [
+      [
+        `${line({})}\n\n${line({ limit: -1 })}\n`,
+        EXIT.SERVER_ERROR,
+        'BAD_REQUEST: line 3: "limit" must be an integer',
+      ],
+      [
+        `\n${line({ namespaceName: undefined })}`,
+        EXIT.SERVER_ERROR,
+        'BAD_REQUEST: line 2: "namespaceId" or "namespaceName" is required',
+      ],
+      ['5\n', EXIT.SERVER_ERROR, 'BAD_REQUEST: line 1: an override must be a JSON object; got 5'],
+      [`${line({})}\nxyz\n`, EXIT.USAGE, `${input} 2, column 1: not JSON: a value`],
+      ['{"a": tru}', EXIT.USAGE, `${input} 1, column 7: not JSON`],
+      ['{"a": 1} x', EXIT.USAGE, `${input} 1, column 10: not JSON`],
+      ['{"a": 1,}', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": [1', EXIT.USAGE, `${input} 1, column 9: not JSON`],
+      ['{"a": "b', EXIT.USAGE, `${input} 1, column 7: not JSON`],
+      ['{"a": [undefined]}', EXIT.USAGE, `${input} 1, column 8: not JSON`],
+    ];
+    for (const [text, expected, message] of cases) {
+      const { code, stderr } = await weir(['overrides', 'import', '-'], {}, text);
+      expect([code, stderr]).toEqual([expected, expect.stringContaining(`weir: ${message}`)]);
+    }
+    const large = join(commands.files, 'large.jsonl');
+    // The file alone is within the limit; the request that contains it is not.
+    writeFileSync(
+      large,
+      `${line({})}\n`.repeat(Math.floor(IMPORT_MAX_BYTES / line({}).length) - 1),
+    );
+    expect((await weir(['overrides', 'import', large])).stderr).toContain('split the file');
+    const latin = join(commands.files, 'latin.jsonl');
+    writeFileSync(latin, Buffer.from(`${line({ identifier: 'na\u00efve' })}\n`, 'latin1'));
+    expect((await weir(['overrides', 'import', latin])).stderr).toContain(
+      'latin.jsonl must be UTF-8; got bytes that are not',
+    );
+    for (const [path, reason] of [
+      ['nowhere', 'no such file or directory'],
+      [commands.files, 'it is a directory'],
+    ]) {
+      const { code, stderr } = await weir(['overrides', 'import', path]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${path} cannot be read: ${reason}\n`]);
+    }
+    const { namespaces } = await callOperationOk(commands.server.port, 'ratelimits.listNamespaces');
+    expect(namespaces).not.toContainEqual(expect.objectContaining({ name: 'faulty' }));
+  });
+});
