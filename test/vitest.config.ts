@@ -1,12 +1,13 @@
 /**
  * Tests that load both cores, or inject faults under load, run one file at a time. All others mostly
- * wait, and run two or three files in parallel.
+ * wait, and run two to four files in parallel.
  */
 
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import GuaranteeReporter from './support/guarantee-reporter.ts';
 import { IS_LONG } from './support/guarantees.ts';
-import { IS_SHORTENED } from './support/test-scale.ts';
+import { IS_OUTSIDE_LONG, IS_SHORTENED } from './support/test-scale.ts';
 
 const HEAVY = [
   'test/engine/*/*contention.test.ts',
@@ -34,20 +35,20 @@ const FAULTS_UNDER_LOAD = [
 /** Floods, and tests with programs that Debian does not provide: a short form, or all of it. */
 const OUTSIDE = ['test/outside/**/*.test.ts'];
 
-/** Files that take long even with few trials, and whose result does not depend on Node. */
-const SLOW = [
-  ...['recovery', 'system-clock', 'connections', 'disk', 'overload'].map((of) => `faults/${of}`),
-  ...['caddy', 'forms', 'haproxy', 'nginx', 'node-frameworks'].map((of) => `gateways/${of}`),
-  ...['envoy', 'traefik', 'gateway-floods', 'gateway-pages', 'python-clients', 'first-start'].map(
-    (of) => `outside/${of}`,
+/**
+ * Files whose result does not depend on Node: other programs, the interleavings of a model, scripts
+ * of Redis, generated texts and pages. `.ci/run` runs them on its first Node only.
+ */
+const SAME_ON_EVERY_NODE = [
+  ...['docs/*', 'examples/*', 'gateways/*', 'model/*', 'engine/redis/scripts/*', 'tidy'],
+  ...['check', 'config', 'gateway', 'package'].map((of) => `commands/${of}`),
+  ...['registry/shared/*', 'runtime/shared-registry'],
+  ...['cluster-*', 'recovery', 'system-clock', 'connections', 'disk', 'overload'].map(
+    (of) => `faults/${of}`,
   ),
-  ...['openapi-client', 'reference-browser', 'schemathesis'].map((of) => `outside/${of}`),
-  ...['redis/connection', 'registry/shared/replicator', 'model/leases.schedules'],
-  ...['cluster-exactness', 'cluster-redis-faults'].map((of) => `faults/${of}`),
-  'runtime/shared-registry',
-  ...['docs/pages', 'docs/openapi-examples', 'examples/*'],
+  'outside/!(memory-limit|operator-session)',
 ].map((name) => `test/${name}.test.ts`);
-const EXCLUDED = IS_SHORTENED ? SLOW : [];
+const EXCLUDED = IS_SHORTENED ? SAME_ON_EVERY_NODE : [];
 
 /** Other tests that `npm run test:faults` runs with more trials. */
 const LONGER = [
@@ -56,6 +57,28 @@ const LONGER = [
   'test/server/listener.test.ts',
   'test/runtime/shutdown.test.ts',
 ];
+
+/** Pages and gateways wait for processes and windows: more files than cores run in parallel. */
+const LIGHT_WORKERS = 4;
+const OUTSIDE_WORKERS = IS_OUTSIDE_LONG ? 1 : 3;
+
+/** Files that run long beside others in their project. They start first: none runs alone at the end. */
+const LONGEST = [
+  ...['docs/pages', 'examples/cluster', 'gateways/node-frameworks', 'docs/openapi-examples'],
+  ...['redis/connection', 'registry/shared/replicator', 'runtime/shared-registry'],
+  ...['core/file-ownership', 'commands/check', 'model/leases.schedules'],
+  ...['outside/first-start', 'outside/gateway-pages'],
+].map((name) => `/test/${name}.test.ts`);
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification) => {
+      return LONGEST.some((path) => moduleId.endsWith(path));
+    };
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 const HTTP = ['test/server/**/*.test.ts'];
 /** The older uWebSockets.js, which servers load on platforms without their own package. */
@@ -71,6 +94,7 @@ const timeouts = {
 export default defineConfig({
   test: {
     reporters: ['default', new GuaranteeReporter()],
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
@@ -78,7 +102,7 @@ export default defineConfig({
           name: 'light',
           include: ['test/**/*.test.ts'],
           exclude: [...HEAVY, ...FAULTS, ...OUTSIDE, ...EXCLUDED],
-          maxWorkers: 3,
+          maxWorkers: LIGHT_WORKERS,
           sequence: { groupOrder: 1 },
         },
       },
@@ -89,7 +113,7 @@ export default defineConfig({
           name: 'uws-pack',
           include: HTTP,
           exclude: HEAVY,
-          maxWorkers: 3,
+          maxWorkers: LIGHT_WORKERS,
           sequence: { groupOrder: 1 },
         },
       },
@@ -99,7 +123,7 @@ export default defineConfig({
           ...UWS_PACK,
           name: 'uws-pack heavy',
           include: HEAVY.filter((path) => path.startsWith('test/server/')),
-          exclude: EXCLUDED,
+          exclude: IS_SHORTENED ? HEAVY : [],
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
         },
@@ -140,8 +164,7 @@ export default defineConfig({
           name: 'outside',
           include: OUTSIDE,
           exclude: EXCLUDED,
-          // One at a time: missing packages are installed before the tests of a file are collected.
-          maxWorkers: 1,
+          maxWorkers: OUTSIDE_WORKERS,
           sequence: { groupOrder: 5 },
         },
       },

@@ -3,6 +3,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
@@ -13,11 +14,18 @@ const REGISTRY_MS = IS_CI ? 120_000 : 20_000;
 const REGISTRY_RETRIES = IS_CI ? 3 : 0;
 const INSTALL_MS = 180_000;
 
+let isReachable: boolean | undefined;
+
 /**
  * Whether packages can be fetched. Tests that need them are skipped otherwise.
  * @throws in CI, if packages cannot be fetched
  */
 export function isRegistryReachable(): boolean {
+  isReachable ??= canViewPackage();
+  return isReachable;
+}
+
+function canViewPackage(): boolean {
   const args = ['view', 'uws-pack@20.0.8', 'version', `--fetch-retries=${REGISTRY_RETRIES}`];
   const { status, stderr } = spawnSync('npm', args, { timeout: REGISTRY_MS, encoding: 'utf8' });
   if (status !== 0 && IS_CI) {
@@ -26,10 +34,15 @@ export function isRegistryReachable(): boolean {
   return status === 0;
 }
 
+/** npx must not install one package twice at the same time. */
+const NPX =
+  process.platform === 'linux' ? ['flock', join(tmpdir(), 'weir-npx.lock'), 'npx'] : ['npx'];
+
 /** The path of the executable of a Node version, fetched if necessary. */
 export function fetchNode(version: string): string {
+  const [command, ...before] = NPX;
   const args = ['-y', '-p', `node@${version}`, '--', 'node', '-p', 'process.execPath'];
-  return execFileSync('npx', args, { encoding: 'utf8' }).trim();
+  return execFileSync(command, [...before, ...args], { encoding: 'utf8' }).trim();
 }
 
 /**

@@ -64,11 +64,11 @@ export function removeDirectory(path: string): void {
 
 /**
  * Below the ephemeral ports that the kernel gives to clients, so that no client takes a port
- * between its choice and its use. Each of three test files that run in parallel has a third of the
+ * between its choice and its use. Each of four test files that run in parallel has a quarter of the
  * range.
  */
-const PORT_RANGE_INDEX = Number(process.env.VITEST_POOL_ID ?? 0) % 3;
-const PORTS = { first: 20_000 + 4_000 * PORT_RANGE_INDEX, count: 4_000 };
+const PORT_RANGE_INDEX = Number(process.env.VITEST_POOL_ID ?? 0) % 4;
+const PORTS = { first: 20_000 + 3_000 * PORT_RANGE_INDEX, count: 3_000 };
 let nextPort = Math.floor(Math.random() * PORTS.count);
 
 /** A port that no process listens on; another one on each call. */
