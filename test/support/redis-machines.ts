@@ -41,9 +41,14 @@ import { isRedisMissing, type RedisServer, startRedis } from './redis.ts';
 
 const ACCEPTOR = 1;
 const WORKER_RUN = 1_000;
-const WITHDRAW_MS = 500;
+/** No call times out because the computer is busy. */
+const PATIENT_MS = 2_000;
 
 export interface MachineOptions {
+  /** How long calls wait for Redis, if less than `PATIENT_MS`. */
+  timeoutMs?: number;
+  /** After which time a check is withdrawn, if earlier than after `PATIENT_MS`. */
+  withdrawMs?: number;
   leases?: boolean;
   syncMs?: number;
   /** By shard. */
@@ -61,9 +66,14 @@ class TestRunner implements ScriptRunner {
     this.#link = link;
   }
 
-  async call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  async call(
+    script: Script,
+    keys: readonly string[],
+    args: readonly string[],
+    deadlineMs?: number,
+  ): Promise<unknown> {
     this.calls++;
-    const answer = await this.#link.call(script, keys, args);
+    const answer = await this.#link.call(script, keys, args, deadlineMs);
     await this.interceptAnswer?.();
     return answer;
   }
@@ -166,7 +176,7 @@ export class TestMachine {
         this.withdrawn++;
         this.#pending.delete(number);
         resolve({ ...decision, allowed: false });
-      }, WITHDRAW_MS);
+      }, this.#options.withdrawMs ?? PATIENT_MS);
       this.#pending.set(number, (decided) => {
         clearTimeout(timer);
         resolve(decided);
@@ -236,6 +246,7 @@ export class TestMachine {
 
   #newWorker(incarnation: number): RedisShardWorker {
     const { control, clock, state, member } = this;
+    const { timeoutMs = PATIENT_MS, leases = true, syncMs = 100 } = this.#options;
     const stats = control.workerStats(0);
     return new RedisShardWorker({
       index: 0,
@@ -243,9 +254,14 @@ export class TestMachine {
       tables: this.#newTables(incarnation),
       consumers: [new RedisQueueConsumer(this.#channel, stats, this.#ports.port2)],
       state,
-      scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable: false }, 20, 0),
+      scripts: new MemberScripts(
+        this.runner,
+        { keys: this.keys, isAvailable: false },
+        timeoutMs,
+        0,
+      ),
       newBreaker: () => new Breaker(),
-      settings: { leases: this.#options.leases ?? true, syncMs: this.#options.syncMs ?? 100 },
+      settings: { leases, syncMs },
       stats,
       nowMs: () => clock.monotonicMs(),
       systemMs: () => systemMs() + this.systemOffsetMs,
@@ -271,8 +287,11 @@ interface MachineGroup {
   start: (count: number, options?: MachineOptions) => Promise<TestMachine[]>;
 }
 
-/** Gives each test of a file a Redis of its own, and closes its machines after the test. */
-export function machineGroup(): MachineGroup {
+/**
+ * Gives each test of a file a Redis of its own, and closes its machines after the test.
+ * @param defaults options of all machines
+ */
+export function machineGroup(defaults: MachineOptions = {}): MachineGroup {
   const machines: TestMachine[] = [];
   let redis: RedisServer;
   beforeEach(async () => {
@@ -289,7 +308,7 @@ export function machineGroup(): MachineGroup {
     machines,
     start: async (count, options) => {
       for (let n = 0; n < count; n++) {
-        const machine = new TestMachine(redis.url, options);
+        const machine = new TestMachine(redis.url, { ...defaults, ...options });
         machines.push(machine);
         await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
       }
