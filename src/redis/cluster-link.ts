@@ -102,7 +102,7 @@ export class ClusterLink implements RedisLink {
   call(
     script: Script,
     keys: readonly string[],
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     deadlineMs = REDIS_CALL_DEADLINE_MS,
   ): Promise<unknown> {
     const slot = slotOfKey(keys[0]);

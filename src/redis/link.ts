@@ -34,7 +34,7 @@ export interface RedisLink {
   call(
     script: Script,
     keys: readonly string[],
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     deadlineMs?: number,
   ): Promise<unknown>;
   /**

@@ -39,7 +39,7 @@ export interface Subscription {
 export interface ScriptCall {
   script: Script;
   keys: readonly string[];
-  args: readonly string[];
+  args: readonly (string | Buffer)[];
   /** Whether the slot is being moved to this server. */
   isAsking?: boolean;
 }

@@ -91,7 +91,7 @@ export class Session {
   }
 
   /** @throws RedisError */
-  send(words: readonly string[]): Promise<unknown> {
+  send(words: readonly (string | Buffer)[]): Promise<unknown> {
     if (this.#error !== undefined) {
       return Promise.reject(new RedisError('unreachable', this.#error.message));
     }

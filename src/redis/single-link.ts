@@ -80,7 +80,7 @@ export class SingleLink implements RedisLink {
   call(
     script: Script,
     keys: readonly string[],
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     deadlineMs = REDIS_CALL_DEADLINE_MS,
   ): Promise<unknown> {
     return withDeadline(this.target, deadlineMs, () =>

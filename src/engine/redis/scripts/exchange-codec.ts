@@ -18,7 +18,6 @@ import {
   linesOf,
   type ScriptCall,
   type ScriptContext,
-  text,
 } from './reply.ts';
 
 const NAME = 'exchange';
@@ -33,30 +32,30 @@ export function encodeExchange(
 ): ScriptCall {
   if (messages.length > MESSAGES_PER_CALL) throw new Error(`${messages.length} messages in a call`);
   const keys = [context.keys.members(bucket)];
-  const args = headerArguments(header, context);
+  const numbers: number[] = [];
   for (const message of messages) {
     const { identity, durationMs, checks } = message;
     if (context.keys.bucketOf(identity) !== bucket) throw new Error('a message of another bucket');
     keys.push(context.keys.counter(identity, durationMs));
-    args.push(
-      text(durationMs),
-      text(message.window),
-      text(message.spent),
-      text(message.previousSpent),
-      text(message.sequence),
-      text(message.firstSequence),
-      text(message.kept),
-      text(Math.floor(message.rate)),
-      text(message.lastLimit),
-      text(flagsOf(message)),
-      text(checks.length),
+    numbers.push(
+      durationMs,
+      message.window,
+      message.spent,
+      message.previousSpent,
+      message.sequence,
+      message.firstSequence,
+      message.kept,
+      Math.floor(message.rate),
+      message.lastLimit,
+      flagsOf(message),
+      checks.length,
     );
     for (const { cost, limit, isSliding, countsDenied } of checks) {
-      args.push(text(cost), text(limit), text((isSliding ? 1 : 0) + (countsDenied ? 2 : 0)));
+      numbers.push(cost, limit, (isSliding ? 1 : 0) + (countsDenied ? 2 : 0));
     }
-    if (message.refund > 0) args.push(text(message.refund), text(message.refundWindow));
+    if (message.refund > 0) numbers.push(message.refund, message.refundWindow);
   }
-  return { keys, args };
+  return { keys, args: headerArguments(header, context, numbers) };
 }
 
 function flagsOf(message: CounterMessage): number {

@@ -16,7 +16,7 @@
 
 import { defineScript } from '../../../redis/script.ts';
 import { SHARE } from './arithmetic.ts';
-import { CLOCK, ENTER, HEADER_ARGUMENTS, INDEX, MEMBERSHIP } from './prelude.ts';
+import { CLOCK, ENTER, EPOCH, HEADER, INDEX, MEMBERSHIP, PUBLISH } from './prelude.ts';
 
 /** Limits below this one get no lease. */
 const LEASED_LIMIT_MIN = 20;
@@ -28,54 +28,73 @@ const WRITE_OFF_US = 10_000;
 /** A refund, reset or inspection can wait longer for its holder, and is then exact. */
 const CORRECTION_WRITE_OFF_US = 250_000;
 
+/** Cost, limit and flags of a check, as doubles. */
+const CHECK_BYTES = 24;
+
 const COUNTERS = `
 local COUNTER, RECORD = '<ddddddd', '<dddddddd'
+local writtenOff = 0
+`;
 
--- Begins the life of a key that was just written, which ends with the next window.
-local function expire(base, key, window, duration, digits)
-  local expiry = (window + 2) * duration
+/** Begins the life of a key that was just written, which ends with the next window. */
+const EXPIRE = `
+${INDEX}
+local function expire(base, key, window, duration)
+  local expiry, digits = format('%d', (window + 2) * duration), format('%d', duration)
   call('PEXPIREAT', key, expiry)
   addToIndex(base:sub(-33 - #digits, -2 - #digits), 'w:' .. digits, expiry)
 end
+`;
 
--- Tells all members in a list but this one that tokens may be left.
-local function wake(key, notice)
-  for member in string.gmatch(call('HGET', key, 'w') or '', '[^,]+') do
-    if member ~= me then publish(member, 'wake ' .. notice) end
-  end
-  call('HDEL', key, 'w')
+/** What follows the name of a message to members: the counter. */
+const NOTICE = `
+local digits = format('%d', duration)
+local notice = base:sub(-33 - #digits, -2 - #digits) .. ' ' .. digits
+`;
+
+/** Tells all members in a list but this one that tokens may be left. */
+const WAKE = `
+${PUBLISH}${NOTICE}
+for member in string.gmatch(call('HGET', key, 'w') or '', '[^,]+') do
+  if member ~= me then publish(member, 'wake ' .. notice .. ' ' .. w) end
 end
+call('HDEL', key, 'w')
+`;
 
--- Tells the members but this one that deny checks by the known use that it has fallen.
-local function endDenials(key, notice)
-  local everything = call('HGETALL', key)
-  for i = 1, #everything, 2 do
-    local member = everything[i]
-    if #member > 1 and member ~= me then
-      local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
-      if marks >= 2 then
-        publish(member, 'wake ' .. notice)
-        call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks - 2, first, last))
-      end
+/** Tells the members but this one that deny checks by the known use that it has fallen. */
+const END_DENIALS = `
+${PUBLISH}${NOTICE}
+local everything = call('HGETALL', key)
+for k = 1, #everything, 2 do
+  local member = everything[k]
+  if #member > 1 and member ~= me then
+    local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[k + 1])
+    if marks >= 2 then
+      publish(member, 'wake ' .. notice .. ' ' .. w)
+      call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks - 2, first, last))
     end
   end
 end
+`;
 
-local writtenOff = 0
-
--- Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
--- a message was sent. A holder that nobody can reach, or that is silent, is written off.
-local function recall(key, notice, number, r, writeOffUs)
+/**
+ * Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
+ * a message was sent. A holder that nobody can reach, or that is silent, is written off.
+ */
+const RECALL = `
+${PUBLISH}${NOTICE}
+local function recall(key, window, number, r, writeOffUs)
   local isSent = false
   local everything = call('HGETALL', key)
-  for i = 1, #everything, 2 do
-    local member = everything[i]
+  for k = 1, #everything, 2 do
+    local member = everything[k]
     if #member > 1 and member ~= me then
-      local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
+      local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[k + 1])
       if d > s and marks % 2 == 0 then
         local isOverdue = first > 0 and clock - first >= writeOffUs
         if not isOverdue and clock - last >= ${RECALL_AGAIN_US} then
-          local receivers = publish(member, 'recall ' .. notice .. ' ' .. number)
+          local text = format('recall %s %d %d', notice, window, number)
+          local receivers = publish(member, text)
           isOverdue = receivers == 0 and not isCluster
           isSent = true
           if first == 0 then first = clock end
@@ -96,30 +115,21 @@ end
 
 const MESSAGES = `
 local answers = {''}
-local at = ${HEADER_ARGUMENTS + 1}
+local at = firstMessage
 
 for i = 2, #KEYS do
-  local base, digits = KEYS[i], ARGV[at]
-  local duration, window = tonumber(digits), tonumber(ARGV[at + 1])
-  local spent, previousSpent = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local sequence, firstSequence = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local kept, rate = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
-  local lastLimit = tonumber(ARGV[at + 8])
-  local flags, checks = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
-  local firstCheck = at + 11
-  local lastCheck = firstCheck + 3 * checks - 3
-  at = lastCheck + 3
+  local base = KEYS[i]
+  local duration, window, spent, previousSpent, sequence, firstSequence, kept, rate, lastLimit,
+    flags, checks, firstCheck = unpack('<ddddddddddd', doubles, at)
+  at = firstCheck + ${CHECK_BYTES} * checks
   local wantsLease, isReport = flags % 2 >= 1, flags % 4 >= 2
   local recalls, isStored = flags % 8 >= 4, flags % 16 >= 8
   local hasPrevious, isSliding = flags % 32 >= 16, flags % 64 >= 32
   local refund, refundWindow = 0, 0
-  if flags >= 64 then
-    refund, refundWindow = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-    at = at + 2
-  end
+  if flags >= 64 then refund, refundWindow, at = unpack('<dd', doubles, at) end
 
   local w = floor(nowMs / duration)
-  local key = base .. ':' .. w
+  local key = format('%s:%d', base, w)
   local startUs, endMs = w * duration * 1000, (w + 1) * duration
   local readsPrevious = isSliding or hasPrevious or window == w - 1
 
@@ -137,7 +147,7 @@ for i = 2, #KEYS do
   local pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices = 0, 0, 0, 0, 0, 0, 0
   local pd, ps, pSequence, pReset, pRate, pMarks = 0, 0, 0, 0, 0, 0
   if readsPrevious then
-    previousKey = base .. ':' .. (w - 1)
+    previousKey = format('%s:%d', base, w - 1)
     previous = call('HMGET', previousKey, 'a', me)
     if previous[1] then
       pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices = unpack(COUNTER, previous[1])
@@ -146,8 +156,9 @@ for i = 2, #KEYS do
   end
 
   -- What Redis must know and does not was deleted.
-  if isStored and not isReport and reportedEpoch == epoch and window >= w - 1 and window <= w
-      and not (window == w and stored or previous)[2] then
+  if isStored and not isReport and window >= w - 1 and window <= w
+      and not (window == w and stored or previous)[2] and reportedEpoch == ${EPOCH} then
+    ${MEMBERSHIP}
     newEpoch()
     storeMeta()
   end
@@ -179,7 +190,10 @@ for i = 2, #KEYS do
         call('HSET', previousKey,
           'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices),
           me, pack(RECORD, used + held, used, sequence, pReset, pRate, 0, 0, 0))
-        if not previous[1] then expire(base, previousKey, w - 1, duration, digits) end
+        if not previous[1] then
+          ${EXPIRE}
+          expire(base, previousKey, w - 1, duration)
+        end
       end
       pd, ps = used + held, used
     end
@@ -218,10 +232,12 @@ for i = 2, #KEYS do
       if pr < pu then carriedKnown = share(pr, leftMs, duration) end
     end
     local verdicts, isServed, isCostly, smallest = '', true, false, lastLimit
-    for check = firstCheck, lastCheck, 3 do
-      local cost, checkLimit = tonumber(ARGV[check]), tonumber(ARGV[check + 1])
-      local checkFlags, verdict = tonumber(ARGV[check + 2]), '1'
-      if check == firstCheck or checkLimit < smallest then smallest = checkLimit end
+    local position = firstCheck
+    for check = 1, checks do
+      local cost, checkLimit, checkFlags, nextCheck = unpack('<ddd', doubles, position)
+      local verdict = '1'
+      position = nextCheck
+      if check == 1 or checkLimit < smallest then smallest = checkLimit end
       if cost > 0 then
         local before, beforeKnown = 0, 0
         if checkFlags % 2 >= 1 then before, beforeKnown = carried, carriedKnown end
@@ -258,30 +274,29 @@ for i = 2, #KEYS do
     -- Wakes members that wait, then recalls leases for this one.
     local isWoken = false
     writtenOff = 0
-    local notice = base:sub(-33 - #digits, -2 - #digits) .. ' ' .. digits
     if notices % 2 == 1 and (u < uBefore or r < rBefore or u - r < uBefore - rBefore
         or pu < puBefore or pr < prBefore or pu - pr < puBefore - prBefore) then
-      wake(key, notice .. ' ' .. w)
+      ${WAKE}
       notices = notices - 1
       isWoken = true
     end
     local denies = marks >= 2
     if notices >= 2 and (r < rBefore or pr < prBefore) then
-      endDenials(key, notice .. ' ' .. w)
+      ${END_DENIALS}
       notices = notices - (denies and 0 or 2)
       isWoken = true
     end
     if mustRecall then
+      ${RECALL}
       local isCorrection = checks == 0
       local writeOffUs = isCorrection and ${CORRECTION_WRITE_OFF_US} or ${WRITE_OFF_US}
       local isSent, isSentBefore
       if u - d > r - s then
-        r, isSent = recall(key, notice .. ' ' .. w, number + 1, r, writeOffUs)
+        r, isSent = recall(key, w, number + 1, r, writeOffUs)
       end
       if readsPrevious and pu - pd > pr - ps then
         local known = pr
-        pr, isSentBefore = recall(previousKey, notice .. ' ' .. (w - 1), pNumber + 1, pr,
-          writeOffUs)
+        pr, isSentBefore = recall(previousKey, w - 1, pNumber + 1, pr, writeOffUs)
         if isSentBefore then pNumber, pRecalledAt = pNumber + 1, clock end
         if isSentBefore or pr ~= known then
           call('HSET', previousKey,
@@ -300,12 +315,13 @@ for i = 2, #KEYS do
       -- Tokens that were written off may prove denials.
       if verdicts:find('2', 1, true) then
         local again = ''
-        for k = 1, checks do
-          local check, verdict = firstCheck + 3 * (k - 1), verdicts:sub(k, k)
+        for check = 1, checks do
+          local cost, checkLimit, checkFlags =
+            unpack('<ddd', doubles, firstCheck + ${CHECK_BYTES} * (check - 1))
+          local verdict = verdicts:sub(check, check)
           if verdict == '2' then
-            local cost, checkFlags = tonumber(ARGV[check]), tonumber(ARGV[check + 2])
             local before = checkFlags % 2 >= 1 and carriedKnown or 0
-            if cost > tonumber(ARGV[check + 1]) - (r - s + d) - before then
+            if cost > checkLimit - (r - s + d) - before then
               verdict = '0'
               if checkFlags >= 2 then u, d = u + cost, d + cost end
             end
@@ -328,7 +344,10 @@ for i = 2, #KEYS do
     if isRecorded then
       call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, notices),
         me, pack(RECORD, d, s, sequence, reset, rate, denies and 2 or 0, firstRecall, lastRecall))
-      if not stored[1] then expire(base, key, w, duration, digits) end
+      if not stored[1] then
+        ${EXPIRE}
+        expire(base, key, w, duration)
+      end
     end
     local answerFlags = (isRecorded and 1 or 0) + ((denies or not canFall) and 2 or 0)
     answers[i] = format('%d %d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
@@ -338,7 +357,8 @@ for i = 2, #KEYS do
     end
   end
 end
-answers[1] = header(0)
+local status = 0
+answers[1] = ${HEADER}
 return answers
 `;
 
@@ -351,6 +371,6 @@ export const exchangeAtMaxmemory = defineScript(
 
 function textOf(shebang: string, creates: boolean): string {
   const constants = `\nlocal CREATES = ${creates}\n`;
-  const parts = [CLOCK, MEMBERSHIP, SHARE, ENTER, INDEX, COUNTERS, MESSAGES];
+  const parts = [CLOCK, ENTER, SHARE, COUNTERS, MESSAGES];
   return shebang + constants + parts.join('');
 }

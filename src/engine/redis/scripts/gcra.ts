@@ -10,7 +10,7 @@
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { defineScript } from '../../../redis/script.ts';
 import { QUOTIENT } from './arithmetic.ts';
-import { CLOCK, ENTER, HEADER_ARGUMENTS, INDEX, MEMBERSHIP } from './prelude.ts';
+import { CLOCK, ENTER, HEADER, INDEX } from './prelude.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -29,21 +29,19 @@ import {
   linesOf,
   type ScriptCall,
   type ScriptContext,
-  text,
 } from './reply.ts';
 
 const KIND = { check: 0, checkCountingDenied: 1, refund: 2, report: 3 } as const;
-/** Arguments of a message. */
-const FIELDS = 5;
 
 const BUCKETS = `
 local BUCKET = '<dddd'
 
 -- Stores the bucket until it is full, and a second more.
-local function store(key, duration, digits, newest, current, limit, indexedUntil)
+local function store(key, duration, newest, current, limit, indexedUntil)
   local expiry = newest + 1000
   if expiry > indexedUntil then
     indexedUntil = expiry + duration
+    local digits = format('%d', duration)
     addToIndex(key:sub(-33 - #digits, -2 - #digits), 'g:' .. digits, indexedUntil)
   end
   call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil), 'PXAT', expiry)
@@ -56,12 +54,11 @@ local function take(newest, slack, tokens, duration, limit)
 end
 
 local answers = {''}
-local at = ${HEADER_ARGUMENTS + 1}
+local at = firstMessage
 for i = 2, #KEYS do
-  local key, digits = KEYS[i], ARGV[at]
-  local duration, kind, limit = tonumber(digits), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local size, cost = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  at = at + ${FIELDS}
+  local key = KEYS[i]
+  local duration, kind, limit, size, cost
+  duration, kind, limit, size, cost, at = unpack('<ddddd', doubles, at)
   local stored = call('GET', key)
   local newest, current, lastLimit, indexedUntil = nowMs, 0, 0, 0
   if stored then newest, current, lastLimit, indexedUntil = unpack(BUCKET, stored) end
@@ -79,7 +76,7 @@ for i = 2, #KEYS do
       if size > newest or size == newest and cost < current and limit == lastLimit then
         newest, current, lastLimit = size, cost, limit
         if newest > nowMs then
-          store(key, duration, digits, newest, current, limit, indexedUntil)
+          store(key, duration, newest, current, limit, indexedUntil)
         end
       end
     elseif kind == ${KIND.refund} then
@@ -89,7 +86,7 @@ for i = 2, #KEYS do
       if cost < used then
         local ms, rest = floorOf(cost, duration, current, lastLimit)
         newest, current = newest - ms, rest
-        store(key, duration, digits, newest, current, lastLimit, indexedUntil)
+        store(key, duration, newest, current, lastLimit, indexedUntil)
       elseif used > 0 then
         newest, current = nowMs, 0
         call('DEL', key)
@@ -122,7 +119,7 @@ for i = 2, #KEYS do
       if taken > 0 then
         newest, current = take(newest, slack, taken, duration, limit)
         lastLimit = limit
-        store(key, duration, digits, newest, current, limit, indexedUntil)
+        store(key, duration, newest, current, limit, indexedUntil)
         if not isAllowed then
           slack = current
           remaining, reset = 0, resetOfDenied()
@@ -133,7 +130,8 @@ for i = 2, #KEYS do
       remaining, min(reset, AMOUNT_MAX), nowMs, refunded, newest, current, lastLimit)
   end
 end
-answers[1] = header(0)
+local status = 0
+answers[1] = ${HEADER}
 return answers
 `;
 
@@ -146,7 +144,7 @@ export const gcraAtMaxmemory = defineScript(
 
 function textOf(shebang: string, creates: boolean): string {
   const constants = `\nlocal CREATES = ${creates}\n`;
-  return shebang + constants + [CLOCK, MEMBERSHIP, QUOTIENT, ENTER, INDEX, BUCKETS].join('');
+  return shebang + constants + [CLOCK, ENTER, QUOTIENT, INDEX, BUCKETS].join('');
 }
 
 /** @param messages of one bucket, at most MESSAGES_PER_CALL */
@@ -158,14 +156,14 @@ export function encodeGcra(
 ): ScriptCall {
   if (messages.length > MESSAGES_PER_CALL) throw new Error(`${messages.length} messages in a call`);
   const keys = [context.keys.members(bucket)];
-  const args = headerArguments(header, context);
+  const numbers: number[] = [];
   for (const message of messages) {
     const { identity, durationMs } = message;
     if (context.keys.bucketOf(identity) !== bucket) throw new Error('a message of another bucket');
     keys.push(context.keys.gcra(identity, durationMs));
-    args.push(text(durationMs), ...fieldsOf(message).map(text));
+    numbers.push(durationMs, ...fieldsOf(message));
   }
-  return { keys, args };
+  return { keys, args: headerArguments(header, context, numbers) };
 }
 
 /** Kind, limit, size of the bucket, cost. */

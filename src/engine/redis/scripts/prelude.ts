@@ -12,6 +12,9 @@
  * The clock is TIME. Where TIME is behind the clock, it runs at 0.9 of its speed until level.
  * A fence above 0 is a recovery: windows that began before the fence are not served until every
  * member has presented the members that it knows, and has reported its usage.
+ *
+ * Each call creates the functions of its script again, which takes time. So the scripts of checks
+ * define functions that they rarely need inside the branches that need them.
  */
 
 /** Members that have called within this time are live, µs. */
@@ -32,7 +35,7 @@ const CONTACT_US = 500_000;
 const SCAN_US = 1_000_000;
 
 /** ARGV of all scripts of a member: see `headerArguments` in `reply.ts`. */
-export const HEADER_ARGUMENTS = 5;
+export const HEADER_ARGUMENTS = 3;
 
 export const CLOCK = `
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
@@ -41,8 +44,8 @@ local pack, unpack = struct.pack, struct.unpack
 local META, MEMBER = '<ddddddd', '<dddddd'
 
 local metaKey = KEYS[1]
-local me, reportedEpoch = ARGV[1], ARGV[2]
-local acknowledged, seen, flags = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local me, reportedEpoch, doubles = ARGV[1], ARGV[2], ARGV[3]
+local acknowledged, seen, flags, firstMessage = unpack('<ddd', doubles)
 local isCluster, isAvailable = flags % 2 >= 1, flags >= 2
 
 local time = call('TIME')
@@ -65,20 +68,31 @@ clock = max(clock, seen)
 local nowMs = floor(clock / 1000)
 `;
 
-export const MEMBERSHIP = `
+/** What begins the answer of a call that has the status in `status`. */
+export const HEADER = `format('%d %d %s.%d %d %d %d', status, clock, runId, epochNumber,
+  fence > 0 and 1 or 0, version, machines)`;
+
+const STORE_META = `call('HSET', metaKey,
+    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt))`;
+
+export const PUBLISH = `
 local function publish(member, text)
   return call(isCluster and 'SPUBLISH' or 'PUBLISH', metaKey:sub(1, -2) .. 'r:' .. member, text)
 end
+`;
 
-local epoch = format('%s.%d', runId, epochNumber)
+/** The epoch, as members name it. */
+export const EPOCH = `format('%s.%d', runId, epochNumber)`;
 
+export const MEMBERSHIP = `
+${PUBLISH}
+local epoch = ${EPOCH}
 local function header(status)
-  return format('%d %d %s %d %d %d', status, clock, epoch, fence > 0 and 1 or 0, version, machines)
+  return ${HEADER}
 end
 
 local function storeMeta()
-  call('HSET', metaKey,
-    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt))
+  ${STORE_META}
 end
 
 local function nextVersion()
@@ -88,7 +102,7 @@ end
 -- Begins a recovery: all members must report.
 local function newEpoch()
   epochNumber = max(epochNumber + 1, nowMs)
-  epoch = format('%s.%d', runId, epochNumber)
+  epoch = ${EPOCH}
   fence = clock + ${FENCE_AHEAD_US}
   for _, field in ipairs(call('HKEYS', metaKey)) do
     local member = match(field, '^m:(.+)$')
@@ -216,9 +230,12 @@ if bucket[3] and bucket[2] == runId and fence == 0 and clock - scannedAt < ${SCA
   isRegistered = hasJoined == 1 and known >= acknowledged and clock - contact < ${CONTACT_US}
 end
 if not isRegistered then
+  ${MEMBERSHIP}
   local status = register(nil)
   if status ~= 0 then return {header(status)} end
-elseif isAnchorOld then storeMeta() end
+elseif isAnchorOld then
+  ${STORE_META}
+end
 `;
 
 /** The hash by which `inspect` and `reset` find the counters of an identity. */

@@ -17,26 +17,38 @@ export interface ScriptContext {
 /** The keys and arguments of a call. All keys are in the slot of the first. */
 export interface ScriptCall {
   keys: string[];
-  args: string[];
+  args: (string | Buffer)[];
 }
 
+/** @param numbers of the messages of the call */
 export function headerArguments(
   header: CallHeader,
   { keys, isAvailable }: ScriptContext,
-): string[] {
-  return [
-    header.member,
-    header.reportedEpoch,
-    text(header.membersVersion),
-    text(header.clockUs),
-    text((keys.isCluster ? 1 : 0) + (isAvailable ? 2 : 0)),
-  ];
+  numbers: readonly number[] = [],
+): (string | Buffer)[] {
+  const { member, reportedEpoch, membersVersion, clockUs } = header;
+  const flags = (keys.isCluster ? 1 : 0) + (isAvailable ? 2 : 0);
+  return [member, reportedEpoch, packed([membersVersion, clockUs, flags, ...numbers])];
 }
 
 /** A number as an argument. */
 export function text(amount: number): string {
   if (!Number.isSafeInteger(amount)) throw new Error(`${amount} is not an exact integer`);
   return String(amount);
+}
+
+/**
+ * Numbers as one argument of doubles, which a script unpacks. Redis and Lua need several times as
+ * long for a text for each number.
+ */
+function packed(amounts: readonly number[]): Buffer {
+  const bytes = Buffer.allocUnsafe(8 * amounts.length);
+  for (const [i, amount] of amounts.entries()) {
+    if (!Number.isSafeInteger(amount)) throw new Error(`${amount} is not an exact integer`);
+    // The sum has no negative zero.
+    bytes.writeDoubleLE(amount + 0, 8 * i);
+  }
+  return bytes;
 }
 
 /** The strings of a reply. */
