@@ -11,6 +11,7 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
+import { IS_LONG } from './guarantees.ts';
 import {
   type LimitResponse,
   LONGEST_WINDOW_MS,
@@ -31,8 +32,11 @@ const SHORT_LIMIT = 40;
 const SHORT_MS = 2_000;
 /** A fault begins when each long window has allowed so many tokens. */
 const WARM_TOKENS = 60;
-/** Tokens that nobody gets for so long are lost. */
-const LOST_AFTER_MS = 2_500;
+/** Tokens that nobody gets for so long are lost. It is longer than a machine remembers denials. */
+const LOST_AFTER_MS = IS_LONG ? 5_500 : 2_500;
+const ROUNDS_MAX = 5;
+/** So many times more is asked for, if there is more than the limit. */
+const PROBES_MAX = 1_000;
 const RESPONSE_TIMEOUT_MS = 15_000;
 
 interface Window {
@@ -195,7 +199,8 @@ export class FaultLoad {
 
   /**
    * Sends checks of one token to all servers until the windows of the identifiers have allowed
-   * `most` tokens each, or allow nothing more, and then a few more.
+   * `most` tokens each, or allow nothing more. If that is the limit, the servers are then asked for
+   * more until none of them allows any. Without Redis `most` may be more than the limit.
    * @returns how many tokens of the limit nobody got
    */
   async exhaust(
@@ -203,23 +208,30 @@ export class FaultLoad {
     limit = this.limit,
     most = limit,
   ): Promise<number> {
-    let [total, changedMs] = [-1, performance.now()];
-    const isOpen = (id: string) => (this.#windowOf(id)?.allowed ?? 0) < most;
-    const next = (below: number): LoadCheck | undefined => {
-      const open = ids.filter(isOpen);
-      const sum = ids.reduce((tokens, id) => tokens + (this.#windowOf(id)?.allowed ?? 0), 0);
-      if (sum !== total) [total, changedMs] = [sum, performance.now()];
-      const isLost = performance.now() - changedMs > LOST_AFTER_MS;
-      if (open.length === 0 || isLost) return undefined;
-      return { id: open[below % open.length], limit, durationMs: LONGEST_WINDOW_MS, cost: 1 };
-    };
-    const lanes = this.live.flatMap((server, i) => {
-      return [0, 1].map((lane) => this.#runLane(server, 0, () => next(i + lane)));
-    });
-    await Promise.all(lanes);
-    await this.probe(ids, limit);
-    const left = ids.map((id) => Math.max(0, limit - (this.#windowOf(id)?.allowed ?? 0)));
-    return left.reduce((sum, tokens) => sum + tokens, 0);
+    const tokensOf = (id: string) => this.#windowOf(id)?.allowed ?? 0;
+    for (let round = 0; round < ROUNDS_MAX; round++) {
+      const before = await countWithoutRedis(this.live);
+      let [total, changedMs] = [-1, performance.now()];
+      const next = (at: number): LoadCheck | undefined => {
+        const open = ids.filter((id) => tokensOf(id) < most);
+        const sum = ids.reduce((tokens, id) => tokens + tokensOf(id), 0);
+        if (sum !== total) [total, changedMs] = [sum, performance.now()];
+        if (open.length === 0 || performance.now() - changedMs > LOST_AFTER_MS) return undefined;
+        return { id: open[at % open.length], limit, durationMs: LONGEST_WINDOW_MS, cost: 1 };
+      };
+      const lanes = this.live.flatMap((server, i) => {
+        return [0, 1].map((lane) => this.#runLane(server, 0, () => next(i + lane)));
+      });
+      await Promise.all(lanes);
+      const after = await countWithoutRedis(this.live);
+      // A busy machine: Redis was too slow for some checks, and another round finds its tokens.
+      const wasSlow = [...after].some(([server, count]) => count !== before.get(server));
+      if (most > limit || !wasSlow || ids.every((id) => tokensOf(id) >= most)) break;
+    }
+    for (let i = 0; most === limit && i < PROBES_MAX; i++) {
+      if ((await this.probe(ids, limit)) === 0) break;
+    }
+    return ids.reduce((sum, id) => sum + Math.max(0, limit - tokensOf(id)), 0);
   }
 
   /** Sends each server one check for each of the identifiers. @returns how many were allowed */
@@ -385,7 +397,7 @@ export async function runFault(
   load.start();
   try {
     await load.warmUp();
-    const before = await sumWithoutRedis(load.live);
+    const before = await countWithoutRedis(load.live);
     load.isCountingEarly = true;
     await begin(load);
     if (typeof during === 'number') await sleep(during);
@@ -395,7 +407,10 @@ export async function runFault(
     await load.waitUntilNormal();
     load.isCountingEarly = false;
     const normalMs = performance.now() - endedMs;
-    const withoutRedis = (await sumWithoutRedis(load.live)) - before;
+    let withoutRedis = 0;
+    for (const [server, count] of await countWithoutRedis(load.live)) {
+      withoutRedis += count - (before.get(server) ?? 0);
+    }
     await load.stop();
     const lost = await load.exhaust();
     await load.expectExact();
@@ -406,9 +421,11 @@ export async function runFault(
   }
 }
 
-async function sumWithoutRedis(servers: readonly ServerProcess[]): Promise<number> {
+async function countWithoutRedis(
+  servers: readonly ServerProcess[],
+): Promise<Map<ServerProcess, number>> {
   const states = await Promise.all(servers.map(readState));
-  return states.reduce((sum, { withoutRedis }) => sum + withoutRedis, 0);
+  return new Map(servers.map((server, i) => [server, states[i].withoutRedis]));
 }
 
 async function readState({ adminUrl }: ServerProcess) {
