@@ -14,10 +14,14 @@ export interface ServerFacts {
   isClusterNode: boolean;
   /** Undefined if the server does not tell this user. */
   isPersistent: boolean | undefined;
+  /** Whether it deletes keys when its memory is full. */
+  evictsKeys: boolean;
 }
 
 /** The oldest versions with sharded channels and with what scripts use. */
 const OLDEST = { Redis: [7, 0], Valkey: [7, 2] } as const;
+
+const NO_EVICTION = 'noeviction';
 
 /** @throws RedisError, also if the server is too old or still reads its data */
 export async function readServerFacts(session: Session): Promise<ServerFacts> {
@@ -46,6 +50,7 @@ export async function readServerFacts(session: Session): Promise<ServerFacts> {
     isReplica: role !== 'master',
     isClusterNode: field('redis_mode') === 'cluster' || field('server_mode') === 'cluster',
     isPersistent: field('aof_enabled') === '1' ? true : await readHasSnapshots(session),
+    evictsKeys: (field('maxmemory_policy') ?? NO_EVICTION) !== NO_EVICTION,
   };
 }
 

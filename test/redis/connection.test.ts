@@ -145,6 +145,7 @@ describe.each(PROGRAMS)('with $name', ({ name, isMissing, options }) => {
           isReplica: false,
           isClusterNode: false,
           isPersistent: false,
+          evictsKeys: false,
         },
       ]);
     });
@@ -299,6 +300,16 @@ describe.skipIf(isRedisMissing)('the data of a server', () => {
     const server = closeLater(await startRedis({ config }));
     const [facts] = (await openReady(server.url)).servers;
     expect(facts.isPersistent).toBe(isPersistent);
+  });
+
+  test.each([
+    ['noeviction', false],
+    ['allkeys-lru', true],
+    ['volatile-ttl', true],
+  ])('may be deleted when its memory is full, with the policy %s', async (policy, evictsKeys) => {
+    const server = closeLater(await startRedis({ config: [`maxmemory-policy ${policy}`] }));
+    const [facts] = (await openReady(server.url)).servers;
+    expect(facts.evictsKeys).toBe(evictsKeys);
   });
 });
 

@@ -26,6 +26,10 @@ const NOT_PERSISTENT =
   'Redis does not save its data: after its restart, keys, overrides and namespaces come from the' +
   ' stores of the machines that run, and are lost if none does (enable appendonly)';
 
+const EVICTS_KEYS =
+  'Redis deletes counters, keys, overrides and namespaces when its memory is full' +
+  ' (set maxmemory-policy to noeviction)';
+
 export interface SharedRegistryOptions {
   settings: RedisSettings;
   store: Store;
@@ -55,10 +59,11 @@ export class SharedRegistry {
   private constructor({ settings, store, log }: SharedRegistryOptions) {
     const warned = new Set<string>();
     this.#link = openRedis(settings, {
-      onConnected: ({ server, isPersistent }) => {
-        if (isPersistent !== false || warned.has(server)) return;
+      onConnected: ({ server, isPersistent, evictsKeys }) => {
+        if (warned.has(server)) return;
         warned.add(server);
-        log.warn({ server }, NOT_PERSISTENT);
+        if (isPersistent === false) log.warn({ server }, NOT_PERSISTENT);
+        if (evictsKeys) log.warn({ server }, EVICTS_KEYS);
       },
     });
     this.#client = new SharedRegistryClient(this.#link, settings.prefix);

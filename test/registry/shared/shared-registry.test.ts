@@ -114,4 +114,12 @@ describe.skipIf(isRedisMissing)('a start', () => {
     const { lines } = await join(openStore().store);
     expect(lines.join()).toContain('Redis does not save its data');
   });
+
+  test('warns about a Redis that deletes keys when its memory is full', async () => {
+    expect((await join(openStore().store)).lines.join()).not.toContain('maxmemory-policy');
+    await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+    const { lines } = await join(openStore().store);
+    await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    expect(lines.join()).toContain('set maxmemory-policy to noeviction');
+  });
 });
