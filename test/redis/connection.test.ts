@@ -1,7 +1,7 @@
 /** The link against real servers: stand-alone, Sentinels and a cluster, and their faults. */
 
 import { writeFileSync } from 'node:fs';
-import { createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { openRedis } from '../../src/redis/connection.ts';
@@ -425,6 +425,33 @@ describe.skipIf(isRedisMissing)('a primary behind Sentinels', () => {
     await expect.poll(() => messages).toEqual(['again']);
   });
 
+  test('is found and followed by TLS, with certificates that are verified', async () => {
+    const directory = temporaryDirectory();
+    closers.push(() => removeDirectory(directory));
+    const tls = writeCertificate(directory, CERTIFICATE_A);
+    const set = closeLater(await startSentinels({ server: { tls, password: PASSWORD } }));
+    expect(set.url).toMatch(/^rediss\+sentinel:/);
+    const failures: string[] = [];
+    open(set.url, {
+      tls: { ca: CERTIFICATE_B.cert },
+      events: { onFailure: ({ message }) => failures.push(message) },
+    });
+    const link = await openReady(set.url, { tls: { ca: CERTIFICATE_A.cert } });
+    let subscriptions = 0;
+    link.subscribe(
+      ['channel'],
+      () => {},
+      () => subscriptions++,
+    );
+    expect(await add(link)).toBe(1);
+    const first = await set.primary();
+    await first.kill();
+    expect(Number(await addAtLast(link))).toBeGreaterThan(0);
+    expect(await set.primary()).not.toBe(first);
+    await expect.poll(() => subscriptions).toBeGreaterThan(1);
+    await expect.poll(() => failures.join('\n')).toMatch(/self.signed certificate/i);
+  });
+
   test('is left when the Sentinels name another one, although it answers', async () => {
     const set = closeLater(await startSentinels({ server: { password: PASSWORD } }));
     const link = await openReady(set.url);
@@ -590,6 +617,38 @@ describe.skipIf(isRedisMissing)('a cluster', () => {
     await expect.poll(() => messages).toEqual(['again']);
   });
 
+  test('is subscribed again where the server has ended a subscription unnoticed', async () => {
+    const node = cluster.nodes[0];
+    const other = cluster.nodes[1];
+    const channel = `${keys.find((name) => slotOfKey(name) < 16_384 / 3)}:lost`;
+    const slot = String(slotOfKey(channel));
+    // Clients reach the node through a proxy that takes its messages about ended subscriptions away.
+    const proxy = closeLater(await startFilterProxy(node.port, /^>3\r\n\$12\r\nsunsubscribe\r\n/));
+    await node.command('CONFIG', 'SET', 'cluster-announce-port', String(proxy.port));
+    closers.push(() => node.command('CONFIG', 'SET', 'cluster-announce-port', '0'));
+    await waitUntil('the other nodes announce the proxy', async () => {
+      return JSON.stringify(await other.command('CLUSTER', 'SLOTS')).includes(`${proxy.port}`);
+    });
+    const link = await openReady(`redis+cluster://127.0.0.1:${other.port}`);
+    let subscriptions = 0;
+    const messages: string[] = [];
+    link.subscribe(
+      [channel],
+      (_, message) => messages.push(message),
+      () => subscriptions++,
+    );
+    await expect.poll(() => subscriptions).toBe(1);
+    // The slot moves to another node and back, and the link learns of neither.
+    for (const owner of [other, node]) {
+      const id = String(await owner.command('CLUSTER', 'MYID'));
+      for (const one of cluster.nodes) await one.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+    }
+    expect(proxy.taken()).toBe(1);
+    await expect.poll(() => subscriptions).toBe(2);
+    expect(await node.command('SPUBLISH', channel, 'again')).toBe(1);
+    await expect.poll(() => messages).toEqual(['again']);
+  });
+
   test('is not confused with one server', async () => {
     const single = closeLater(await startRedis());
     const asCluster = await failureOf(
@@ -602,6 +661,37 @@ describe.skipIf(isRedisMissing)('a cluster', () => {
     expect(asSingle.kind).toBe('unsupported');
   });
 });
+
+/** A proxy that drops the chunks of a server that match a pattern. */
+async function startFilterProxy(port: number, pattern: RegExp) {
+  const sockets = new Set<Socket>();
+  let taken = 0;
+  const proxy = createServer({ noDelay: true }, (client) => {
+    const server = connect({ port, host: '127.0.0.1', noDelay: true });
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ]) {
+      sockets.add(from);
+      from.on('error', () => {});
+      from.on('close', () => to.destroy());
+    }
+    client.on('data', (data) => server.write(data));
+    server.on('data', (data) => {
+      if (pattern.test(data.toString('latin1'))) taken++;
+      else client.write(data);
+    });
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  return {
+    port: (proxy.address() as AddressInfo).port,
+    taken: () => taken,
+    close: () => {
+      for (const socket of sockets) socket.destroy();
+      proxy.close();
+    },
+  };
+}
 
 describe.skipIf(isRedisMissing)('the network', () => {
   test('may cut, blackhole and half-close connections', async () => {

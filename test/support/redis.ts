@@ -168,6 +168,7 @@ function configuration(directory: string, port: number, options: RedisOptions): 
         `tls-key-file ${tls.key}`,
         `tls-ca-cert-file ${tls.ca ?? tls.cert}`,
         `tls-auth-clients ${tls.requiresClientCertificate ? 'yes' : 'no'}`,
+        'tls-replication yes',
       ]
     : [`port ${port}`];
   const lines = [
@@ -282,8 +283,9 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
         `sentinel failover-timeout ${name} 5000`,
         ...(password === undefined ? [] : [`sentinel auth-pass ${name} ${password}`]),
       ];
-      const { program } = server;
-      sentinels.push(await start({ ...(program && { program }), config, isSentinel: true }));
+      const { program, tls } = server;
+      const common = { ...(program && { program }), ...(tls && { tls }) };
+      sentinels.push(await start({ ...common, config, isSentinel: true }));
     }
     const primaryPort = async () => {
       for (const sentinel of sentinels) {
@@ -311,7 +313,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
     const credentials = server.password === undefined ? '' : `:${server.password}@`;
     return {
       name,
-      url: `redis+sentinel://${credentials}${hosts}/${name}`,
+      url: `${server.tls ? 'rediss' : 'redis'}+sentinel://${credentials}${hosts}/${name}`,
       servers,
       sentinels,
       primary: async () => {
