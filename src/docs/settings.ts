@@ -120,7 +120,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
         'With 1 and more, a failover loses no usage that a weir has seen acknowledged. Each ' +
         'request to Redis then takes longer.',
       leases: 'With `off`, each check is a request to Redis, and checks are decided in its order.',
-      syncMs: 'Checks with `async: true` on one weir are known to the others after this interval.',
+      syncMs:
+        'Checks with `async: true` on one weir are known to the others after this interval, or ' +
+        'sooner when little is left of their limit.',
       onEngineDown:
         'With `local`, each weir applies the limit to the checks that it receives itself.',
       localShare: 'It applies with `local`, the default of `WEIR_ON_ENGINE_DOWN`.',

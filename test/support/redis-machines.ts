@@ -167,6 +167,7 @@ export class TestMachine {
     }
     if (kind === ENTRY_KIND.asyncNew) {
       const verdict = table.decideAsync(identity, nowMs, check, decision);
+      if (verdict === VERDICT.decidedReport) this.#enqueue(ENTRY_KIND.report, identity, check);
       if (verdict !== VERDICT.needsTokens) return Promise.resolve<Decision>(decision);
     }
     return new Promise<Decision>((resolve) => {

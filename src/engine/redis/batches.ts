@@ -164,7 +164,7 @@ export class Batches {
     const verdict = this.#queue
       .tableOf(check.identity)
       .reserve(check.identity, startedMs, check, decision);
-    if (verdict === VERDICT.decidedPrefetch) this.#queue.prefetch(check);
+    if (verdict === VERDICT.decidedPrefetch) this.#queue.request(ENTRY_KIND.prefetch, check);
     return verdict === VERDICT.decided || verdict === VERDICT.decidedPrefetch;
   }
 
@@ -182,7 +182,7 @@ export class Batches {
     if (!this.#usesLeases || this.#followsMissing(checks, number, missing)) return false;
     const table = this.#queue.tableOf(identity);
     const verdict = table.decide(identity, startedMs, check, decision);
-    if (verdict === VERDICT.decidedPrefetch) this.#queue.prefetch(check);
+    if (verdict === VERDICT.decidedPrefetch) this.#queue.request(ENTRY_KIND.prefetch, check);
     else if (verdict !== VERDICT.decided) return false;
     if (decision.allowed || !countsDenied || check.limit === 0) return true;
     if (!table.countDenied(identity, startedMs, check)) return false;

@@ -40,7 +40,9 @@
  *              float64 9      lastLimit    that of the last allowed check
  *              float64 10     first        the sequence number of the first message of the slot
  *              float64 11     deducted     `others` with the tokens in leases of other machines
- *              float64 12-15  worker       numbers that only the shard worker uses
+ *              float64 12-14  worker       numbers that only the shard worker uses
+ *              float64 15     reported     usage of the newest window that Redis was told; infinite
+ *                                          while a report is requested or under way
  *
  *   GCRA       cells 1, 2 are `newest` and `current` of a local bucket, `lastLimit` its limit, and
  *              `reserved` the tokens that Redis does not know. There is no lease.
@@ -137,7 +139,7 @@ const SLOT_DOUBLES = CACHE_LINE_BYTES / 8;
 export const DETAIL_BYTES = 2 * CACHE_LINE_BYTES;
 const DIRTY_WORDS = GROUP_SLOTS / 32;
 /** Numbers of a slot that only the shard worker uses. */
-export const WORKER_NUMBERS = 4;
+export const WORKER_NUMBERS = 3;
 
 /** The size in bytes of a table of so many groups. */
 export function leaseTableBytes(groups: number): number {
@@ -257,6 +259,10 @@ export function firstSequenceAt(slot: LeaseSlot): DetailIndex {
 
 export function othersDeductedAt(slot: LeaseSlot): DetailIndex {
   return ((slot << 1) + 11) as DetailIndex;
+}
+
+export function reportedAt(slot: LeaseSlot): DetailIndex {
+  return ((slot << 1) + 15) as DetailIndex;
 }
 
 /** @param number below WORKER_NUMBERS */

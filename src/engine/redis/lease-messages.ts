@@ -51,6 +51,7 @@ export function composeMessage(
   if (purpose.takesLease) state.lease = 0;
   // The monotonic time makes it greater than those of an earlier slot, and of an earlier thread.
   state.sequence = Math.max(state.sequence + 1, Math.floor(nowMs * 1_000));
+  state.reported = Number.POSITIVE_INFINITY;
   return {
     identity,
     durationMs,
@@ -109,6 +110,7 @@ export function applyAnswer(
     // Other machines may have used some: not 0, so that this lease serves no sliding windows.
     state.previousUse = Math.max(1, state.previousUse);
   }
+  state.reported = answer.window === message.window ? message.spent : 0;
   state.spent -= answer.refunded;
   state.deadlineMs = sentMs + (answer.leftUs / 1_000) * (1 - CLOCK_DRIFT);
   if (usesLeases) {

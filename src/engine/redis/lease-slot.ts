@@ -32,6 +32,7 @@ import {
   prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
+  reportedAt,
   reservedAt,
   SUMMARY_COVERS_SLIDING,
   SUMMARY_OTHER_LIMIT,
@@ -88,6 +89,8 @@ export interface LeaseState {
   isStored: boolean;
   /** A message is under way: the slot is not evicted. A new run of the worker clears it. */
   isPinned: boolean;
+  /** Of `spent`, what Redis was told; infinite while a report is requested or under way. */
+  reported: number;
   /** For the shard worker's own use, as estimates of the rate. */
   rate: number;
   rateFromMs: number;
@@ -115,6 +118,7 @@ export function newLeaseState(): LeaseState {
     prefetchBelow: 0,
     isStored: false,
     isPinned: false,
+    reported: 0,
     rate: 0,
     rateFromMs: 0,
     rateSpent: 0,
@@ -133,6 +137,7 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   state.isStored = false;
   state.window = window;
   state.spent = 0;
+  state.reported = 0;
   state.lease = 0;
   state.reserved = 0;
   state.others = 0;
@@ -227,6 +232,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.prefetchBelow = prefetchBelowOf(summary);
   into.isStored = (flags & LEASE_FLAG.stored) !== 0;
   into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
+  into.reported = details[reportedAt(slot)];
   into.rate = details[workerNumberAt(slot, 0)];
   into.rateFromMs = details[workerNumberAt(slot, 1)];
   into.rateSpent = details[workerNumberAt(slot, 2)];
@@ -264,6 +270,7 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
   details[sequenceAt(slot)] = from.sequence;
   details[firstSequenceAt(slot)] = from.firstSequence;
   details[lastLimitAt(slot)] = from.lastLimit;
+  details[reportedAt(slot)] = from.reported;
   details[workerNumberAt(slot, 0)] = from.rate;
   details[workerNumberAt(slot, 1)] = from.rateFromMs;
   details[workerNumberAt(slot, 2)] = from.rateSpent;
@@ -294,6 +301,7 @@ export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: nu
   details[totalAt(slot, parity)] = 0;
   details[othersAt(slot)] = 0;
   details[othersDeductedAt(slot)] = 0;
+  details[reportedAt(slot)] = 0;
   doubles[heldAt(slot)] = 0;
   details[previousUseAt(slot)] = Math.max(known, used);
   summarize(memory, slot);
@@ -355,6 +363,7 @@ export function clearSlot(
   details[sequenceAt(slot)] = sequence;
   details[firstSequenceAt(slot)] = sequence + 1;
   details[lastLimitAt(slot)] = 0;
+  details[reportedAt(slot)] = 0;
   for (let number = 0; number < WORKER_NUMBERS; number++) {
     details[workerNumberAt(slot, number)] = 0;
   }

@@ -51,6 +51,7 @@ import {
   previousUseAt,
   previousUseOf,
   removedSequenceAt,
+  reportedAt,
   reservedAt,
   SUMMARY_COVERS_SLIDING,
   SUMMARY_OTHER_LIMIT,
@@ -90,9 +91,19 @@ import type { GcraState } from './scripts/protocol.ts';
 /**
  * The result of a decision in memory. `needsTokens`: Redis must decide. `decidedPrefetch`: decided,
  * and the lease has become small; one check is told for each lease. `full`: decided, but no slot
- * was free and nothing was counted.
+ * was free and nothing was counted. `decidedReport`: decided, and Redis is to be told at once; one
+ * check is told for each message.
  */
-export const VERDICT = { decided: 0, needsTokens: 1, decidedPrefetch: 2, full: 3 } as const;
+export const VERDICT = {
+  decided: 0,
+  needsTokens: 1,
+  decidedPrefetch: 2,
+  full: 3,
+  decidedReport: 4,
+} as const;
+
+/** Unreported usage of this part of what is left is reported at once. */
+const REPORT_SHARE = 1 / 8;
 
 export class LeaseTable implements LeaseMemory {
   readonly shard: number;
@@ -229,7 +240,8 @@ export class LeaseTable implements LeaseMemory {
   /**
    * Decides an asynchronous check at once: from the lease, else by the usage that is known, whose
    * total Redis is told later.
-   * @returns VERDICT.decided, decidedPrefetch, or needsTokens: the counter has no slot, or is GCRA
+   * @returns VERDICT.decided, decidedPrefetch, decidedReport, or needsTokens: the counter has no
+   *   slot, or is GCRA
    */
   decideAsync(
     id: Identity,
@@ -257,6 +269,7 @@ export class LeaseTable implements LeaseMemory {
         this.#dirty.add(lock, slot);
         addUnreported(this, slot, cost);
         noteLimit(this, slot, limit);
+        if (this.#requestReport(slot, limit - used - carried - cost)) return VERDICT.decidedReport;
       }
       return VERDICT.decided;
     } finally {
@@ -527,6 +540,15 @@ export class LeaseTable implements LeaseMemory {
     const latest = Math.max(nowMs, this.doubles[latestLeaseMsAt(lock)]);
     this.doubles[latestLeaseMsAt(lock)] = latest;
     return latest;
+  }
+
+  /** Whether Redis is to be told of usage now: other machines might use what is left. */
+  #requestReport(slot: LeaseSlot, left: number): boolean {
+    const { details } = this;
+    const unreported = readSpent(this, slot) - details[reportedAt(slot)];
+    if (unreported < left * REPORT_SHARE) return false;
+    details[reportedAt(slot)] = Number.POSITIVE_INFINITY;
+    return true;
   }
 
   #insert(

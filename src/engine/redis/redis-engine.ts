@@ -72,11 +72,12 @@ export class RedisEngine implements Engine {
     if (isAsync && cost !== 0) verdict = table.decideAsync(identity, startedMs, check, decision);
     else if (this.#usesLeases) verdict = table.decide(identity, startedMs, check, decision);
     if (verdict === VERDICT.decided) return decision;
-    if (verdict === VERDICT.decidedPrefetch) {
-      this.#queue.prefetch(check);
-      return decision;
+    if (verdict === VERDICT.needsTokens) {
+      return this.#decideLater(check, startedMs, context, completion);
     }
-    return this.#decideLater(check, startedMs, context, completion);
+    const isReport = verdict === VERDICT.decidedReport;
+    this.#queue.request(isReport ? ENTRY_KIND.report : ENTRY_KIND.prefetch, check);
+    return decision;
   }
 
   decideBatch<C>(

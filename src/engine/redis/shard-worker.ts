@@ -21,7 +21,7 @@ import { BREAKER, type EngineState } from './engine-state.ts';
 import { GcraClient } from './gcra-client.ts';
 import { LeaseClient } from './lease-client.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
-import type { LeaseTable } from './lease-table.ts';
+import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
 import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
@@ -32,6 +32,8 @@ import { UsageSync } from './usage-sync.ts';
 const ENTRIES_PER_TURN_MAX = 128;
 /** Entries that acceptors have withdrawn are released this often. */
 const RELEASE_MS = 5;
+/** Counters that are to be reported at once within this time share calls. */
+const REPORT_DELAY_MS = 2;
 /** How often the live counters are counted, for a metric. */
 const COUNT_INTERVAL_MS = 10_000;
 /** A bucket of a cluster is called at least this often. */
@@ -72,6 +74,8 @@ export class RedisShardWorker {
   #tickTimer: NodeJS.Timeout | undefined;
   #countTimer: NodeJS.Timeout | undefined;
   #releaseTimer: NodeJS.Timeout | undefined;
+  #reportTimer: NodeJS.Timeout | undefined;
+  readonly #reports: QueueEntry[] = [];
   #probeTimer: NodeJS.Timeout | undefined;
   /** The system's clock less the monotonic one at the last tick. */
   #wallOffsetMs: number;
@@ -254,6 +258,7 @@ export class RedisShardWorker {
     clearInterval(this.#tickTimer);
     clearInterval(this.#countTimer);
     clearTimeout(this.#releaseTimer);
+    clearTimeout(this.#reportTimer);
     clearTimeout(this.#probeTimer);
     this.client.close();
     this.gcra.close();
@@ -270,6 +275,10 @@ export class RedisShardWorker {
       case ENTRY_KIND.prefetch:
         consumer.finish(entry.number);
         this.client.addPrefetch(entry);
+        break;
+      case ENTRY_KIND.report:
+        consumer.finish(entry.number);
+        this.#report(entry);
         break;
       case ENTRY_KIND.asyncNew:
         this.#decideAsync(consumer, entry);
@@ -288,7 +297,7 @@ export class RedisShardWorker {
     const decision = this.#decision;
     const table = this.#tableOf(identity);
     const nowMs = this.#parts.nowMs();
-    const key = counterKey(rule === RULE.sliding ? RULE.fixed : rule, durationMs);
+    const key = counterKey(rule, durationMs);
     const lock = table.lockFor(identity);
     table.acquire(lock);
     const hasSlot =
@@ -300,9 +309,21 @@ export class RedisShardWorker {
       this.client.addCheck(consumer, entry);
       return;
     }
-    table.decideAsync(identity, nowMs, parameters, decision);
+    const verdict = table.decideAsync(identity, nowMs, parameters, decision);
+    if (verdict === VERDICT.decidedReport) this.#report(entry);
     consumer.reply(number, decision);
     this.#parts.stats.add(WORKER_STAT.decisions, 1);
+  }
+
+  /** Reports usage before the next tick, together with that of other counters. */
+  #report(entry: QueueEntry): void {
+    this.#reports.push(entry);
+    this.#reportTimer ??= setTimeout(() => {
+      this.#reportTimer = undefined;
+      for (const { identity, parameters } of this.#reports.splice(0)) {
+        void this.client.sync(identity, counterKey(parameters.rule, parameters.durationMs));
+      }
+    }, REPORT_DELAY_MS);
   }
 
   /** Releases what is over, soon again if something is not. */

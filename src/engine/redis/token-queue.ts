@@ -11,7 +11,6 @@ import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import type { Completion } from '../engine.ts';
 import { shardOf } from '../memory/shard.ts';
-import { ENTRY_KIND } from '../worker/layout.ts';
 import { PendingChecks } from '../worker/pending-checks.ts';
 import type { WorkQueues } from '../worker/work-queues.ts';
 import type { PendingCheck, WorkerChannel } from '../worker/worker-channel.ts';
@@ -77,12 +76,13 @@ export class TokenQueue {
     return true;
   }
 
-  /** Requests tokens for later checks, if the worker can take the request. */
-  prefetch(check: Check): void {
+  /**
+   * Requests tokens for later checks, or a report of usage, if the worker can take the request.
+   * @param kind one of ENTRY_KIND without a reply
+   */
+  request(kind: number, check: Check): void {
     const channel = this.#channelFor(check.identity);
-    if (channel !== undefined) {
-      this.pending.enqueueWithoutReply(channel, ENTRY_KIND.prefetch, check);
-    }
+    if (channel !== undefined) this.pending.enqueueWithoutReply(channel, kind, check);
   }
 
   /**

@@ -2,7 +2,8 @@
  * Tells Redis what it does not know of the counters of a shard worker: usage of asynchronous
  * checks, usage from the time when Redis was down, and leases that are returned without a recall.
  * Such counters are marked as dirty in their table, so that a message that is lost, and the death
- * of the worker, only delay it. After a loss of memory of Redis it reports all counters.
+ * of the worker, only delay it. Usage that is much of what is left does not wait for its turn: see
+ * `LeaseTable.decideAsync`. After a loss of memory of Redis it reports all counters.
  */
 
 import type { Identity } from '../../core/hash.ts';

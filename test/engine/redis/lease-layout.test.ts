@@ -40,6 +40,7 @@ import {
   previousUseAt,
   previousUseOf,
   removedSequenceAt,
+  reportedAt,
   reservedAt,
   sequenceAt,
   summaryAt,
@@ -59,7 +60,7 @@ const DOUBLES = [leaseKeyAt, leaseAt, deadlineAt, lentLimitAt, heldAt];
 const DETAIL_WORDS = [leaseNamespaceAt, leaseFlagsAt];
 const DETAILS = [
   ...[reservedAt, othersAt, boundUntilAt, previousUseAt, previousKnownUseAt],
-  ...[sequenceAt, lastLimitAt, firstSequenceAt, othersDeductedAt],
+  ...[sequenceAt, lastLimitAt, firstSequenceAt, othersDeductedAt, reportedAt],
 ];
 
 test('the layout of a lease table is the one that its drawing shows', () => {
@@ -72,8 +73,8 @@ test('the layout of a lease table is the one that its drawing shows', () => {
   expect(DOUBLES.map((at) => at(FIRST))).toEqual([2, 3, 4, 5, 7]);
   expect(DETAIL_WORDS.map((at) => at(FIRST))).toEqual([0, 1]);
   expect([0, 1].map((parity) => totalAt(FIRST, parity))).toEqual([1, 2]);
-  expect(DETAILS.map((at) => at(FIRST))).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11]);
-  expect([0, WORKER_NUMBERS - 1].map((number) => workerNumberAt(FIRST, number))).toEqual([12, 15]);
+  expect(DETAILS.map((at) => at(FIRST))).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11, 15]);
+  expect([0, WORKER_NUMBERS - 1].map((number) => workerNumberAt(FIRST, number))).toEqual([12, 14]);
   expect([leaseSlotAt(FIRST, 1), reservedAt(leaseSlotAt(FIRST, 1))]).toEqual([8, 19]);
 });
 

@@ -224,6 +224,7 @@ test('the state that is read is the one that was written', () => {
     isPinned: fc.boolean(),
     prefetchBelow: fc.constantFrom(0, 1, 2, 64, 2 ** 20),
     previousUse: fc.constantFrom(0, 1, 2 ** 25 - 2, 2 ** 25, 2 ** 50),
+    reported: fc.constantFrom(0, 7, Number.POSITIVE_INFINITY),
     lastLimit: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
   });
   fc.assert(

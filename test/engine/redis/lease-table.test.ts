@@ -237,6 +237,26 @@ describe('an asynchronous check', () => {
     expect(leases.read(ID)).toMatchObject({ spent: 10, lease: 0, others: 90 });
   });
 
+  test('is reported at once when it is an eighth of what is left, once for each message', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 0, { others: 19 });
+    const { decided, decidedReport } = VERDICT;
+    const verdicts = (...costs: number[]) => {
+      return costs.map((cost) => leases.decideAsync(ID, NOW, { cost }).verdict);
+    };
+    // Of 81 tokens 9 leave 72.
+    expect(verdicts(8, 1, 30, 1)).toEqual([decided, decidedReport, decided, decided]);
+    leases.work(ID, NOW, (state) => {
+      state.reported = 30;
+    });
+    expect(verdicts(1, 20)).toEqual([decidedReport, decided]);
+    // Nothing of the next window was reported.
+    expect(leases.decideAsync(ID, END, { cost: 11 }).verdict).toBe(decided);
+    expect(leases.decideAsync(ID, END, { cost: 1 }).verdict).toBe(decidedReport);
+    expect(leases.decideAsync(ID, END, { cost: 89 }).verdict).toBe(decided);
+    expect(leases.decideAsync(ID, END, { cost: 1 }).verdict).toBe(decided);
+  });
+
   test('moves the counter to the window of the time; what was not reported is kept', () => {
     const leases = new TestLeases();
     leases.lend(ID, NOW, 5, { others: 20, isStored: true });

@@ -329,6 +329,9 @@ describe('a check', () => {
     await later;
     acceptor.lend(check, 0, 90);
     expect(await acceptor.decide(check)).toMatchObject({ allowed: true, remaining: 7 });
+    // It is much of what was left, so Redis is told, once.
+    expect(acceptor.entries()).toMatchObject([{ kind: ENTRY_KIND.report }]);
+    expect(await acceptor.decide(check)).toMatchObject({ allowed: true, remaining: 4 });
     expect(acceptor.entries()).toEqual([]);
   });
 });

@@ -8,7 +8,7 @@ import type { CounterSelector } from '../../../src/engine/engine.ts';
 import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing } from '../../support/redis.ts';
-import { identityOf, machineGroup, type TestMachine } from '../../support/redis-machines.ts';
+import { identityOf, machineGroup, TestMachine } from '../../support/redis-machines.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 
 /** The windows are long: no test sees the end of one. */
@@ -213,6 +213,35 @@ describe.skipIf(isRedisMissing)('a sliding window', () => {
     await Promise.all(clients);
     for (const count of allowed.values()) expect(count).toBeLessThanOrEqual(limit);
     expect(allowed.size).toBeGreaterThan(2);
+  });
+});
+
+describe.skipIf(isRedisMissing)('asynchronous usage', () => {
+  test('that is an eighth of what is left is reported before the interval ends', async () => {
+    const { url } = group.redis;
+    const [first, second] = [0, 1].map(() => new TestMachine(url, { syncMs: 3_600_000 }));
+    machines.push(first, second);
+    for (const machine of machines) {
+      await expect
+        .poll(() => {
+          machine.worker.probe();
+          return machine.state.hasJoined(0);
+        })
+        .toBe(true);
+    }
+    const terms = { limit: 90, durationMs: DURATION_MS };
+    const decide = (machine: TestMachine, cost: number) => {
+      return machine.decide(ID, { ...terms, cost }, ENTRY_KIND.asyncNew);
+    };
+    const reported = () => second.request(ID, { kind: 'inspect', selector: ALL });
+    // 9 of 90 are less than an eighth of the other 81, and 10 are an eighth of 80.
+    await decide(first, 9);
+    expect(await reported()).toMatchObject({ counters: [] });
+    await decide(first, 1);
+    await expect.poll(reported).toMatchObject({ counters: [{ current: 10 }] });
+    await decide(second, 60);
+    await expect.poll(reported).toMatchObject({ counters: [{ current: 70 }] });
+    await expect.poll(async () => (await decide(second, 20)).remaining).toBe(0);
   });
 });
 
