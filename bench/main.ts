@@ -15,6 +15,7 @@ import { raiseInliningLimits } from '../src/runtime/inlining.ts';
 import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
 import { measureCluster } from './load/cluster.ts';
+import { measureClusterAsync } from './load/cluster-async.ts';
 import { GOALS_SECONDS, measureGoals } from './load/cluster-goals.ts';
 import { measureSpread } from './load/connection-spread.ts';
 import {
@@ -50,6 +51,7 @@ import {
   showBatches,
   showCheckpoints,
   showCluster,
+  showClusterAsync,
   showGarbage,
   showGateway,
   showGoals,
@@ -271,6 +273,12 @@ const LONG_PARTS = {
     printLine('\nfive machines with one Redis, round trip 0.5-2 ms, every decision replayed:');
     if (rows === undefined) printLine('skipped: redis-server is not installed');
     else showGoals(rows);
+  },
+  'cluster-async': async () => {
+    const rows = hasRedis ? await measureClusterAsync(showProgress) : undefined;
+    printLine('\nasynchronous checks on several machines, allowed tokens in parts of the limit:');
+    if (rows === undefined) printLine('skipped: redis-server is not installed');
+    else showClusterAsync(rows);
   },
   gateway: async () => {
     const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;

@@ -28,7 +28,7 @@ const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
 /** Fault tests that need load, or measure the effect of a fault under load. */
 const FAULTS_UNDER_LOAD = [
   ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
-  ...['cluster-exactness', 'cluster-redis-faults'],
+  ...['cluster-exactness', 'cluster-redis-faults', 'cluster-async', 'cluster-registry'],
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 

@@ -3,6 +3,7 @@
 import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { ClusterRow } from '../load/cluster.ts';
+import type { ClusterAsyncRow } from '../load/cluster-async.ts';
 import type { GoalRow } from '../load/cluster-goals.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { GarbageResult } from '../load/garbage.ts';
@@ -177,6 +178,25 @@ export function showGoals(rows: readonly GoalRow[]): void {
       row.otherCores.toFixed(1),
       row.missed.length === 0 ? 'met' : `missed: ${row.missed.join(', ')}`,
     ]),
+  ]);
+}
+
+export function showClusterAsync(rows: readonly ClusterAsyncRow[]): void {
+  showTable([
+    ['', 'load', 'limit', 'windows', 'mean', 'worst', 'checks/s', 'not sent', 'calls/check'],
+    ...rows.flatMap(({ machines, load, checks, skipped, seconds, redisCallsPerCheck, rows }) => {
+      return rows.map(({ limit, durationMs, windows, mean, worst }) => [
+        `${machines} machines`,
+        `${load} x`,
+        `${formatInteger(limit)} / ${durationMs / 1_000} s`,
+        String(windows),
+        mean.toFixed(3),
+        worst.toFixed(3),
+        formatInteger(checks / seconds),
+        formatInteger(skipped),
+        formatKnown(redisCallsPerCheck, 4),
+      ]);
+    }),
   ]);
 }
 
