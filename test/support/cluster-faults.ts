@@ -325,7 +325,9 @@ export class FaultLoad {
       socket.setEncoding('latin1');
       socket.setTimeout(RESPONSE_TIMEOUT_MS, () => socket.destroy(new Error('no response')));
       socket.on('connect', send);
-      socket.on('error', ({ message }) => this.#addError(message));
+      socket.on('error', ({ message }) => {
+        if (!this.#dropped.has(server)) this.#addError(message);
+      });
       socket.on('close', () => {
         if (current !== undefined && !this.#dropped.has(server)) this.#addError('no response');
         if (isToClose) this.#runLane(server, pauseMs, next).then(resolve);
