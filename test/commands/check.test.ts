@@ -48,6 +48,90 @@ describe('weir check', () => {
   });
 
   const valid = ['a', '--limit', '1', '--duration', '1s'];
+  /** Arguments of which the command says without a request what is wrong. */
+  const usageFaults: [what: string, args: string[], message: string][] = [
+    ['no identifier', valid.slice(1), '<identifier> is required'],
+    [
+      'an empty identifier',
+      ['', ...valid.slice(1)],
+      '<identifier> is empty: add --empty-identifier to allow that',
+    ],
+    ['a surplus argument', ['a', 'b', ...valid.slice(1)], '"b" is one argument too many'],
+    [
+      'an unknown algorithm',
+      [...valid, '--algorithm', 'GCRA'],
+      '--algorithm must be fixed, sliding or gcra; got "GCRA"',
+    ],
+    [
+      'a burst without an algorithm',
+      [...valid, '--burst', '1'],
+      '--burst must be left out unless there is --algorithm gcra; got no --algorithm',
+    ],
+    [
+      'a burst of a window',
+      [...valid, '--algorithm', 'fixed', '--burst', '1'],
+      '--burst must be left out unless there is --algorithm gcra; got --algorithm fixed',
+    ],
+    [
+      'a burst above the limit',
+      [...valid, '--algorithm', 'gcra', '--burst', '2'],
+      '--burst must be an integer from 1 to 1; got "2"',
+    ],
+    ['no limit', ['a', '--duration', '1s'], '--limit is required'],
+    ['no duration', ['a', '--limit', '1'], '--duration is required'],
+    [
+      'a limit of 0',
+      ['a', '--limit', '0', '--duration', '1s'],
+      '--limit must be an integer from 1 to 9007199254740991; got "0"',
+    ],
+    [
+      'a limit over the maximum',
+      ['a', '--limit', '9007199254740992', '--duration', '1s'],
+      '--limit must be an integer from 1 to 9007199254740991; got "9007199254740992"',
+    ],
+    [
+      'a negative limit',
+      ['a', '--limit', '-5', '--duration', '1s'],
+      '--limit must be an integer from 1 to 9007199254740991; got "-5"',
+    ],
+    [
+      'a limit without a value',
+      ['a', '--limit', '--duration', '1s'],
+      '--limit needs a value: <tokens>',
+    ],
+    ['a flag with a value', [...valid, '--async=1'], '--async takes no value'],
+    [
+      'a wrong duration',
+      ['a', '--limit', '1', '--duration', '1x'],
+      '--duration must be a duration such as 90000 (milliseconds), 90s, 15m, 1h or 30d; got "1x"',
+    ],
+    [
+      'a short duration',
+      ['a', '--limit', '1', '--duration', '60'],
+      '--duration must be from 1s to 36525d; got 60, which is 60 ms: for seconds write 60s',
+    ],
+    [
+      'a long duration',
+      ['a', '--limit', '1', '--duration', '36526d'],
+      '--duration must be from 1s to 36525d; got "36526d"',
+    ],
+    [
+      'an unknown option',
+      ['a', '--lmit', '1'],
+      '--lmit is not an option of weir check; did you mean --limit?',
+    ],
+    ['a wrong --url', [...valid, '--url', 'a'], '--url must be a URL such as'],
+    [
+      'a wrong timeout',
+      [...valid, '--timeout', '1h'],
+      '--timeout must be from 1ms to 5m; got "1h"',
+    ],
+    [
+      'a timeout without a unit',
+      [...valid, '--timeout', '5'],
+      '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"',
+    ],
+  ];
   const faults: [string, string[], Record<string, string | undefined>, number, string][] = [
     ['no key', valid, { WEIR_KEY: undefined }, EXIT.USAGE, 'WEIR_KEY is not set: set it to an API'],
     ['an empty key', valid, { WEIR_KEY: '' }, EXIT.USAGE, 'WEIR_KEY is not set'],
@@ -58,108 +142,6 @@ describe('weir check', () => {
       { WEIR_URL: 'http://127.0.0.1:2' },
       EXIT.NO_ANSWER,
       'no response from http://127.0.0.1:2 (WEIR_URL): connect ECONNREFUSED 127.0.0.1:2',
-    ],
-    ['no identifier', valid.slice(1), {}, EXIT.USAGE, '<identifier> is required'],
-    [
-      'an empty identifier',
-      ['', ...valid.slice(1)],
-      {},
-      EXIT.USAGE,
-      '<identifier> is empty: add --empty-identifier to allow that',
-    ],
-    [
-      'a surplus argument',
-      ['a', 'b', ...valid.slice(1)],
-      {},
-      EXIT.USAGE,
-      '"b" is one argument too many',
-    ],
-    [
-      'an unknown algorithm',
-      [...valid, '--algorithm', 'GCRA'],
-      {},
-      EXIT.USAGE,
-      '--algorithm must be fixed, sliding or gcra; got "GCRA"',
-    ],
-    [
-      'a burst without an algorithm',
-      [...valid, '--burst', '1'],
-      {},
-      EXIT.USAGE,
-      '--burst must be left out unless there is --algorithm gcra; got no --algorithm',
-    ],
-    [
-      'a burst of a window',
-      [...valid, '--algorithm', 'fixed', '--burst', '1'],
-      {},
-      EXIT.USAGE,
-      '--burst must be left out unless there is --algorithm gcra; got --algorithm fixed',
-    ],
-    [
-      'a burst above the limit',
-      [...valid, '--algorithm', 'gcra', '--burst', '2'],
-      {},
-      EXIT.USAGE,
-      '--burst must be an integer from 1 to 1; got "2"',
-    ],
-    ['no limit', ['a', '--duration', '1s'], {}, EXIT.USAGE, '--limit is required'],
-    ['no duration', ['a', '--limit', '1'], {}, EXIT.USAGE, '--duration is required'],
-    [
-      'a limit of 0',
-      ['a', '--limit', '0', '--duration', '1s'],
-      {},
-      EXIT.USAGE,
-      '--limit must be an integer from 1 to 9007199254740991; got "0"',
-    ],
-    [
-      'a limit over the maximum',
-      ['a', '--limit', '9007199254740992', '--duration', '1s'],
-      {},
-      EXIT.USAGE,
-      '--limit must be an integer from 1 to 9007199254740991; got "9007199254740992"',
-    ],
-    [
-      'a negative limit',
-      ['a', '--limit', '-5', '--duration', '1s'],
-      {},
-      EXIT.USAGE,
-      '--limit must be an integer from 1 to 9007199254740991; got "-5"',
-    ],
-    [
-      'a limit without a value',
-      ['a', '--limit', '--duration', '1s'],
-      {},
-      EXIT.USAGE,
-      '--limit needs a value: <tokens>',
-    ],
-    ['a flag with a value', [...valid, '--async=1'], {}, EXIT.USAGE, '--async takes no value'],
-    [
-      'a wrong duration',
-      ['a', '--limit', '1', '--duration', '1x'],
-      {},
-      EXIT.USAGE,
-      '--duration must be a duration such as 90000 (milliseconds), 90s, 15m, 1h or 30d; got "1x"',
-    ],
-    [
-      'a short duration',
-      ['a', '--limit', '1', '--duration', '60'],
-      {},
-      EXIT.USAGE,
-      '--duration must be from 1s to 36525d; got 60, which is 60 ms: for seconds write 60s',
-    ],
-    [
-      'a long duration',
-      ['a', '--limit', '1', '--duration', '36526d'],
-      {},
-      EXIT.USAGE,
-      '--duration must be from 1s to 36525d; got "36526d"',
-    ],
-    [
-      'an unknown option',
-      ['a', '--lmit', '1'],
-      {},
-      EXIT.USAGE,
-      '--lmit is not an option of weir check; did you mean --limit?',
     ],
     [
       'an error that the server finds',
@@ -183,21 +165,9 @@ describe('weir check', () => {
       EXIT.USAGE,
       'WEIR_URL must be a URL such as',
     ],
-    ['a wrong --url', [...valid, '--url', 'a'], {}, EXIT.USAGE, '--url must be a URL such as'],
-    [
-      'a wrong timeout',
-      [...valid, '--timeout', '1h'],
-      {},
-      EXIT.USAGE,
-      '--timeout must be from 1ms to 5m; got "1h"',
-    ],
-    [
-      'a timeout without a unit',
-      [...valid, '--timeout', '5'],
-      {},
-      EXIT.USAGE,
-      '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"',
-    ],
+    ...usageFaults.map(([what, args, message]): (typeof faults)[number] => {
+      return [what, args, {}, EXIT.USAGE, message];
+    }),
   ];
   test.each(faults)('prints one sentence for %s', async (_what, args, env, code, message) => {
     const [failed, json] = await Promise.all([
