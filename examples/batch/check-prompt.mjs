@@ -9,7 +9,7 @@
  */
 
 const WEIR_URL = process.env.WEIR_URL ?? 'http://127.0.0.1:7070';
-const TIMEOUT_MS = 2_000;
+const TIMEOUT_MS = Number(process.env.CHECK_TIMEOUT_MS ?? 2_000);
 
 const [, , organization, user, tokens] = process.argv;
 const checks = [

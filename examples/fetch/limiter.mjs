@@ -11,7 +11,7 @@ if (!WEIR_KEY) throw new Error('WEIR_KEY is not set');
 /** Five requests a minute for each identifier. */
 const LIMIT = { namespace: 'search', limit: 5, duration: 60_000 };
 /** A flood delays responses on a busy machine. A shorter timeout would allow a part of it. */
-const TIMEOUT_MS = 2_000;
+const TIMEOUT_MS = Number(process.env.CHECK_TIMEOUT_MS ?? 2_000);
 /**
  * The decision while weir fails. This one is fail-open. For fail-closed use
  * { allowed: false, headers: { 'Retry-After': '1' } }.

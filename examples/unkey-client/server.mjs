@@ -7,6 +7,7 @@ import { Ratelimit } from '@unkey/ratelimit';
 const rootKey = process.env.WEIR_KEY;
 if (!rootKey) throw new Error('WEIR_KEY is not set');
 
+const TIMEOUT_MS = Number(process.env.CHECK_TIMEOUT_MS ?? 1_000);
 /** The decision while weir fails: this one is fail-open. `success: false` is fail-closed. */
 const DECISION_ON_FAILURE = { success: true, limit: 0, remaining: 0, reset: 0 };
 
@@ -17,7 +18,7 @@ const limiter = new Ratelimit({
   limit: 5,
   duration: '60s',
   // weir is stopped or late. The client retries within this time.
-  timeout: { ms: 1_000, fallback: DECISION_ON_FAILURE },
+  timeout: { ms: TIMEOUT_MS, fallback: DECISION_ON_FAILURE },
   // weir rejects the check, for example because of an invalid key.
   onError: (error) => {
     console.warn('weir has not decided:', error.message);

@@ -257,6 +257,8 @@ export class PageRunner {
       ...Object.fromEntries(own),
       PATH: [join(prefix, 'bin'), dirname(process.execPath), ...path].join(':'),
       CURL_HOME: this.#blocks,
+      // The first check of a program took 3.2 s on a busy machine. Unkey's client gives up after 5 s.
+      CHECK_TIMEOUT_MS: '4500',
       // The namespace has no network: packages come from npm's cache.
       npm_config_offline: 'true',
       // From the cache npm also knows newer versions of itself, and would print that now and then.
