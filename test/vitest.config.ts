@@ -28,7 +28,9 @@ const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
 /** Fault tests that need load, or measure the effect of a fault under load. */
 const FAULTS_UNDER_LOAD = [
   ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
-  ...['cluster-exactness', 'cluster-redis-faults', 'cluster-async', 'cluster-registry'],
+  ...['exactness', 'machine-faults', 'redis-faults', 'async', 'registry'].map(
+    (of) => `cluster-${of}`,
+  ),
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 

@@ -36,8 +36,8 @@ const next = (below) => {
   return (state >>> 8) % below;
 };
 
-const isShardWorker =
-  !isMainThread && workerData?.channels !== undefined && !('index' in workerData);
+const channels = workerData?.channels ?? workerData?.engine?.channels;
+const isShardWorker = !isMainThread && channels !== undefined && !('index' in workerData);
 if (isShardWorker && kinds[0] === 'no-restart') {
   if (threadId > Number(process.env.WORKER_FIRST)) throw new Error('injected fault');
   const original = Atomics.compareExchange;
@@ -48,7 +48,7 @@ if (isShardWorker && kinds[0] === 'no-restart') {
     return was;
   };
 } else if (isShardWorker && kinds[0] === 'corrupt') {
-  const heads = new Int32Array(workerData.channels[0][0]);
+  const heads = new Int32Array(channels[0][0]);
   const original = Atomics.wait;
   Atomics.wait = (...args) => {
     if (existsSync(process.env.WORKER_FAULT_FILE)) heads[16] = -5;

@@ -17,15 +17,17 @@ export function startWithWorkerFaults(
   lifeMs: number,
   kinds = FAULT_KINDS,
 ): Promise<ServerProcess> {
-  return startServer(dataDir, {
-    args,
+  const { execArgv, env } = workerFaults(lifeMs, kinds);
+  const trigger = join(dataDir, 'trigger');
+  return startServer(dataDir, { args, execArgv, env: { ...env, WORKER_FAULT_FILE: trigger } });
+}
+
+/** The flags and variables of a server with these faults, without `corrupt`. */
+export function workerFaults(lifeMs: number, kinds = FAULT_KINDS) {
+  return {
     execArgv: ['--import', FAULT_PRELOAD],
-    env: {
-      WORKER_FAULTS: kinds.join(),
-      WORKER_FAULT_MS: String(lifeMs),
-      WORKER_FAULT_FILE: join(dataDir, 'trigger'),
-    },
-  });
+    env: { WORKER_FAULTS: kinds.join(), WORKER_FAULT_MS: String(lifeMs) },
+  };
 }
 
 /** The only worker dies after it claimed its first entry, and no other can start. One acceptor. */
