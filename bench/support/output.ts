@@ -151,7 +151,17 @@ export function showGoals(rows: readonly GoalRow[]): void {
   showTable([
     [
       ...['', 'load', 'arrivals', 'decisions', 'too many', 'denials', 'false', 'unproven'],
-      ...['no Redis', 'exhausted', 'used', 'commands', 'goal', 'all calls', 'waited', 'goal'],
+      ...[
+        'no Redis',
+        'silent',
+        'exhausted',
+        'used',
+        'commands',
+        'goal',
+        'all calls',
+        'waited',
+        'goal',
+      ],
       ...['p50', 'p99', 'goal', 'cores', 'others', 'goals'],
     ],
     ...rows.map((row) => [
@@ -164,6 +174,7 @@ export function showGoals(rows: readonly GoalRow[]): void {
       String(row.certainlyFalse),
       String(row.unproven),
       String(row.withoutRedis),
+      String(row.writtenOff),
       String(row.exhausted),
       row.exhausted === 0 ? '-' : row.leastUtilisation.toFixed(4),
       row.commands.toFixed(4),
