@@ -23,7 +23,7 @@ local COUNTER, RECORD = '<ddddddd', '<dddddddd'
 if fence > 0 then return {'1 0'} end
 
 -- Returns whether the window had usage, or an allowed check.
-local function resetWindow(key, notice)
+local function resetWindow(key, notice, isOver)
   local everything = call('HGETALL', key)
   local u, r, rates, number, recalledAt, limit = 0, 0, 0, 0, 0, 0
   local waiters = ''
@@ -39,7 +39,9 @@ local function resetWindow(key, notice)
     local member = everything[i]
     if #member > 1 then
       local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
-      d, s, base, marks = d - s, 0, base + s, marks % 2
+      marks = marks % 2
+      -- What a window that is over was used for was used before the reset, reported or not.
+      if isOver then d, s, base = 0, 0, base + d else d, s, base = d - s, 0, base + s end
       u, rates = u + d, rates + rate
       if marks == 1 then r = r + d end
       call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks, first, last))
@@ -68,7 +70,7 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
       for window = w - 1, w do
         local key = KEYS[3]:sub(1, -2) .. digits .. ':' .. window
         local notice = identity .. ' ' .. digits .. ' ' .. max(0, window)
-        hadUsage = resetWindow(key, notice) or hadUsage
+        hadUsage = resetWindow(key, notice, window < w) or hadUsage
       end
       if hadUsage then count = count + 1 end
     else

@@ -153,6 +153,23 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     expect(await clear(identity, { durationsMs: [1_000], windows: true, gcra: true })).toBe(0);
   });
 
+  it('reset usage of the window before that is not reported yet', async () => {
+    const identity = newIdentity();
+    const durationMs = 1_000;
+    const of = { identity, durationMs, isSliding: true };
+    const check = costs(30, 40, { isSliding: true });
+    const first = await a.send({ ...of, window: 0, checks: [check] });
+    expect(first.served).toEqual([allowed]);
+    const startMs = (first.window + 1) * durationMs;
+    for (const member of [a, b]) member.header.clockUs = startMs * 1_000;
+    await clear(identity, ALL);
+    const next = { ...of, window: first.window + 1 };
+    expect((await b.send({ ...next, checks: [check] })).served).toEqual([allowed]);
+    // The report comes after the reset.
+    const { previousUse } = await a.send({ ...next, previousSpent: 30, hasPrevious: true });
+    expect(previousUse).toBe(0);
+  });
+
   it('reset nothing while Redis recovers', async () => {
     const identity = newIdentity();
     await redis.command('FLUSHALL');
