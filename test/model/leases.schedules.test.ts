@@ -5,8 +5,8 @@
  *
  * A scenario has two or three machines, one to five checks of each, limits from 1 to 6, leases of up
  * to 2 tokens, and the faults that it names, each at most once or twice. Any message may be delivered
- * at any later time, or never. The long form explores all states of nearly every scenario, and says
- * of which it does not; the short form explores the first ones, breadth first.
+ * at any later time, or never. States are explored breadth first, up to a number of them; the
+ * measurement says whether they are all.
  *
  * Each rule of the protocol that guards a guarantee is switched off once: the exploration must find
  * that a guarantee is then broken.

@@ -25,12 +25,12 @@ const MEMBERS = 3;
 const member = fc.nat({ max: MEMBERS - 1 });
 const check = fc.record({
   /** In parts of the limit. */
-  share: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 0.3, noNaN: true })),
+  share: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 0.7, noNaN: true })),
   limit: fc.nat({ max: LIMITS_MAX - 1 }),
   isSliding: fc.boolean(),
 });
 /** What becomes of a message: of the lost and the late, copies may arrive later. */
-const fate = fc.constantFrom('answered', 'answered', 'answered', 'answerLost', 'late', 'late');
+const fate = fc.constantFrom('answered', 'answered', 'answered', 'answered', 'answerLost', 'late');
 const action = fc.oneof(
   {
     weight: 6,
@@ -346,7 +346,8 @@ describe.skipIf(isRedisMissing)('the exchange of three members', () => {
         allowed += simulation.allowed;
       },
     );
-    await fc.assert(property, { numRuns: 150 });
+    // Shrinking would take longer than the test may.
+    await fc.assert(property, { numRuns: 150, endOnFailure: true });
     expect(denials).toBeGreaterThan(0);
     expect(allowed).toBeGreaterThan(0);
   });
