@@ -224,7 +224,7 @@ class Entry {
     const { clockUs: anchorUs, clockTimeUs: timeUs } = meta;
     const seenUs = rules.followsSeenClock ? header.clockUs : 0;
     const slowUs = anchorUs + Math.floor((serverUs - timeUs) * 0.9);
-    const goesOnUs = serverUs > timeUs ? Math.max(serverUs, slowUs) : anchorUs;
+    const goesOnUs = serverUs >= timeUs ? Math.max(serverUs, slowUs) : anchorUs + ANCHOR_US;
     const ownUs = rules.clockNeverRunsBack ? goesOnUs : serverUs;
     this.clockUs = Math.max(ownUs, seenUs);
     this.#isAnchorOld = ownUs - anchorUs >= ANCHOR_US || serverUs < timeUs || ownUs < seenUs;

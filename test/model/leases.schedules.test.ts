@@ -139,6 +139,10 @@ const SCENARIOS = {
     ...{ ...BASE, durationMs: 48, tickMs: 12, ticks: 1, checks: [[check(), check()], [check()]] },
     ...{ clockStepsMs: [-60, 60], faults: { clockSteps: 1 } },
   },
+  'a clock that is set back a moment after it was read': {
+    ...{ ...BASE, durationMs: 48, tickMs: 6, ticks: 1, checks: [[check()], [check()]] },
+    ...{ clockStepsMs: [-60], faults: { clockSteps: 1 } },
+  },
   'a clock that is set before a failover': {
     ...{ ...BASE, durationMs: 48, tickMs: 12, ticks: 0, checks: [[check(), check()], [check()]] },
     ...{ clockStepsMs: [60], faults: { clockSteps: 1, failovers: 1 } },

@@ -56,7 +56,9 @@ if bucket[1] then
   anchor, anchorTime, fence, epochNumber, version, machines, scannedAt = unpack(META, bucket[1])
 end
 local clock = anchor
-if now > anchorTime then clock = max(now, anchor + floor((now - anchorTime) * 0.9)) end
+if now >= anchorTime then clock = max(now, anchor + floor((now - anchorTime) * 0.9))
+-- TIME was set back. Since the clock was stored, calls were given a later one, by less than this.
+else clock = anchor + ${ANCHOR_US} end
 local isAnchorOld = clock - anchor >= ${ANCHOR_US} or now < anchorTime or clock < seen
 local runId = bucket[2]
 if isAnchorOld or not runId then
