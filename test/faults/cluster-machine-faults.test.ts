@@ -489,7 +489,7 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
   });
 
   describe.skipIf(isFaketimeMissing)('of which two have clocks that step', () => {
-    const machines = useMachines(MACHINES, { fakeClocks: 'system' });
+    const machines = useMachines(MACHINES, { hasFakeClock: true });
 
     test(
       'lose nothing, and name the windows of Redis',

@@ -37,7 +37,7 @@ export interface WindowCosts {
 }
 
 /** Windows are named by Redis. A machine without it knows the time this well. */
-export const CLOCK_TOLERANCE_MS = 1_000;
+const CLOCK_TOLERANCE_MS = 1_000;
 /** A check without an answer for so long was lost. No fault of a test lasts longer. */
 const ANSWER_TIMEOUT_MS = 15_000;
 /** Between an answer and the next check of a client, on average. */
@@ -57,12 +57,6 @@ export class AnswerRecord {
   /** Responses with a 503: such a check may have been counted. */
   unavailable = 0;
   readonly #tokens = new Map<Counter, number>();
-  readonly #lateMs: number;
-
-  /** @param lateMs how long ago a window may have ended that an answer names */
-  constructor(lateMs = CLOCK_TOLERANCE_MS) {
-    this.#lateMs = lateMs;
-  }
 
   /** @param sentMs when the check was sent; it is answered now */
   record(
@@ -79,7 +73,7 @@ export class AnswerRecord {
       this.unavailable++;
       return undefined;
     }
-    if (body === undefined || !isValid(body, counter, sentMs - this.#lateMs, answeredMs)) {
+    if (body === undefined || !isValid(body, counter, sentMs, answeredMs)) {
       this.invalid.push(`${status} ${text}, sent at ${sentMs}, answered at ${answeredMs}`);
       return undefined;
     }
@@ -287,7 +281,7 @@ function countDeniedEarly(
   }).length;
 }
 
-function isValid(body: LimitResponse, counter: Counter, earliestMs: number, answeredMs: number) {
+function isValid(body: LimitResponse, counter: Counter, sentMs: number, answeredMs: number) {
   const { success, limit, remaining, reset } = body;
   const { duration } = counter;
   return (
@@ -297,7 +291,7 @@ function isValid(body: LimitResponse, counter: Counter, earliestMs: number, answ
     remaining >= 0 &&
     remaining <= limit &&
     reset % duration === 0 &&
-    reset > earliestMs &&
+    reset > sentMs - CLOCK_TOLERANCE_MS &&
     reset - duration < answeredMs + CLOCK_TOLERANCE_MS
   );
 }

@@ -25,8 +25,8 @@ const NETWORK = { delayMs: 0.2, jitterMs: 0.2 };
 const FAKETIME_LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 
 export interface MachineOptions extends Pick<ServerOptions, 'args' | 'env' | 'execArgv'> {
-  /** Which clocks of the server the test can step: that of the system, or all. */
-  fakeClocks?: 'system' | 'all';
+  /** Whether the test can step the clock of the system that the server sees. */
+  hasFakeClock?: boolean;
 }
 
 /** Counts of decisions that Redis did not prove. */
@@ -71,7 +71,7 @@ export class Machine {
    * @param isServingEarly clients use it before it has joined
    */
   async start({ isServingEarly = false } = {}): Promise<void> {
-    const { args = [], env, execArgv, fakeClocks } = this.options;
+    const { args = [], env, execArgv, hasFakeClock = false } = this.options;
     this.#countsBefore = this.counts;
     this.#server = await startServer(join(this.directory, 'data'), {
       args: [...SIZES, ...args],
@@ -81,11 +81,11 @@ export class Machine {
         WEIR_REDIS_URL: `redis://127.0.0.1:${this.proxy.port}`,
         WEIR_REDIS_PREFIX: this.#prefix,
         WEIR_ON_ENGINE_DOWN: 'deny',
-        ...(fakeClocks && {
+        ...(hasFakeClock && {
           LD_PRELOAD: FAKETIME_LIBRARY,
           FAKETIME_TIMESTAMP_FILE: this.#clockPath,
           FAKETIME_NO_CACHE: '1',
-          ...(fakeClocks === 'system' && { FAKETIME_DONT_FAKE_MONOTONIC: '1' }),
+          FAKETIME_DONT_FAKE_MONOTONIC: '1',
         }),
         ...env,
       },
@@ -140,7 +140,7 @@ export class Machine {
     return this.server.stop();
   }
 
-  /** Sets the clocks that the server sees ahead of the true time. */
+  /** Sets the clock that the server sees ahead of the true time. */
   stepClock(aheadMs: number): void {
     const seconds = aheadMs / 1_000;
     writeFileSync(this.#clockPath, `${seconds < 0 ? '' : '+'}${seconds}s\n`);
