@@ -38,7 +38,6 @@ import {
   latestLeaseMsAt,
   leaseAt,
   leaseKeyAt,
-  leaseNamespaceAt,
   leaseSlotAt,
   leaseTagAt,
   lentLimitAt,
@@ -156,6 +155,7 @@ export class LeaseTable implements LeaseMemory {
    */
   decide(id: Identity, nowMs: number, check: CheckParameters, decision: TableDecision): number {
     if (check.rule === RULE.gcra) return VERDICT.needsTokens;
+    // As `#lockGroup` does: with a call of it, decisions on 1,000,000 leases took 2 to 5 % longer.
     const location = this.#location;
     locateLease(this.#firstSlot, this.groups, id, location);
     const { lock } = location;
@@ -175,12 +175,9 @@ export class LeaseTable implements LeaseMemory {
    */
   reserve(id: Identity, nowMs: number, check: CheckParameters, decision: TableDecision): number {
     if (check.rule === RULE.gcra) return VERDICT.needsTokens;
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, location, id, check.durationMs);
+      const slot = findLease(this, this.#location, id, check.durationMs);
       if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
       return this.#decideSlot(slot, nowMs, check, decision, true);
     } finally {
@@ -190,12 +187,9 @@ export class LeaseTable implements LeaseMemory {
 
   /** Counts tokens that were reserved. @param window that of the decision */
   commit(id: Identity, key: number, window: number, cost: number): void {
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, location, id, key);
+      const slot = findLease(this, this.#location, id, key);
       if (slot === NO_LEASE_SLOT) return;
       const { words, details } = this;
       const newest = readWindow(words, slot);
@@ -215,12 +209,9 @@ export class LeaseTable implements LeaseMemory {
 
   /** Returns tokens that were reserved to the lease. @param window that of the decision */
   abort(id: Identity, key: number, window: number, cost: number): void {
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, location, id, key);
+      const slot = findLease(this, this.#location, id, key);
       if (slot === NO_LEASE_SLOT) return;
       const { doubles, details } = this;
       const newest = readWindow(this.words, slot);
@@ -250,12 +241,9 @@ export class LeaseTable implements LeaseMemory {
     decision: TableDecision,
   ): number {
     if (check.rule === RULE.gcra) return VERDICT.needsTokens;
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, location, id, check.durationMs);
+      const slot = findLease(this, this.#location, id, check.durationMs);
       if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
       this.#enterPresent(slot, nowMs, check.durationMs);
       const verdict = this.#spendLease(slot, nowMs, check, decision, false);
@@ -291,14 +279,11 @@ export class LeaseTable implements LeaseMemory {
     machines: number,
     decision: TableDecision,
   ): number {
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
       const now = this.#advanceTime(lock, nowMs);
       const key = counterKey(check.rule, check.durationMs);
-      const found = findLease(this, location, id, key);
+      const found = findLease(this, this.#location, id, key);
       const counts = this.#local.decide(found, id.h3, now, check, machines, decision);
       decision.outcome = OUTCOME.decided;
       if (!counts) return VERDICT.decided;
@@ -320,12 +305,9 @@ export class LeaseTable implements LeaseMemory {
    * @param window that of the decision
    */
   refundLocally(id: Identity, key: number, window: number, cost: number): void {
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, location, id, key);
+      const slot = findLease(this, this.#location, id, key);
       if (slot === NO_LEASE_SLOT) return;
       this.#dirty.add(lock, slot);
       this.#local.refund(slot, this.doubles[latestLeaseMsAt(lock)], key, window, cost);
@@ -340,12 +322,9 @@ export class LeaseTable implements LeaseMemory {
    */
   countDenied(id: Identity, nowMs: number, check: CheckParameters): boolean {
     if (check.rule === RULE.gcra) return false;
-    const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, location, id, check.durationMs);
+      const slot = findLease(this, this.#location, id, check.durationMs);
       if (slot === NO_LEASE_SLOT) return false;
       this.#enterPresent(slot, nowMs, check.durationMs);
       this.#dirty.add(lock, slot);
@@ -422,10 +401,6 @@ export class LeaseTable implements LeaseMemory {
 
   readKey(slot: LeaseSlot): number {
     return this.doubles[leaseKeyAt(slot)];
-  }
-
-  readNamespaceTag(slot: LeaseSlot): number {
-    return this.detailWords[leaseNamespaceAt(slot)];
   }
 
   /** Whether a slot has usage that no message has told Redis. */
@@ -570,6 +545,14 @@ export class LeaseTable implements LeaseMemory {
     const sequence = Math.max(Math.floor(nowMs * 1_000), this.doubles[removedSequenceAt(lock)] + 1);
     clearSlot(this, found.slot, id, namespaceTag, key, sequence);
     return found.slot;
+  }
+
+  /** Takes the lock of an identity's group, which `#location` then describes. */
+  #lockGroup(id: Identity): Lock {
+    const location = this.#location;
+    locateLease(this.#firstSlot, this.groups, id, location);
+    this.acquire(location.lock);
+    return location.lock;
   }
 
   #decideSlot(
