@@ -28,13 +28,14 @@ import { measureGateway } from './load/gateway.ts';
 import { measureLoad, startServers } from './load/http-load.ts';
 import { measureOpenLoop } from './load/open-loop.ts';
 import { measureOverrides } from './load/overrides.ts';
+import { measureCalls, measureSizes } from './load/redis-calls.ts';
 import { measureShapes } from './load/shapes.ts';
 import { runSoak, SOAK_MINUTES } from './load/soak.ts';
 import { measureStartAndIdle } from './load/start-and-idle.ts';
 import { measureUnix } from './load/unix-socket.ts';
 import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
 import { type BenchSubject, stepSubjects } from './micro/check-steps.ts';
-import { leaseSubjects } from './micro/leases.ts';
+import { leaseSubjects, measureLeasePairs } from './micro/leases.ts';
 import { startQueueBench } from './micro/queue.ts';
 import { measureOversubscription, measureScaling } from './micro/thread-scaling.ts';
 import { hasRedis } from './peers/redis-server.ts';
@@ -49,16 +50,19 @@ import {
   formatSoakMinute,
   printLine,
   showBatches,
+  showCalls,
   showCheckpoints,
   showCluster,
   showClusterAsync,
   showGarbage,
   showGateway,
   showGoals,
+  showLeasePairs,
   showLoad,
   showOpenLoop,
   showProgress,
   showShapes,
+  showSizes,
 } from './support/output.ts';
 
 interface StepResult {
@@ -177,11 +181,25 @@ const PARTS = {
     return open;
   },
   cluster: async () => {
-    const cluster = hasRedis && hasWrk ? await measureCluster(showProgress) : undefined;
-    printLine('\nwith Redis; ratios to the engine in memory, in the same round:');
-    if (cluster === undefined) printLine('skipped: redis-server or wrk is not installed');
-    else showCluster(cluster);
-    return cluster;
+    const pairs = measureLeasePairs(showProgress);
+    printLine('\ndecisions from leases; ratios to the engine in memory, in the same round:');
+    showLeasePairs(pairs);
+    if (!hasRedis || !hasWrk) {
+      printLine('\nwith Redis: skipped, because redis-server or wrk is not installed');
+      return { pairs };
+    }
+    const calls = await measureCalls(showProgress);
+    printLine('\nCPU time of Redis for a call; ratios by message to the plain script:');
+    showCalls(calls);
+    const sizes = await measureSizes(showProgress);
+    printLine('\nmemory of Redis for a counter, by machines that have used it:');
+    showSizes(sizes);
+    const load = await measureCluster(showProgress);
+    printLine('\nHTTP with leases; ratios to the engine in memory, in the same round:');
+    showCluster(load.leased);
+    printLine('\nHTTP with new identifiers; ratios to the engine in memory, in the same round:');
+    showCluster(load.cold);
+    return { pairs, calls, sizes, ...load };
   },
   accuracy: async () => {
     showProgress('accuracy');

@@ -2,26 +2,31 @@
  * The engine that shares its counters through Redis, on one machine and a private Redis on
  * loopback. Leased: few identifiers with high limits, so that nearly all checks are decided from
  * leases in memory; the engine in memory is the baseline. Cold: each check is the first one of its
- * identifier, so it needs Redis; Redis alone with a plain fixed window is beside it. The calls and
- * the CPU time of Redis are those that Redis itself reports.
+ * identifier, so it needs Redis; Redis alone with a plain fixed window is beside it, and there each
+ * call is the first one of its key too. What Redis costs is what Redis itself reports.
  */
 
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
-import { type RedisServer, startRedis } from '../peers/redis-server.ts';
+import { type RedisServer, type RedisUsage, startRedis } from '../peers/redis-server.ts';
 import { ALLOWED_WORKLOAD, CHECK_WORKLOAD, runLoad } from '../support/load-generator.ts';
 import { type Contestant, measureAlternating, median } from '../support/rounds.ts';
-import { type BenchServer, cpuSeconds, startWeir } from '../support/servers.ts';
+import { type BenchServer, startWeir } from '../support/servers.ts';
 import type { LoadResult } from './http-load.ts';
 
 const ROUNDS = 5;
 const SECONDS = 2;
 const CONNECTIONS = [64, 1];
 const LEASED_IDENTIFIERS = 100;
+/** Pairs are cheap, and their latencies vary. */
+const LEASED_ROUNDS = 9;
 /** More than a round can check, so that no identifier is checked twice. */
 const COLD_IDENTIFIERS = 1_000_000;
+/** redis-benchmark chooses at random: with so many, it seldom chooses a key twice. */
+const COLD_KEYS = 2_000_000_000;
 
-const run = promisify(execFile);
+export interface ClusterResult {
+  leased: ClusterRow[];
+  cold: ClusterRow[];
+}
 
 export interface ClusterRow extends LoadResult {
   /** Of Redis, by request: us of CPU, script calls, and us inside scripts; undefined without it. */
@@ -30,13 +35,7 @@ export interface ClusterRow extends LoadResult {
   redisScriptUs: number | undefined;
 }
 
-interface RedisUse {
-  cpuUs: number;
-  calls: number;
-  scriptUs: number;
-}
-
-export async function measureCluster(progress: (what: string) => void): Promise<ClusterRow[]> {
+export async function measureCluster(progress: (what: string) => void): Promise<ClusterResult> {
   const redis = await startRedis();
   const servers: BenchServer[] = [];
   try {
@@ -45,24 +44,21 @@ export async function measureCluster(progress: (what: string) => void): Promise<
     servers.push(await startWeir('memory'));
     servers.push(await startWeir('redis', 'in-place', { env }));
     const [memory, shared] = servers;
-    const rows: ClusterRow[] = [];
+    const leased: ClusterRow[] = [];
+    const cold: ClusterRow[] = [];
     for (const connections of CONNECTIONS) {
-      const leased = (server: BenchServer) => leasedContestant(server, connections);
-      rows.push(
-        ...(await measure(redis, [leased(memory), leased(shared)], connections, progress)),
-        ...(await measure(
-          redis,
-          [
-            coldContestant(memory, connections),
-            coldContestant(shared, connections),
-            ...redis.benchmarks(connections, SECONDS).slice(1),
-          ],
-          connections,
-          progress,
-        )),
-      );
+      const both = [memory, shared].map((server) => leasedContestant(server, connections));
+      leased.push(...(await measure(redis, both, connections, LEASED_ROUNDS, progress)));
     }
-    return rows;
+    for (const connections of CONNECTIONS) {
+      const all = [
+        coldContestant(memory, connections),
+        coldContestant(shared, connections),
+        ...redis.benchmarks(connections, SECONDS, COLD_KEYS).slice(1),
+      ];
+      cold.push(...(await measure(redis, all, connections, ROUNDS, progress)));
+    }
+    return { leased, cold };
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
     await redis.stop();
@@ -97,19 +93,24 @@ async function measure(
   redis: RedisServer,
   contestants: readonly Contestant[],
   connections: number,
+  rounds: number,
   progress: (what: string) => void,
 ): Promise<ClusterRow[]> {
-  const uses: RedisUse[][] = contestants.map(() => []);
+  const uses: RedisUsage[][] = contestants.map(() => []);
   const observed = contestants.map((contestant, i) => ({
     ...contestant,
     run: async () => {
-      const before = await readUse(redis);
+      const before = await redis.usage();
       const figures = await contestant.run();
-      const after = await readUse(redis);
+      const after = await redis.usage();
+      const byRequest = (of: (usage: RedisUsage) => number) => {
+        return (of(after) - of(before)) / figures.requests;
+      };
       uses[i].push({
-        cpuUs: (after.cpuUs - before.cpuUs) / figures.requests,
-        calls: (after.calls - before.calls) / figures.requests,
-        scriptUs: (after.scriptUs - before.scriptUs) / figures.requests,
+        cpuUs: byRequest(({ cpuUs }) => cpuUs),
+        calls: byRequest(({ calls }) => calls),
+        scriptUs: byRequest(({ scriptUs }) => scriptUs),
+        usedBytes: byRequest(({ usedBytes }) => usedBytes),
       });
       return figures;
     },
@@ -119,12 +120,12 @@ async function measure(
     progress(`cluster: warm up ${name}`);
     await warmUp();
   }
-  const results = await measureAlternating(observed, ROUNDS, (what) => {
+  const results = await measureAlternating(observed, rounds, (what) => {
     progress(`cluster: ${connections} connections, ${what}`);
   });
   return results.map((figures, i) => {
     const usesRedis = !contestants[i].name.endsWith('memory');
-    const use = (of: (one: RedisUse) => number) => {
+    const use = (of: (one: RedisUsage) => number) => {
       return usesRedis ? median(uses[i].map(of)) : undefined;
     };
     return {
@@ -134,18 +135,4 @@ async function measure(
       redisScriptUs: use(({ scriptUs }) => scriptUs),
     };
   });
-}
-
-/** What Redis has used so far. */
-async function readUse({ port, pid }: RedisServer): Promise<RedisUse> {
-  const { stdout } = await run('redis-cli', ['-p', String(port), 'INFO', 'commandstats']);
-  let calls = 0;
-  let scriptUs = 0;
-  for (const [, count, us] of stdout.matchAll(
-    /^cmdstat_(?:evalsha|eval|fcall):calls=(\d+),usec=(\d+)/gm,
-  )) {
-    calls += Number(count);
-    scriptUs += Number(us);
-  }
-  return { cpuUs: (cpuSeconds(pid) ?? 0) * 1e6, calls, scriptUs };
 }

@@ -146,7 +146,7 @@ export function decideSubject(
 }
 
 /** Like decideSubject with the sliding window, and with usage in the previous window. */
-function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
+export function slidingSubject(tables: SharedArrayBuffer[], count: number): BenchSubject {
   const counters = new Counters(tables, 1, 'deny', () => {});
   const hasher = new Hasher(HASH_KEY);
   const state = hasher.namespace('sliding');

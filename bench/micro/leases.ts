@@ -1,6 +1,7 @@
 /**
  * Measures decisions from leases of the Redis engine beside those of the memory engine, on the same
- * identifiers. Each lease is as large as the limit, so no check needs Redis.
+ * identifiers. Each lease is as large as the limit, so no check needs Redis. Pairs of both are
+ * measured in turn, in several rounds; ratios are computed within a round.
  */
 
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
@@ -15,7 +16,17 @@ import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { newLeaseState } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
-import { BATCH, type BenchSubject, EncodedTexts, identifiers, resultSink } from './check-steps.ts';
+import { median, type RatioRange, rangeOf } from '../support/rounds.ts';
+import {
+  allocateTables,
+  BATCH,
+  type BenchSubject,
+  decideSubject,
+  EncodedTexts,
+  identifiers,
+  resultSink,
+  slidingSubject,
+} from './check-steps.ts';
 
 const COUNTERS = 1_048_576;
 const NOW_MS = 1_700_000_000_000;
@@ -78,6 +89,92 @@ export function leaseSubjects(): BenchSubject[] {
     leaseSubject('hash + lease, sliding, 10,000 identifiers', tables, 10_000, sliding),
     leaseSubject('hash + lease, 1,000,000 identifiers', tables, 1_000_000, fixed),
   ];
+}
+
+export interface LeasePair {
+  name: string;
+  /** ns by check, in batches of BATCH checks: medians of the rounds. */
+  memoryNs: number;
+  leaseNs: number;
+  /** The lease by the memory engine. */
+  p50Ratio: RatioRange;
+  p99Ratio: RatioRange;
+}
+
+const PAIR_ROUNDS = 15;
+const ROUND_MS = 150;
+
+/** @param progress called with a description of the next step */
+export function measureLeasePairs(progress: (what: string) => void): LeasePair[] {
+  const { fixed, sliding } = RULE;
+  const counters = allocateTables();
+  const leases = allocateLeaseTables(COUNTERS);
+  const pair = (name: string, memory: BenchSubject, lease: BenchSubject) => {
+    progress(`lease and memory, ${name}`);
+    return measurePair(name, memory, lease);
+  };
+  const large = Number.MAX_SAFE_INTEGER;
+  return [
+    pair('1 identifier', decideSubject('', counters, 1), leaseSubject('', leases, 1)),
+    pair(
+      '10,000 identifiers',
+      decideSubject('', counters, 10_000),
+      leaseSubject('', leases, 10_000),
+    ),
+    pair(
+      '10,000 identifiers, denied',
+      decideSubject('', counters, 10_000, 0, 1, large),
+      leaseSubject('', leases, 10_000, fixed, large),
+    ),
+    pair(
+      '10,000 identifiers, sliding',
+      slidingSubject(counters, 10_000),
+      leaseSubject('', leases, 10_000, sliding),
+    ),
+    pair(
+      '1,000,000 identifiers',
+      decideSubject('', counters, 1_000_000),
+      leaseSubject('', leases, 1_000_000),
+    ),
+  ];
+}
+
+function measurePair(name: string, memory: BenchSubject, lease: BenchSubject): LeasePair {
+  const subjects = [memory, lease];
+  for (const subject of subjects) measureRound(subject);
+  const rounds = Array.from({ length: PAIR_ROUNDS }, (_, round) => {
+    // Each of them is the first in every other round.
+    if (round % 2 === 0) return subjects.map(measureRound);
+    return subjects.toReversed().map(measureRound).toReversed();
+  });
+  const ratio = (of: (figures: RoundFigures) => number) => {
+    return rangeOf(rounds.map(([memory, lease]) => of(lease) / of(memory)));
+  };
+  const medianOf = (subject: number) => median(rounds.map((round) => round[subject].p50));
+  return {
+    ...{ name, memoryNs: medianOf(0), leaseNs: medianOf(1) },
+    ...{ p50Ratio: ratio(({ p50 }) => p50), p99Ratio: ratio(({ p99 }) => p99) },
+  };
+}
+
+/** ns by check. */
+interface RoundFigures {
+  p50: number;
+  p99: number;
+}
+
+function measureRound({ run, count }: BenchSubject): RoundFigures {
+  const times: number[] = [];
+  const endMs = performance.now() + ROUND_MS;
+  for (let fromMs = performance.now(); fromMs < endMs; ) {
+    run();
+    const toMs = performance.now();
+    times.push(((toMs - fromMs) * 1e6) / count);
+    fromMs = toMs;
+  }
+  times.sort((a, b) => a - b);
+  const at = (share: number) => times[Math.floor(share * times.length)];
+  return { p50: at(0.5), p99: at(0.99) };
 }
 
 function lend(table: LeaseTable, id: ReturnType<typeof newIdentity>, namespaceTag: number): void {

@@ -14,7 +14,7 @@ import { freePort } from '../support/servers.ts';
 
 const run = promisify(execFile);
 
-const IDENTIFIERS = '10000';
+const IDENTIFIERS = 10_000;
 const DURATION_MS = '60000';
 /** Approximate throughput: redis-benchmark takes a number of requests, not a duration. */
 const REQUESTS_PER_SECOND = { one: 20_000, many: 100_000 };
@@ -23,10 +23,25 @@ export const hasRedis = ['redis-server', 'redis-benchmark', 'redis-cli'].every((
   return spawnSync(name, ['--version']).error === undefined;
 });
 
+/** What Redis has used since its start, as it reports it. */
+export interface RedisUsage {
+  /** us of all threads, user and system. */
+  cpuUs: number;
+  /** Calls of scripts, and us inside of them. */
+  calls: number;
+  scriptUs: number;
+  /** Memory at present, without that of Lua. */
+  usedBytes: number;
+}
+
 export interface RedisServer {
   port: number;
   pid: number;
-  benchmarks: (connections: number, seconds: number) => Contestant[];
+  usage: () => Promise<RedisUsage>;
+  /** The hash of the script that counts in a fixed window: window.lua. */
+  windowScript: string;
+  /** @param identifiers among which redis-benchmark chooses at random */
+  benchmarks: (connections: number, seconds: number, identifiers?: number) => Contestant[];
   stop: () => Promise<void>;
 }
 
@@ -52,10 +67,12 @@ export async function startRedis(): Promise<RedisServer> {
   const { stdout } = await run('redis-cli', ['-p', String(port), 'SCRIPT', 'LOAD', script]);
   const sha = stdout.trim();
   const pid = child.pid ?? 0;
-  const benchmarks = (connections: number, seconds: number): Contestant[] => {
+  const benchmarks = (connections: number, seconds: number, identifiers = IDENTIFIERS) => {
     const requests = seconds * REQUESTS_PER_SECOND[connections === 1 ? 'one' : 'many'];
     const contestant = (name: string, ...command: string[]): Contestant => {
-      const start = () => runRedisBenchmark(port, connections, requests, command);
+      const start = () => {
+        return runRedisBenchmark(port, connections, requests, identifiers, command);
+      };
       return { name, pids: [pid], run: start };
     };
     return [
@@ -66,22 +83,36 @@ export async function startRedis(): Promise<RedisServer> {
       ),
     ];
   };
+  const usage = async () => {
+    const sections = ['cpu', 'commandstats', 'memory'];
+    const { stdout } = await run('redis-cli', ['-p', String(port), 'INFO', ...sections]);
+    const sumOf = (field: RegExp) => {
+      return [...stdout.matchAll(field)].reduce((sum, [, value]) => sum + Number(value), 0);
+    };
+    return {
+      cpuUs: sumOf(/^used_cpu_(?:sys|user):([\d.]+)/gm) * 1e6,
+      calls: sumOf(/^cmdstat_(?:evalsha|eval):calls=(\d+)/gm),
+      scriptUs: sumOf(/^cmdstat_(?:evalsha|eval):calls=\d+,usec=(\d+)/gm),
+      usedBytes: sumOf(/^used_memory:(\d+)/gm),
+    };
+  };
   const stop = async () => {
     child.kill('SIGTERM');
     await ended;
     rmSync(directory, { recursive: true, force: true });
   };
-  return { port, pid, benchmarks, stop };
+  return { port, pid, usage, windowScript: sha, benchmarks, stop };
 }
 
 async function runRedisBenchmark(
   port: number,
   connections: number,
   requests: number,
+  identifiers: number,
   command: readonly string[],
 ): Promise<LoadMeasurement> {
   const { stdout } = await run('redis-benchmark', [
-    ...['-h', '127.0.0.1', '-p', String(port), '-P', '1', '--csv', '-r', IDENTIFIERS],
+    ...['-h', '127.0.0.1', '-p', String(port), '-P', '1', '--csv', '-r', String(identifiers)],
     ...['-c', String(connections), '-n', String(requests), ...command],
   ]);
   // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95...","p99...","max..."

@@ -10,8 +10,10 @@ import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
 import type { LoadResult } from '../load/http-load.ts';
 import type { OpenLoopResult } from '../load/open-loop.ts';
+import type { CallCost, CounterSize } from '../load/redis-calls.ts';
 import type { ShapeResult } from '../load/shapes.ts';
 import type { SoakMinute } from '../load/soak.ts';
+import type { LeasePair } from '../micro/leases.ts';
 import type { RatioRange } from './rounds.ts';
 
 /** Shows the current step; on a terminal it overwrites the previous one. */
@@ -208,6 +210,45 @@ export function showClusterAsync(rows: readonly ClusterAsyncRow[]): void {
         formatKnown(redisCallsPerCheck, 4),
       ]);
     }),
+  ]);
+}
+
+export function showLeasePairs(pairs: readonly LeasePair[]): void {
+  showTable([
+    ['', 'memory', 'lease', 'ratio of p50', 'ratio of p99'],
+    ...pairs.map(({ name, memoryNs, leaseNs, p50Ratio, p99Ratio }) => [
+      name,
+      `${formatInteger(memoryNs)} ns`,
+      `${formatInteger(leaseNs)} ns`,
+      formatRatio(p50Ratio),
+      formatRatio(p99Ratio),
+    ]),
+  ]);
+}
+
+export function showCalls(calls: readonly CallCost[]): void {
+  showTable([
+    ['', 'messages', 'CPU/call', 'in the script', 'CPU/message', 'ratio'],
+    ...calls.map(({ what, messages, cpuUs, scriptUs, ratio }) => [
+      what,
+      String(messages),
+      `${cpuUs.toFixed(1)} us`,
+      `${scriptUs.toFixed(1)} us`,
+      messages === 0 ? '-' : `${(cpuUs / messages).toFixed(1)} us`,
+      formatRatio(ratio),
+    ]),
+  ]);
+}
+
+export function showSizes(sizes: readonly CounterSize[]): void {
+  showTable([
+    ['machines', 'key of a window', 'list of durations', 'all'],
+    ...sizes.map(({ machines, keyBytes, indexBytes, totalBytes }) => [
+      String(machines),
+      `${keyBytes} bytes`,
+      `${indexBytes} bytes`,
+      `${formatInteger(totalBytes)} bytes`,
+    ]),
   ]);
 }
 

@@ -116,6 +116,6 @@ export function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
-function rangeOf(values: readonly number[]): RatioRange {
+export function rangeOf(values: readonly number[]): RatioRange {
   return { median: median(values), min: Math.min(...values), max: Math.max(...values) };
 }
