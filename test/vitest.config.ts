@@ -55,6 +55,7 @@ const EXCLUDED = IS_SHORTENED ? SAME_ON_EVERY_NODE : [];
 /** Other tests that `npm run test:faults` runs with more trials. */
 const LONGER = [
   'test/api/common/body-scanner.test.ts',
+  'test/engine/redis/cluster.test.ts',
   'test/server/override-activation.test.ts',
   'test/server/listener.test.ts',
   'test/runtime/shutdown.test.ts',

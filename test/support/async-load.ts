@@ -135,7 +135,7 @@ export async function openCounter(port: number, body: object): Promise<number> {
 
 /**
  * Inspects a counter again and again.
- * @returns the slowest inspection, or the longest time by which a timer of this process was late, ms
+ * @returns the slowest inspection, with the delay of the timer before it, ms
  */
 async function probe(port: number, isOver: () => boolean): Promise<number> {
   let slowestMs = 0;

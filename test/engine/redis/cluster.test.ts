@@ -16,7 +16,7 @@ const LIMIT = 100;
 const COUNTERS = 30;
 const MOVED_COUNTERS = 12;
 const MOVED_BUCKETS = [5, 40];
-const MOVES = trialCount(6, 200);
+const MOVES = trialCount(6, 100);
 const ALL: CounterSelector = { durationsMs: undefined, rule: undefined };
 
 let cluster: RedisCluster;
