@@ -21,8 +21,8 @@ import type { LeaseScenario, Rules, ScenarioCheck } from './lease-world.ts';
 
 vi.setConfig({ testTimeout: 3_600_000 });
 
-const STATES = IS_LONG ? 1_000_000 : 1_000;
-const WALKS = IS_LONG ? 20_000 : 100;
+const STATES = IS_LONG ? 1_000_000 : 500;
+const WALKS = IS_LONG ? 20_000 : 50;
 /** Enough for each mutation. */
 const MUTATION_STATES = 60_000;
 const MUTATION_WALKS = 400;
