@@ -39,11 +39,14 @@ interface Machine {
   lag: number | undefined;
   /** Since its last message. */
   silentMs: number;
-  /** Shard workers that Redis grants tokens, and all. */
+  /** Shard workers that Redis grants tokens in all buckets of counters, and all workers. */
   joined: number;
   members: number;
   /** Whether a recovery of counters waits for it. */
   isAwaited: boolean;
+  /** Leases with unspent tokens, and these tokens, as it counts them every 10 s. */
+  leasesHeld: number | undefined;
+  tokensHeld: number | undefined;
   /** Since its start. */
   leasesGranted: number | undefined;
   leasesReturned: number | undefined;
@@ -61,7 +64,7 @@ const status = subcommand({
     const machines = await withRedis(flagsOf(call.values), readMachines);
     const header = [
       ...['MACHINE', 'HOST', 'PID', 'WEIR', 'VERSION', 'LAG', 'LAST CONTACT', 'STATE'],
-      ...['LEASES GRANTED', 'RETURNED'],
+      ...['LEASES', 'TOKENS', 'GRANTED', 'RETURNED'],
     ];
     const items = (async function* () {
       yield* machines;
@@ -92,11 +95,9 @@ function contextOf({ url, prefix, recovery }: RedisSettings): ScriptContext {
   return { keys, isAvailable: recovery === 'available' };
 }
 
-async function readMachines({ settings, link, registry }: RedisAccess): Promise<Machine[]> {
-  const { keys, args } = encodeListMembers(contextOf(settings.redis), 0);
-  const { members } = decodeListMembers(
-    await link.call(listMembers, keys, args, REDIS_DEADLINE_MS),
-  );
+async function readMachines(access: RedisAccess): Promise<Machine[]> {
+  const members = await readMembers(access);
+  const { registry } = access;
   const reply = await registry.read(undefined);
   const version = reply.status === 'empty' ? 0 : reply.head.version;
   const reports = await registry.machines();
@@ -108,6 +109,27 @@ async function readMachines({ settings, link, registry }: RedisAccess): Promise<
     const report = reports.find(({ machine }) => machine === id);
     const own = members.filter(({ member }) => machineOf(member) === id);
     return describeMachine(id, report, own, version);
+  });
+}
+
+/** The members of all buckets, which are on different servers of a Redis Cluster. */
+async function readMembers({ settings, link }: RedisAccess): Promise<ListedMember[]> {
+  const context = contextOf(settings.redis);
+  const buckets = Array.from({ length: context.keys.bucketCount }, async (_, bucket) => {
+    const { keys, args } = encodeListMembers(context, bucket);
+    return decodeListMembers(await link.call(listMembers, keys, args, REDIS_DEADLINE_MS)).members;
+  });
+  const lists = await Promise.all(buckets);
+  const names = new Set(lists.flatMap((list) => list.map(({ member }) => member)));
+  return [...names].map((member) => {
+    const own = lists.flatMap((list) => list.filter((listed) => listed.member === member));
+    return {
+      member,
+      silentMs: Math.min(...own.map(({ silentMs }) => silentMs)),
+      hasJoined: own.length === lists.length && own.every(({ hasJoined }) => hasJoined),
+      acknowledged: Math.min(...own.map(({ acknowledged }) => acknowledged)),
+      isAwaited: own.some(({ isAwaited }) => isAwaited),
+    };
   });
 }
 
@@ -139,6 +161,8 @@ function describeMachine(
     joined: members.filter(({ hasJoined }) => hasJoined).length,
     members: members.length,
     isAwaited: members.some(({ isAwaited }) => isAwaited),
+    leasesHeld: number('leasesHeld'),
+    tokensHeld: number('tokensHeld'),
     leasesGranted: number('leasesGranted'),
     leasesReturned: number('leasesReturned'),
   };
@@ -158,7 +182,8 @@ function machineRow(machine: Machine): string[] {
   const cell = (value: string | number | undefined) => {
     return value === undefined ? '-' : formatCell(String(value));
   };
-  const { host, pid, weir, version, lag, silentMs, leasesGranted, leasesReturned } = machine;
+  const { host, pid, weir, version, lag, silentMs } = machine;
+  const { leasesHeld, tokensHeld, leasesGranted, leasesReturned } = machine;
   const contact = formatDuration(
     silentMs < 1_000 ? silentMs : Math.round(silentMs / 1_000) * 1_000,
   );
@@ -167,7 +192,7 @@ function machineRow(machine: Machine): string[] {
     ...[host, pid, weir, version, lag].map(cell),
     `${contact} ago`,
     stateOf(machine),
-    ...[leasesGranted, leasesReturned].map(cell),
+    ...[leasesHeld, tokensHeld, leasesGranted, leasesReturned].map(cell),
   ];
 }
 
@@ -201,8 +226,9 @@ export const cluster: Command = {
   subcommands: { status, forget },
   notes: `
 status lists the machines that share a Redis: the version of the registry that each has and how many
-versions it lags behind, its last contact, and its leases since its start. STATE: joined (Redis
-grants it tokens), joining, or awaited (it has not reported its counters, which Redis had lost).
+versions it lags behind, and its last contact. STATE: joined (Redis grants it tokens), joining, or
+awaited (it has not reported its counters, which Redis had lost). LEASES and TOKENS: the leases that
+it holds, and their unspent tokens, counted every 10 s. GRANTED and RETURNED: leases since its start.
 
 forget removes a machine that is lost for good: nothing waits for it any longer. Its leases stay
 deducted until their windows end. A machine that still runs joins again.

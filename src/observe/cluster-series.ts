@@ -4,6 +4,7 @@
  */
 
 import type { ClusterStats } from '../engine/engine.ts';
+import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
 import {
   ACCEPTOR_STAT,
   type AcceptorStats,
@@ -35,6 +36,8 @@ const WORKER_COUNTERS = {
   weir_leases_recalled_total: WORKER_STAT.leasesRecalled,
   weir_leases_written_off_total: WORKER_STAT.leasesWrittenOff,
   weir_unproven_denials_total: WORKER_STAT.unprovenDenials,
+  weir_recovery_denials_total: WORKER_STAT.recoveryDenials,
+  weir_tokens_possibly_over_limit_total: WORKER_STAT.openedWindowTokens,
 } as const satisfies Partial<Record<CounterName, WorkerStatIndex>>;
 
 export function registerClusterSeries(
@@ -47,6 +50,11 @@ export function registerClusterSeries(
   for (const [name, index] of Object.entries(WORKER_COUNTERS)) {
     series.unlabeledCounter(name as keyof typeof WORKER_COUNTERS, () => totalOf(workers, index));
   }
+  series.counter('weir_redis_errors_total', () => {
+    return REDIS_ERROR_KINDS.map((kind) => {
+      return [{ kind }, workers.reduce((sum, stats) => sum + stats.callErrors(kind), 0)];
+    });
+  });
   series.histogram('weir_redis_call_duration_seconds', LATENCY_BOUNDS_S, () => {
     const counts = sumOfBuckets(workers.map((stats) => stats.callLatencyCounts));
     return { counts, sum: workers.reduce((sum, stats) => sum + stats.callLatencySumMs, 0) / 1e3 };
@@ -58,6 +66,21 @@ export function registerClusterSeries(
   series.unlabeledGauge('weir_cluster_machines', () => cluster().machines);
   series.unlabeledGauge('weir_cluster_joined', () => (cluster().hasJoined ? 1 : 0));
   series.unlabeledGauge('weir_cluster_recovering', () => (cluster().isRecovering ? 1 : 0));
+  // Each shard worker sees every recovery, unless it was started later.
+  const mostOf = (index: WorkerStatIndex) => Math.max(...workers.map((stats) => stats.get(index)));
+  series.counter('weir_recoveries_total', () => [
+    [{ outcome: 'complete' }, mostOf(WORKER_STAT.recoveriesComplete)],
+    [{ outcome: 'available' }, mostOf(WORKER_STAT.recoveriesAvailable)],
+    [{ outcome: 'forgotten' }, mostOf(WORKER_STAT.recoveriesForgotten)],
+  ]);
+  series.unlabeledGauge('weir_redis_clock_lag_seconds', () => {
+    return mostOf(WORKER_STAT.clockLagMs) / 1e3;
+  });
+  series.unlabeledGauge('weir_redis_clock_offset_seconds', () => {
+    const offsets = workers.map((stats) => stats.get(WORKER_STAT.clockOffsetMs));
+    const largest = offsets.reduce((most, one) => (Math.abs(one) > Math.abs(most) ? one : most));
+    return largest / 1e3;
+  });
   series.gauge('weir_registry_version', () => {
     return replica === undefined ? [] : [[{}, replica().version]];
   });

@@ -4,6 +4,7 @@
  */
 
 import { METRIC_NAMESPACES_MAX, NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
 
 /** The groups of the documentation, in its order. */
 export const METRIC_GROUPS = [
@@ -326,6 +327,28 @@ export const METRICS = {
     unit: 'seconds',
     help: 'Time from a script call to its answer.',
   },
+  weir_redis_errors_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'calls',
+    labels: { kind: REDIS_ERROR_KINDS.map((kind) => `\`${kind}\``).join(', ') },
+    help: 'Calls of shard workers to Redis that failed, by kind of the error.',
+  },
+  weir_redis_clock_lag_seconds: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'How far the clock of the windows is ahead of that of Redis, which was set back.',
+  },
+  weir_redis_clock_offset_seconds: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'How far the clock of the windows is ahead of the system clock; negative: behind it.',
+  },
   weir_token_requests_total: {
     group: 'Cluster',
     engine: 'redis',
@@ -381,8 +404,34 @@ export const METRICS = {
     type: 'counter',
     unit: 'checks',
     help:
-      'Checks denied while other machines may have held unspent tokens, or had not reported yet ' +
-      'in a recovery.',
+      'Checks denied while other machines may have held unspent tokens, and did not answer a ' +
+      'recall in time.',
+  },
+  weir_recovery_denials_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'checks',
+    help: 'Checks denied in a recovery, because machines had not reported their usage yet.',
+  },
+  weir_recoveries_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'recoveries',
+    labels: { outcome: '`complete`, `available`, `forgotten`' },
+    help:
+      'Ended recoveries after a loss of counters by Redis, by outcome: all machines have ' +
+      'reported, WEIR_RECOVERY=available did not wait for all, or weir cluster forget removed one.',
+  },
+  weir_tokens_possibly_over_limit_total: {
+    group: 'Cluster',
+    engine: 'redis',
+    type: 'counter',
+    unit: 'tokens',
+    help:
+      'Tokens that Redis granted to this machine in windows that a recovery had opened without ' +
+      'the reports of all machines. At most so many are over the limits, added up over machines.',
   },
   weir_engine_down_decisions_total: {
     group: 'Cluster',

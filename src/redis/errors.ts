@@ -3,38 +3,40 @@
  * server, and never contain a password.
  */
 
-export type RedisErrorKind =
+export const REDIS_ERROR_KINDS = [
   /** There is no connection. The command was not sent. */
-  | 'unreachable'
+  'unreachable',
   /** The connection was lost before the answer. The command may have run. */
-  | 'lost'
+  'lost',
   /** No answer within the deadline. The command may have run. */
-  | 'timeout'
+  'timeout',
   /** The server is reading its data from disk. */
-  | 'loading'
+  'loading',
   /** The server is a replica now. */
-  | 'readOnly'
+  'readOnly',
   /** `maxmemory` is reached. */
-  | 'outOfMemory'
+  'outOfMemory',
   /** The user, the password or the permissions of the user are wrong. */
-  | 'denied'
+  'denied',
   /** The node does not serve the slot, or the cluster is incomplete. */
-  | 'cluster'
-  | 'noScript'
+  'cluster',
+  'noScript',
   /** The server accepts no writes: it cannot save its data, or has too few replicas. */
-  | 'misconfigured'
+  'misconfigured',
   /** A replica has lost its primary. */
-  | 'primaryDown'
+  'primaryDown',
   /** Fewer replicas than required have the change. The command has run. */
-  | 'notReplicated'
+  'notReplicated',
   /** Another script runs for too long. */
-  | 'busy'
+  'busy',
   /** The server answered with another error. */
-  | 'rejected'
+  'rejected',
   /** The server answered with something that is not the protocol, or not the expected answer. */
-  | 'unexpectedReply'
+  'unexpectedReply',
   /** The server is too old, or not of the kind that the URL says. */
-  | 'unsupported';
+  'unsupported',
+] as const;
+export type RedisErrorKind = (typeof REDIS_ERROR_KINDS)[number];
 
 const KINDS_AFTER_RUN: ReadonlySet<RedisErrorKind> = new Set([
   ...(['lost', 'timeout', 'notReplicated', 'rejected', 'unexpectedReply'] as const),

@@ -158,6 +158,8 @@ export class Services {
       host: hostname(),
       pid: process.pid,
       weir: VERSION,
+      leasesHeld: total(WORKER_STAT.heldLeases),
+      tokensHeld: total(WORKER_STAT.heldTokens),
       leasesGranted: total(WORKER_STAT.leasesGranted),
       leasesReturned: total(WORKER_STAT.leasesReturned),
     });

@@ -17,12 +17,14 @@
  *               line 1     int32: wake-up flag, see `wake-up.ts` | stop flag
  *               then       float64: one count for each name in WORKER_STAT
  *               then       float64: calls to Redis by latency, as the check requests above
+ *               then       float64: failed calls to Redis, one count for each of REDIS_ERROR_KINDS
  *
  * Every section begins on its own cache line.
  */
 
 import { CACHE_LINE_BYTES, METRIC_NAMESPACES_MAX } from '../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
+import { REDIS_ERROR_KINDS, type RedisErrorKind } from '../redis/errors.ts';
 
 const LINE_DOUBLES = CACHE_LINE_BYTES / 8;
 
@@ -117,8 +119,23 @@ const workerStats = {
   leasesWrittenOff: 25,
   /** Checks denied while other members may have held unspent tokens. */
   unprovenDenials: 26,
+  /** Checks denied because Redis has lost counters, and members had not reported theirs. */
+  recoveryDenials: 27,
+  /** Tokens granted in windows that a recovery opened to which members were missing. */
+  openedWindowTokens: 28,
+  /** Recoveries that this worker has seen the end of, by RECOVERY_ENDING. */
+  recoveriesComplete: 29,
+  recoveriesAvailable: 30,
+  recoveriesForgotten: 31,
+  /** How far the clock of a bucket is ahead of its server's, the most of all; not running. */
+  clockLagMs: 32,
+  /** The clock of Redis less that of this machine, where they differ most; not running. */
+  clockOffsetMs: 33,
+  /** Leases with unspent tokens, and these tokens, when they were last counted; not running. */
+  heldLeases: 34,
+  heldTokens: 35,
   /** Counters whose usage or lease Redis did not get before the worker ended; not running. */
-  unreportedCounters: 27,
+  unreportedCounters: 36,
 };
 /** The counts of a shard worker. */
 export const WORKER_STAT = workerStats as Readonly<
@@ -169,8 +186,9 @@ export const ACCEPTOR_STATS_BYTES =
 
 const WORKER_STATS_AT = 2 * LINE_DOUBLES;
 const CALL_LATENCY_AT = WORKER_STATS_AT + doublesOfWholeLines(Object.keys(WORKER_STAT).length);
+const CALL_ERRORS_AT = CALL_LATENCY_AT + doublesOfWholeLines(LATENCY_BOUNDS_US.length + 2);
 export const WORKER_STATS_BYTES =
-  8 * (CALL_LATENCY_AT + doublesOfWholeLines(LATENCY_BOUNDS_US.length + 2));
+  8 * (CALL_ERRORS_AT + doublesOfWholeLines(REDIS_ERROR_KINDS.length));
 
 const HEARTBEAT = 0;
 const CONNECTIONS = 1;
@@ -294,6 +312,7 @@ export class WorkerStats {
   readonly words: Int32Array;
   readonly #counts: Float64Array;
   readonly #callLatency: Float64Array;
+  readonly #callErrors: Float64Array;
 
   constructor(buffer: SharedArrayBuffer, offset: number) {
     const doubles = (at: number, length: number) => {
@@ -302,6 +321,7 @@ export class WorkerStats {
     this.words = new Int32Array(buffer, offset, (2 * CACHE_LINE_BYTES) / 4);
     this.#counts = doubles(WORKER_STATS_AT, Object.keys(WORKER_STAT).length);
     this.#callLatency = doubles(CALL_LATENCY_AT, LATENCY_BOUNDS_US.length + 2);
+    this.#callErrors = doubles(CALL_ERRORS_AT, REDIS_ERROR_KINDS.length);
   }
 
   heartbeat(): void {
@@ -368,6 +388,15 @@ export class WorkerStats {
   /** Calls to Redis by latency bucket: one count for each of LATENCY_BOUNDS_US and one above. */
   get callLatencyCounts(): Float64Array {
     return this.#callLatency.slice(0, -1);
+  }
+
+  /** Counts a call to Redis that failed. */
+  countCallError(kind: RedisErrorKind): void {
+    this.#callErrors[REDIS_ERROR_KINDS.indexOf(kind)]++;
+  }
+
+  callErrors(kind: RedisErrorKind): number {
+    return this.#callErrors[REDIS_ERROR_KINDS.indexOf(kind)];
   }
 
   get callLatencySumMs(): number {

@@ -2,7 +2,16 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../support/redis.ts';
+import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
+import { slotOfKey } from '../../src/redis/slot.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import {
+  isRedisMissing,
+  type RedisCluster,
+  type RedisServer,
+  startCluster,
+  startRedis,
+} from '../support/redis.ts';
 import {
   removeDirectory,
   type ServerProcess,
@@ -65,7 +74,10 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
     expect(machine).toMatchObject({ pid, lag: 0, joined: 1, members: 1, isAwaited: false });
     expect(machine.machine).toMatch(/^[0-9a-f]{16}$/);
     const { stdout } = await weir('cluster', 'status');
-    expect(stdout).toMatch(/^MACHINE +HOST +PID +WEIR +VERSION +LAG +LAST CONTACT +STATE/);
+    expect(stdout).toMatch(
+      /^MACHINE +HOST +PID +WEIR +VERSION +LAG +LAST CONTACT +STATE +LEASES +TOKENS +GRANTED/,
+    );
+    expect(machine).toMatchObject({ leasesHeld: 0, tokensHeld: 0, leasesReturned: 0 });
     expect(stdout).toMatch(new RegExp(`${machine.machine} .* ${pid} .* joined `));
 
     servers[0].child.kill('SIGKILL');
@@ -100,5 +112,65 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
       code: EXIT.USAGE,
       stderr: expect.stringContaining('WEIR_ENGINE=redis'),
     });
+  });
+});
+
+describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
+  const directories = [temporaryDirectory(), temporaryDirectory()];
+  let redis: RedisCluster;
+  let env: Record<string, string>;
+  const servers: ServerProcess[] = [];
+  beforeAll(async () => {
+    redis = await startCluster(3);
+    env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
+    for (const directory of directories) {
+      servers.push(await startServer(directory, { args: ARGS, env }));
+    }
+  }, 120_000);
+  afterAll(async () => {
+    for (const server of servers) server.child.kill('SIGKILL');
+    await Promise.all(servers.map(({ exited }) => exited));
+    await redis.close();
+    for (const directory of directories) removeDirectory(directory);
+  });
+  const weir = (...args: string[]) => runWeir('http://127.0.0.1:1', args, { env });
+  const isReady = ({ joined, version }: Record<string, unknown>) => {
+    return joined === 1 && version !== undefined;
+  };
+  const status = () => jsonLines('http://127.0.0.1:1', ['cluster', 'status'], { env });
+
+  test('weir cluster lists machines and their leases over all buckets', async () => {
+    await waitUntil('both machines have joined everywhere, and have reported', async () => {
+      const machines = await status();
+      return machines.length === 2 && machines.every(isReady);
+    });
+    for (let n = 0; n < 20; n++) {
+      const check = { identifier: `leased_${n}`, limit: 1_000, duration: LONGEST_WINDOW_MS };
+      for (const { port } of servers) await sendCheck(port, check);
+    }
+    await waitUntil('each machine has counted its leases', async () => {
+      const machines = await status();
+      return machines.every(({ leasesHeld }) => Number(leasesHeld) > 0);
+    });
+    for (const { leasesHeld, tokensHeld, leasesGranted } of await status()) {
+      expect(Number(tokensHeld)).toBeGreaterThanOrEqual(Number(leasesHeld));
+      expect(Number(leasesGranted)).toBeGreaterThanOrEqual(Number(leasesHeld));
+    }
+
+    const [lost] = servers;
+    const { machine } = (await status()).find(({ pid }) => pid === lost.child.pid)!;
+    lost.child.kill('SIGKILL');
+    await lost.exited;
+    const key = new KeySpace('weir', true).members(0);
+    const node = await redis.ownerOf(slotOfKey(key));
+    // Unknown to the first bucket, as after its loss of memory.
+    expect(await node.command('HDEL', key, `m:${machine}.0`)).toBe(1);
+    const listed = (await status()).find((one) => one.machine === machine);
+    expect(listed).toMatchObject({ joined: 0, members: 1 });
+    expect((await weir('cluster', 'status')).stdout).toMatch(
+      new RegExp(`${machine} .* joining 0/1 `),
+    );
+    expect((await weir('cluster', 'forget', String(machine))).code).toBe(EXIT.OK);
+    expect((await status()).map((one) => one.machine)).not.toContain(machine);
   });
 });

@@ -370,6 +370,7 @@ class Entry {
     return {
       ...{ status, clockUs, epoch, isRecovering: meta.fenceUs > 0 },
       ...{ membersVersion: meta.version, counters: [] },
+      ...{ openedUs: 0, recoveryEnding: 0, aheadUs: 0 },
       machineCount: machineCount(meta.members, clockUs),
     };
   }
@@ -410,7 +411,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 const emptyAnswer = (status: number, clockUs: number): CallAnswer => ({
   ...{ status, clockUs, epoch: '', isRecovering: false, membersVersion: 0, machineCount: 0 },
-  counters: [],
+  ...{ openedUs: 0, recoveryEnding: 0, aheadUs: 0, counters: [] },
 });
 
 /**

@@ -14,9 +14,9 @@ async function scrape(metrics: ClusterMetrics): Promise<Map<string, number>> {
 
 test('every count of a shard worker about Redis is in one metric, added up over all workers', async () => {
   const metrics = new ClusterMetrics();
-  const { tokenRequests, unprovenDenials } = WORKER_STAT;
+  const { tokenRequests, openedWindowTokens } = WORKER_STAT;
   const own = Object.entries(WORKER_STAT).filter(([, index]) => {
-    return index >= tokenRequests && index <= unprovenDenials;
+    return index >= tokenRequests && index <= openedWindowTokens;
   });
   for (const [i, [, index]] of own.entries()) {
     metrics.control.workerStats(0).add(index, 2 ** i);
@@ -52,6 +52,40 @@ test('the durations of calls to Redis are one histogram of all shard workers', a
   ]);
   expect(measured.get('weir_redis_call_duration_seconds_sum')).toBeCloseTo(0.0032);
   expect(measured.get('weir_redis_call_duration_seconds_count')).toBe(2);
+});
+
+test('failed calls to Redis are counted by the kind of their error, over all shard workers', async () => {
+  const metrics = new ClusterMetrics();
+  metrics.control.workerStats(0).countCallError('timeout');
+  metrics.control.workerStats(1).countCallError('timeout');
+  metrics.control.workerStats(1).countCallError('unsupported');
+  const measured = await scrape(metrics);
+  const count = (kind: string) => measured.get(`weir_redis_errors_total{kind="${kind}"}`);
+  expect([count('timeout'), count('unsupported'), count('denied')]).toEqual([2, 1, 0]);
+});
+
+test('a recovery that all shard workers have seen is counted once, by its outcome', async () => {
+  const metrics = new ClusterMetrics();
+  const { recoveriesComplete, recoveriesAvailable, recoveriesForgotten } = WORKER_STAT;
+  for (const worker of [0, 1]) {
+    metrics.control.workerStats(worker).add(recoveriesComplete, 3 - worker);
+    metrics.control.workerStats(worker).add(recoveriesAvailable, 2);
+    metrics.control.workerStats(worker).add(recoveriesForgotten, worker);
+  }
+  const measured = await scrape(metrics);
+  const count = (outcome: string) => measured.get(`weir_recoveries_total{outcome="${outcome}"}`);
+  expect(['complete', 'available', 'forgotten'].map(count)).toEqual([3, 2, 1]);
+});
+
+test('the differences of clocks are the largest of all shard workers, in seconds', async () => {
+  const metrics = new ClusterMetrics();
+  metrics.control.workerStats(0).set(WORKER_STAT.clockLagMs, 250);
+  metrics.control.workerStats(1).set(WORKER_STAT.clockLagMs, 1_500);
+  metrics.control.workerStats(0).set(WORKER_STAT.clockOffsetMs, 20);
+  metrics.control.workerStats(1).set(WORKER_STAT.clockOffsetMs, -40);
+  const measured = await scrape(metrics);
+  expect(measured.get('weir_redis_clock_lag_seconds')).toBe(1.5);
+  expect(measured.get('weir_redis_clock_offset_seconds')).toBe(-0.04);
 });
 
 test('gauges show the connections, the machines and the registry', async () => {

@@ -13,8 +13,8 @@ import {
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
   expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16 });
-  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 576]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 576);
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 768]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 768);
 });
 
 test('attaching checks that the size fits the header', () => {

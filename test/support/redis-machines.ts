@@ -51,6 +51,8 @@ export interface MachineOptions {
   withdrawMs?: number;
   leases?: boolean;
   syncMs?: number;
+  /** Whether a recovery ends after 10 s without all reports: WEIR_RECOVERY=available. */
+  isAvailable?: boolean;
   /** By shard. */
   groups?: number;
 }
@@ -248,6 +250,7 @@ export class TestMachine {
   #newWorker(incarnation: number): RedisShardWorker {
     const { control, clock, state, member } = this;
     const { timeoutMs = PATIENT_MS, leases = true, syncMs = 100 } = this.#options;
+    const { isAvailable = false } = this.#options;
     const stats = control.workerStats(0);
     return new RedisShardWorker({
       index: 0,
@@ -255,12 +258,7 @@ export class TestMachine {
       tables: this.#newTables(incarnation),
       consumers: [new RedisQueueConsumer(this.#channel, stats, this.#ports.port2)],
       state,
-      scripts: new MemberScripts(
-        this.runner,
-        { keys: this.keys, isAvailable: false },
-        timeoutMs,
-        0,
-      ),
+      scripts: new MemberScripts(this.runner, { keys: this.keys, isAvailable }, timeoutMs, 0),
       newBreaker: () => new Breaker(),
       settings: { leases, syncMs },
       stats,

@@ -23,6 +23,7 @@ import {
   type CounterMessage,
   type GcraMessage,
   type GcraReport,
+  RECOVERY_ENDING,
 } from './scripts/protocol.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
@@ -76,11 +77,16 @@ export class BucketCalls {
   #members: readonly string[] = [];
   #lastAnswerMs = Number.NEGATIVE_INFINITY;
   #clock: { offsetMs: number; aboveMs: number; atMs: number } | undefined;
+  #openedUs = 0;
   #isFetchingMembers = false;
   #isReporting = false;
   /** Whether Redis has accepted the member. */
   hasJoined = false;
   isRecovering = false;
+  /** How the recovery has ended of which `isRecovering` told, one of RECOVERY_ENDING. */
+  recoveryEnding: number = RECOVERY_ENDING.complete;
+  /** How far the clock of the bucket was ahead of that of its server in the last answer, ms. */
+  clockLagMs = 0;
 
   constructor(options: BucketCallsOptions) {
     this.#options = options;
@@ -181,6 +187,11 @@ export class BucketCalls {
     this.#learnClock(answer.clockUs / 1_000, sentMs, receivedMs);
     const hasJoined = answer.status === CALL_STATUS.done;
     const hasChanged = hasJoined !== this.hasJoined || answer.isRecovering !== this.isRecovering;
+    this.clockLagMs = answer.aheadUs / 1_000;
+    // Redis may have lost its memory once more.
+    this.#openedUs = Math.max(this.#openedUs, answer.openedUs);
+    answer.openedUs = this.#openedUs;
+    if (this.isRecovering && !answer.isRecovering) this.recoveryEnding = answer.recoveryEnding;
     this.hasJoined = hasJoined;
     this.isRecovering = answer.isRecovering;
     if (hasJoined) this.#options.state.setMachineCount(answer.machineCount);
@@ -241,11 +252,22 @@ export class BucketCalls {
     state.setClock(bucket, clock.offsetMs, clock.aboveMs - clock.offsetMs);
   }
 
-  /** @returns undefined when it takes too long: the fate of the call is unknown */
+  /**
+   * Counts a failure by its kind.
+   * @returns undefined when it takes too long: the fate of the call is unknown
+   */
   #withinTimeout<T>(call: Promise<T>): Promise<T | undefined> {
+    const { scripts, stats } = this.#options;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => resolve(undefined), this.#options.scripts.timeoutMs);
-      call.then(resolve, reject).finally(() => clearTimeout(timer));
+      const timer = setTimeout(() => {
+        stats.countCallError('timeout');
+        resolve(undefined);
+      }, scripts.timeoutMs);
+      const fail = (error: unknown) => {
+        stats.countCallError(error instanceof RedisError ? error.kind : 'unexpectedReply');
+        reject(error);
+      };
+      call.then(resolve, fail).finally(() => clearTimeout(timer));
     });
   }
 }

@@ -125,6 +125,11 @@ export class EngineState {
     this.#doubles[at] = offsetMs;
   }
 
+  /** Whether an answer of a bucket has come. */
+  knowsClock(bucket: number): boolean {
+    return this.#doubles[this.#firstBucket + bucket * BUCKET_DOUBLES] !== 0;
+  }
+
   /** Redis' Unix time in ms, at least. @param tag hash 3 of an identity */
   redisMs(tag: number, monotonicMs: number): number {
     const offset = this.#doubles[this.#firstBucket + (tag & this.#bucketMask) * BUCKET_DOUBLES];

@@ -81,7 +81,7 @@ export class GcraClient {
       }
       const { isAllowed: allowed, remaining, reset, status } = answer;
       if (status === MESSAGE_STATUS.recovering) {
-        this.#options.stats.add(WORKER_STAT.unprovenDenials, 1);
+        this.#options.stats.add(WORKER_STAT.recoveryDenials, 1);
       }
       this.#options.stats.add(WORKER_STAT.decisions, 1);
       source.reply(number, { allowed, remaining, reset, outcome: OUTCOME.decided });
@@ -187,6 +187,9 @@ export class GcraClient {
       waiting.map(({ message }) => message),
     );
     const answers = result.kind === 'answer' ? result.answer.counters : [];
+    if (result.kind === 'answer' && result.answer.openedUs > 0) {
+      this.#countOpened(waiting, result.answer);
+    }
     const again: WaitingMessage[] = [];
     for (const [at, one] of waiting.entries()) {
       if (result.kind === 'refused' && one.isWanted()) again.push(one);
@@ -194,6 +197,19 @@ export class GcraClient {
     }
     if (again.length > 0) this.#retry(again);
     onReplies();
+  }
+
+  /** Counts what buckets have allowed that a recovery has opened without all reports. */
+  #countOpened(
+    waiting: readonly WaitingMessage[],
+    { counters, openedUs, clockUs }: GcraCallAnswer,
+  ): void {
+    for (const [at, { message }] of waiting.entries()) {
+      const isAllowed = 'cost' in message && message.cost > 0 && counters[at]?.isAllowed;
+      // A bucket that was empty before is full by then.
+      if (!isAllowed || clockUs >= openedUs + message.durationMs * 1_000) continue;
+      this.#options.stats.add(WORKER_STAT.openedWindowTokens, message.cost);
+    }
   }
 
   /** Sends messages again a little later. */

@@ -35,6 +35,7 @@ import { type LeaseState, newLeaseState } from './lease-slot.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 import {
+  type CallAnswer,
   type CounterAnswer,
   type CounterMessage,
   MESSAGE_STATUS,
@@ -262,6 +263,9 @@ export class LeaseClient {
     const now = nowMs();
     const sentMs = result.kind === 'answer' ? result.sentMs : now;
     const answers = result.kind === 'answer' ? result.answer.counters : [];
+    if (result.kind === 'answer' && result.answer.openedUs > 0) {
+      this.#countOpened(counters, result.answer);
+    }
     for (const [at, counter] of counters.entries()) {
       const { sent } = counter;
       counter.sent = undefined;
@@ -273,6 +277,22 @@ export class LeaseClient {
       this.#queueAgain(counter, now);
     }
     this.#options.onReplies();
+  }
+
+  /** Counts what was granted in windows that a recovery has opened without all reports. */
+  #countOpened(sentBy: readonly ActiveCounter[], { counters, openedUs }: CallAnswer): void {
+    for (const [at, { sent }] of sentBy.entries()) {
+      const answer: CounterAnswer | undefined = counters[at];
+      if (sent === undefined || answer?.status !== MESSAGE_STATUS.done) continue;
+      const { durationMs, isSliding, checks } = sent.message;
+      const covers = isSliding || checks.some((check) => check.isSliding) ? 1 : 0;
+      if ((answer.window - covers) * durationMs * 1_000 >= openedUs) continue;
+      let tokens = answer.lent;
+      for (const [n, { cost }] of checks.entries()) {
+        if (answer.served[n] === SERVED.allowed) tokens += cost;
+      }
+      this.#options.stats.add(WORKER_STAT.openedWindowTokens, tokens);
+    }
   }
 
   /** Decides waiting checks that can be decided in memory now. */
@@ -418,7 +438,7 @@ export class LeaseClient {
     const reset = (this.#options.windowOf(identity, durationMs, nowMs) + 1) * durationMs;
     if (!source.claim(number)) return;
     source.reply(number, { allowed: false, remaining: 0, reset, outcome: OUTCOME.decided });
-    this.#options.stats.add(WORKER_STAT.unprovenDenials, 1);
+    this.#options.stats.add(WORKER_STAT.recoveryDenials, 1);
     this.#options.stats.add(WORKER_STAT.decisions, 1);
   }
 

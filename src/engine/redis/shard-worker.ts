@@ -25,7 +25,7 @@ import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
 import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
-import type { MemberMessage } from './scripts/protocol.ts';
+import { type MemberMessage, RECOVERY_ENDING } from './scripts/protocol.ts';
 import { UsageSync } from './usage-sync.ts';
 
 /** The most entries of one queue before the next queue is read. */
@@ -34,7 +34,7 @@ const ENTRIES_PER_TURN_MAX = 128;
 const RELEASE_MS = 5;
 /** Counters that are to be reported at once within this time share calls. */
 const REPORT_DELAY_MS = 2;
-/** How often the live counters are counted, for a metric. */
+/** How often live counters and held leases are counted, for a metric and `weir cluster`. */
 const COUNT_INTERVAL_MS = 10_000;
 /** A bucket of a cluster is called at least this often. */
 const CLUSTER_HEARTBEAT_MS = 1_000;
@@ -80,6 +80,7 @@ export class RedisShardWorker {
   /** The system's clock less the monotonic one at the last tick. */
   #wallOffsetMs: number;
   #lastOpenCount = 0;
+  #isRecovering = false;
   /** The buckets that had counters when this run began. */
   #adopted: ReadonlySet<number> = new Set();
   #isReturningAll = false;
@@ -229,6 +230,7 @@ export class RedisShardWorker {
     const wallOffsetMs = systemMs() - now;
     if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) void this.#returnAll();
     this.#wallOffsetMs = wallOffsetMs;
+    this.#publishClocks(now);
     this.#flushConsumers();
     this.#sync.takeEndedLeases();
     const intervalMs =
@@ -351,14 +353,49 @@ export class RedisShardWorker {
       index,
       this.#buckets.every(({ hasJoined }) => hasJoined),
     );
-    state.setRecovering(
-      index,
-      this.#buckets.some(({ isRecovering }) => isRecovering),
-    );
+    const isRecovering = this.#buckets.some((bucket) => bucket.isRecovering);
+    state.setRecovering(index, isRecovering);
+    if (this.#isRecovering && !isRecovering) this.#countRecovery();
+    this.#isRecovering = isRecovering;
+  }
+
+  /** Counts one recovery for all buckets, by the worst of their endings. */
+  #countRecovery(): void {
+    const { complete, available, forgotten } = RECOVERY_ENDING;
+    const endings = this.#buckets.map(({ recoveryEnding }) => recoveryEnding);
+    for (const bucket of this.#buckets) bucket.recoveryEnding = complete;
+    const isAny = (ending: number) => endings.includes(ending);
+    const { recoveriesComplete, recoveriesAvailable, recoveriesForgotten } = WORKER_STAT;
+    const stat = isAny(available)
+      ? recoveriesAvailable
+      : isAny(forgotten)
+        ? recoveriesForgotten
+        : recoveriesComplete;
+    this.#parts.stats.add(stat, 1);
+  }
+
+  /** Shows the largest differences between the clocks of buckets, servers and this machine. */
+  #publishClocks(nowMs: number): void {
+    const { state, stats, systemMs } = this.#parts;
+    const unixMs = systemMs();
+    let lagMs = 0;
+    let offsetMs = 0;
+    for (const [bucket, { clockLagMs }] of this.#buckets.entries()) {
+      lagMs = Math.max(lagMs, clockLagMs);
+      if (!state.knowsClock(bucket)) continue;
+      const aheadMs = state.redisMs(bucket, nowMs) - unixMs;
+      if (Math.abs(aheadMs) > Math.abs(offsetMs)) offsetMs = aheadMs;
+    }
+    stats.set(WORKER_STAT.clockLagMs, lagMs);
+    stats.set(WORKER_STAT.clockOffsetMs, offsetMs);
   }
 
   async #countLive(): Promise<void> {
-    this.#parts.stats.set(WORKER_STAT.liveCounters, await this.#sync.countLive());
+    const { stats } = this.#parts;
+    const { counters, leases, tokens } = await this.#sync.countLive();
+    stats.set(WORKER_STAT.liveCounters, counters);
+    stats.set(WORKER_STAT.heldLeases, leases);
+    stats.set(WORKER_STAT.heldTokens, tokens);
   }
 
   #openCount(): number {

@@ -78,22 +78,26 @@ export class UsageSync {
     return isComplete;
   }
 
-  /** How many counters have a window or bucket that still counts. */
-  async countLive(): Promise<number> {
+  /** Counters with a window or bucket that still counts, and leases with unspent tokens. */
+  async countLive(): Promise<{ counters: number; leases: number; tokens: number }> {
     const { state, nowMs } = this.#options;
     const now = nowMs();
     const identity = newIdentity();
-    let count = 0;
+    const count = { counters: 0, leases: 0, tokens: 0 };
     await this.#scan((table, slot) => {
       const { h3 } = table.readIdentity(slot, identity);
       const key = table.readKey(slot);
       const redisMs = state.redisMs(h3, now);
       if (isGcra(key)) {
-        if (table.readGcra(slot).newest > redisMs) count++;
+        if (table.readGcra(slot).newest > redisMs) count.counters++;
         return;
       }
       table.read(slot, this.#state);
-      if ((this.#state.window + 1) * durationOfKey(key) > redisMs) count++;
+      const { window, lease, deadlineMs } = this.#state;
+      if ((window + 1) * durationOfKey(key) > redisMs) count.counters++;
+      if (lease === 0 || deadlineMs <= now) return;
+      count.leases++;
+      count.tokens += lease;
     });
     return count;
   }

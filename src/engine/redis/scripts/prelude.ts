@@ -3,7 +3,8 @@
  * members. The hash of a bucket, `weir:{tag}:m`, has these fields; numbers are packed as doubles:
  *
  *   a           clock and TIME when it was stored, µs; fence, epoch number, version of the list of
- *               members, number of machines, when they were counted
+ *               members, number of machines, when they were counted; the last fence that a recovery
+ *               removed without all reports; how the last recovery has ended
  *   e           the run id of the server that wrote it: another one means memory may be lost
  *   m:<member>  last call; version of the list that first had it, and that it knows; whether it has
  *               joined; the epoch for which it presented its list, and for which it has reported
@@ -16,6 +17,8 @@
  * Each call creates the functions of its script again, which takes time. So the scripts of checks
  * define functions that they rarely need inside the branches that need them.
  */
+
+import { RECOVERY_ENDING } from './protocol.ts';
 
 /** Members that have called within this time are live, µs. */
 const LIVE_US = 3_000_000;
@@ -41,7 +44,7 @@ export const CLOCK = `
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 local format, match, tonumber = string.format, string.match, tonumber
 local pack, unpack = struct.pack, struct.unpack
-local META, MEMBER = '<ddddddd', '<dddddd'
+local META, MEMBER = '<ddddddddd', '<dddddd'
 
 local metaKey = KEYS[1]
 local me, reportedEpoch, doubles = ARGV[1], ARGV[2], ARGV[3]
@@ -52,8 +55,10 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local bucket = call('HMGET', metaKey, 'a', 'e', 'm:' .. me)
 local anchor, anchorTime, fence, epochNumber, version, machines, scannedAt = 0, 0, 0, 0, 0, 0, 0
+local opened, ending = 0, 0
 if bucket[1] then
-  anchor, anchorTime, fence, epochNumber, version, machines, scannedAt = unpack(META, bucket[1])
+  anchor, anchorTime, fence, epochNumber, version, machines, scannedAt, opened, ending =
+    unpack(META, bucket[1])
 end
 local clock = anchor
 if now >= anchorTime then clock = max(now, anchor + floor((now - anchorTime) * 0.9))
@@ -70,12 +75,13 @@ clock = max(clock, seen)
 local nowMs = floor(clock / 1000)
 `;
 
-/** What begins the answer of a call that has the status in `status`. */
+/** What begins the answer of a call that has the status in `status`. Its end is rarely needed. */
 export const HEADER = `format('%d %d %s.%d %d %d %d', status, clock, runId, epochNumber,
-  fence > 0 and 1 or 0, version, machines)`;
+  fence > 0 and 1 or 0, version, machines) .. ((opened > 0 or clock > now)
+  and format(' %d %d %d', opened, ending, max(0, clock - now)) or '')`;
 
 const STORE_META = `call('HSET', metaKey,
-    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt))`;
+    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt, opened, ending))`;
 
 export const PUBLISH = `
 local function publish(member, text)
@@ -181,6 +187,7 @@ local function register(presented)
     else mine = {clock, version, 0, 0, epochNumber, epochNumber} end
     members[me] = mine
     if isForgotten[me] then call('HDEL', metaKey, 'f:' .. me) end
+    isForgotten[me] = nil
   elseif isFromOtherEpoch and mine[6] < epochNumber then mine[4] = 1 end
   mine[1], mine[3] = clock, max(mine[3], acknowledged)
   if presented then mine[5] = epochNumber end
@@ -213,6 +220,13 @@ local function register(presented)
   if status == 0 and mine[4] == 0 then status = 1 end
   if fence > 0 and (isComplete
       or isAvailable and clock > fence + ${AVAILABLE_AFTER_US - FENCE_AHEAD_US}) then
+    ending = isComplete and ${RECOVERY_ENDING.complete} or ${RECOVERY_ENDING.available}
+    for _, time in pairs(isForgotten) do
+      if isComplete and time >= fence - ${FENCE_AHEAD_US} then
+        ending = ${RECOVERY_ENDING.forgotten}
+      end
+    end
+    if ending ~= ${RECOVERY_ENDING.complete} then opened = fence end
     fence = 0
     if mine[4] == 1 then status = 0 end
   end

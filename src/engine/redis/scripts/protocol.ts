@@ -123,6 +123,16 @@ export const CALL_STATUS = {
   needsMembers: 2,
 } as const;
 
+/** How a recovery has ended: how it was not complete, tokens may be allowed twice. */
+export const RECOVERY_ENDING = {
+  /** All members have reported. */
+  complete: 0,
+  /** Members were missing, and WEIR_RECOVERY is `available`. */
+  available: 1,
+  /** Members were missing until an operator removed them. */
+  forgotten: 2,
+} as const;
+
 /** What begins each call of a member. */
 export interface CallHeader {
   /** 16 hexadecimal digits of the process, a dot, the number of the shard worker. */
@@ -147,6 +157,15 @@ export interface CallAnswer {
   membersVersion: number;
   /** Machines of which a member has called in the last 3 s. */
   machineCount: number;
+  /**
+   * Windows that began before were opened by a recovery to which members were missing, so that
+   * tokens may be allowed in them again: Unix time, µs. 0: there was none.
+   */
+  openedUs: number;
+  /** How the last recovery has ended, one of RECOVERY_ENDING. */
+  recoveryEnding: number;
+  /** How far the clock of the bucket is ahead of that of its server, µs. */
+  aheadUs: number;
   counters: readonly CounterAnswer[];
 }
 

@@ -5,7 +5,7 @@
 
 import { RedisError } from '../../../redis/errors.ts';
 import type { KeySpace } from './keys.ts';
-import { CALL_STATUS, type CallAnswer, type CallHeader } from './protocol.ts';
+import { CALL_STATUS, type CallAnswer, type CallHeader, RECOVERY_ENDING } from './protocol.ts';
 
 /** How a machine uses Redis: the same in all its calls. */
 export interface ScriptContext {
@@ -131,7 +131,15 @@ export function decodeHeader(script: string, line: string): Omit<CallAnswer, 'co
     isRecovering: fields.boolean(),
     membersVersion: fields.integer(0),
     machineCount: fields.integer(0),
+    openedUs: 0,
+    recoveryEnding: RECOVERY_ENDING.complete as number,
+    aheadUs: 0,
   };
+  if (fields.hasMore) {
+    header.openedUs = fields.integer(0);
+    header.recoveryEnding = fields.integer(RECOVERY_ENDING.complete, RECOVERY_ENDING.forgotten);
+    header.aheadUs = fields.integer(0);
+  }
   fields.end();
   return header;
 }

@@ -12,6 +12,7 @@ import {
 import {
   CALL_STATUS,
   MESSAGE_STATUS,
+  RECOVERY_ENDING,
   SERVED,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
@@ -157,6 +158,8 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const answer = await check(b, 20, 46);
     expect(answer).toMatchObject({ status: MESSAGE_STATUS.done, served: [SERVED.unproven] });
     expect((await check(b, 20, 45)).served).toEqual([SERVED.allowed]);
+    const ended = { isRecovering: false, recoveryEnding: RECOVERY_ENDING.complete, openedUs: 0 };
+    expect(await b.call([])).toMatchObject(ended);
   });
 
   it('restore all usage if a member that knows none has opened the empty Redis', async () => {
@@ -260,6 +263,10 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect(awaited.map(({ member }) => member)).toEqual([b.name]);
     expect(await forget(a, b.name)).toBe(1);
     expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.done);
+    const { isRecovering, recoveryEnding, openedUs, clockUs } = await a.call([]);
+    expect([isRecovering, recoveryEnding]).toEqual([false, RECOVERY_ENDING.forgotten]);
+    expect(openedUs).toBeGreaterThan(clockUs - 120 * SECOND_US);
+    expect(openedUs).toBeLessThan(clockUs);
   });
 
   it('wait for a missing member for 10 s where availability comes first', async () => {
@@ -273,6 +280,10 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
     a.header.clockUs += 2 * SECOND_US;
     expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.done);
+    const { isRecovering, recoveryEnding, openedUs, clockUs } = await a.call([]);
+    expect([isRecovering, recoveryEnding]).toEqual([false, RECOVERY_ENDING.available]);
+    expect(openedUs).toBeGreaterThan(clockUs - 60 * SECOND_US);
+    expect(openedUs).toBeLessThan(clockUs);
   });
 
   it('are served in windows that begin after the loss of memory', async () => {
@@ -296,8 +307,12 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const [a, b] = await join(2);
     a.header.clockUs += 3_600 * SECOND_US;
     const ahead = (await a.call([])).clockUs;
-    const next = (await b.call([])).clockUs;
+    const answer = await b.call([]);
+    const next = answer.clockUs;
     expect(next).toBeGreaterThanOrEqual(ahead);
+    // It tells how far the clock is ahead of the server's.
+    expect(answer.aheadUs).toBeGreaterThan(3_500 * SECOND_US);
+    expect(answer.aheadUs).toBeLessThan(3_601 * SECOND_US);
     await redis.kill();
     await redis.restart({ isEmpty: true });
     expect(await b.present([a.name])).toBe(CALL_STATUS.done);

@@ -17,7 +17,7 @@ const message: CounterMessage = {
   ...{ refund: 0, refundWindow: NO_WINDOW, checks: [costs(1, 10), costs(1, 10)] },
 };
 const EPOCH = `${'a'.repeat(40)}.12`;
-const HEADER = `0 1700000000000000 ${EPOCH} 0 3 2`;
+const HEADER = `0 1700000000000000 ${EPOCH} 0 3 2 0 0 0`;
 const COUNTER = '5 0 8 1000 1 4 6 0 0 0 s12';
 
 describe('a reply to the exchange script', () => {
@@ -25,8 +25,9 @@ describe('a reply to the exchange script', () => {
     const answer = decodeExchange([message], [HEADER, COUNTER]);
     expect(answer).toMatchObject({ status: 0, epoch: EPOCH, membersVersion: 3, machineCount: 2 });
     expect(answer.counters).toMatchObject([
-      { window: 8, others: 4, othersDeducted: 6, lent: 0, served: [1, 2] },
+      { window: 8, isStored: true, mayDeny: false, others: 4, othersDeducted: 6, lent: 0 },
     ]);
+    expect(answer.counters[0].served).toEqual([1, 2]);
     const early = decodeExchange([message], [HEADER.replace('0', '1')]);
     expect(early).toMatchObject({ status: 1, counters: [] });
     expect(decodeExchange([message], [HEADER, '5 2']).counters[0].status).toBe(2);
@@ -44,6 +45,8 @@ describe('a reply to the exchange script', () => {
     ['a clock in exponent form', [HEADER.replace('1700000000000000', '1.7e15'), COUNTER]],
     ['another epoch', [HEADER.replace('aa', 'AA'), COUNTER]],
     ['a field too many', [`${HEADER} 1`, COUNTER]],
+    ['an unknown end of a recovery', [HEADER.replace('2 0 0', '2 0 3'), COUNTER]],
+    ['an unknown flag', [HEADER, COUNTER.replace('1000 1', '1000 4')]],
     ['the answer to another message', [HEADER, COUNTER.replace('5', '6')]],
     ['a window that has ended', [HEADER, COUNTER.replace('8', '6')]],
     ['more time than a window has', [HEADER, COUNTER.replace('1000', '60000001')]],
