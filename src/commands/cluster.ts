@@ -225,10 +225,10 @@ function machineOf(member: string): string {
 export const cluster: Command = {
   subcommands: { status, forget },
   notes: `
-status lists the machines that share a Redis: the version of the registry that each has and how many
+status lists the machines that share a Redis: the version of the registry that each has, how many
 versions it lags behind, and its last contact. STATE: joined (Redis grants it tokens), joining, or
 awaited (it has not reported its counters, which Redis had lost). LEASES and TOKENS: the leases that
-it holds, and their unspent tokens, counted every 10 s. GRANTED and RETURNED: leases since its start.
+it holds, and their unspent tokens, counted every 10 s. GRANTED and RETURNED: since its start.
 
 forget removes a machine that is lost for good: nothing waits for it any longer. Its leases stay
 deducted until their windows end. A machine that still runs joins again.

@@ -1,13 +1,19 @@
 /**
  * Logs when shard workers lose Redis and when they reach it again, with the number of checks that
- * were decided without it; and the beginning and the end of a recovery. It polls the statistics of
- * all threads on the main thread.
+ * were decided without it; and the beginning and the end of a recovery. It warns of one that did
+ * not wait for all machines. It polls the statistics of all threads on the main thread.
  */
 
 import type { Log } from '../core/log.ts';
 import type { ClusterStats } from '../engine/engine.ts';
 import type { Control } from '../shared-memory/control.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, totalOf } from '../shared-memory/stats.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  totalOf,
+  WORKER_STAT,
+  type WorkerStats,
+} from '../shared-memory/stats.ts';
 
 const POLL_INTERVAL_MS = 500;
 /** The log line about slow checks appears at most once in so many polls. */
@@ -15,6 +21,7 @@ const SLOW_POLLS = 20;
 
 export class ClusterWatch {
   readonly #acceptors: AcceptorStats[];
+  readonly #workers: WorkerStats[];
   readonly #cluster: () => ClusterStats;
   readonly #log: Log;
   readonly #timer: NodeJS.Timeout;
@@ -25,9 +32,12 @@ export class ClusterWatch {
   #slowLogged = 0;
   #pollsSinceSlow = SLOW_POLLS;
   #isRecovering = false;
+  /** Recoveries that were logged because they did not wait for all machines. */
+  #incompleteLogged = 0;
 
   constructor(control: Control, cluster: () => ClusterStats, log: Log) {
     this.#acceptors = control.allAcceptorStats();
+    this.#workers = control.allWorkerStats();
     this.#cluster = cluster;
     this.#log = log;
     this.#timer = setInterval(() => this.poll(), POLL_INTERVAL_MS);
@@ -49,6 +59,22 @@ export class ClusterWatch {
         this.#log.info('Redis serves all windows again');
       }
     }
+    this.#pollIncomplete();
+  }
+
+  /** Every shard worker counts each recovery, most of them in the same poll. */
+  #pollIncomplete(): void {
+    const counts = this.#workers.map((stats) => {
+      const { recoveriesAvailable, recoveriesForgotten } = WORKER_STAT;
+      return stats.get(recoveriesAvailable) + stats.get(recoveriesForgotten);
+    });
+    const count = Math.max(...counts);
+    if (count === this.#incompleteLogged) return;
+    this.#incompleteLogged = count;
+    this.#log.warn(
+      'a recovery did not wait for all machines: windows may allow again what the missing ones ' +
+        'had allowed; weir_tokens_possibly_over_limit_total counts how much at most',
+    );
   }
 
   #pollConnections(connections: readonly boolean[]): void {

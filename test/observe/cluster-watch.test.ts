@@ -3,7 +3,7 @@ import type { Log } from '../../src/core/log.ts';
 import type { ClusterStats } from '../../src/engine/engine.ts';
 import { ClusterWatch } from '../../src/observe/cluster-watch.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
+import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
 
 let control: Control;
 let cluster: ClusterStats;
@@ -65,4 +65,19 @@ test('a recovery is logged at its beginning and at its end', () => {
   cluster.isRecovering = false;
   expect(poll()).toHaveLength(1);
   expect(poll()).toEqual([]);
+});
+
+test('a recovery that did not wait for all machines is logged once, for all shard workers', () => {
+  for (const worker of [0, 1]) {
+    control.workerStats(worker).add(WORKER_STAT.recoveriesComplete, 1);
+    expect(poll()).toEqual([]);
+  }
+  for (const stat of [WORKER_STAT.recoveriesAvailable, WORKER_STAT.recoveriesForgotten]) {
+    control.workerStats(0).add(stat, 1);
+    expect(poll()).toEqual([
+      expect.stringMatching(/^warn .*"a recovery did not wait for all machines/),
+    ]);
+    control.workerStats(1).add(stat, 1);
+    expect(poll()).toEqual([]);
+  }
 });

@@ -272,6 +272,12 @@ describe.skipIf(isRedisMissing)('a lease', () => {
       expect((await holder.decide(id, terms)).allowed).toBe(!isAllowed);
     }
     expect(holder.count(WORKER_STAT.leasesRecalled)).toBeGreaterThan(0);
+    const returned = holder.count(WORKER_STAT.leasesReturned);
+    expect(returned).toBeGreaterThan(0);
+    expect(returned).toBeLessThanOrEqual(holder.count(WORKER_STAT.leasesGranted));
+    const tokens = holder.count(WORKER_STAT.returnedTokens);
+    expect(tokens).toBeGreaterThanOrEqual(returned);
+    expect(tokens).toBeLessThanOrEqual(holder.count(WORKER_STAT.leasedTokens));
   });
 
   test('of a machine that does not answer is written off', async () => {

@@ -28,6 +28,11 @@ describe('a reply to the exchange script', () => {
       { window: 8, isStored: true, mayDeny: false, others: 4, othersDeducted: 6, lent: 0 },
     ]);
     expect(answer.counters[0].served).toEqual([1, 2]);
+    expect(answer).toMatchObject({ openedUs: 0, recoveryEnding: 0, aheadUs: 0 });
+    const opened = decodeExchange([message], [HEADER.replace(/0 0 0$/, '17 2 5'), COUNTER]);
+    expect(opened).toMatchObject({ openedUs: 17, recoveryEnding: 2, aheadUs: 5 });
+    const short = decodeExchange([message], [HEADER.replace(/ 0 0 0$/, ''), COUNTER]);
+    expect(short).toEqual(answer);
     const early = decodeExchange([message], [HEADER.replace('0', '1')]);
     expect(early).toMatchObject({ status: 1, counters: [] });
     expect(decodeExchange([message], [HEADER, '5 2']).counters[0].status).toBe(2);
