@@ -31,6 +31,7 @@ const FAULTS_UNDER_LOAD = [
   ...['exactness', 'machine-faults', 'redis-faults', 'async', 'registry'].map(
     (of) => `cluster-${of}`,
   ),
+  'cluster-topologies',
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
