@@ -48,7 +48,10 @@ describe('a channel', () => {
     });
     expect(REPLY).toEqual({ remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 });
     expect([ENTRY_KIND, ENTRY_STATE]).toEqual([
-      { deduction: 1, check: 2, tokens: 3, countedTokens: 4, reserve: 5, prefetch: 6, asyncNew: 7 },
+      {
+        ...{ deduction: 1, check: 2, tokens: 3, countedTokens: 4, reserve: 5 },
+        ...{ prefetch: 6, asyncNew: 7, report: 8 },
+      },
       { queued: 1, claimed: 2, withdrawn: 3, repeated: 4, done: 5 },
     ]);
   });
