@@ -28,10 +28,7 @@ const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
 /** Fault tests that need load, or measure the effect of a fault under load. */
 const FAULTS_UNDER_LOAD = [
   ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
-  ...['exactness', 'machine-faults', 'redis-faults', 'async', 'registry'].map(
-    (of) => `cluster-${of}`,
-  ),
-  'cluster-topologies',
+  ...['exactness', 'machine-faults', 'redis-faults', 'topologies'].map((of) => `cluster-${of}`),
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);
 
@@ -45,7 +42,8 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 const SAME_ON_EVERY_NODE = [
   ...['docs/*', 'examples/*', 'gateways/*', 'model/*', 'engine/redis/scripts/*', 'tidy'],
   ...['check', 'config', 'gateway', 'package'].map((of) => `commands/${of}`),
-  ...['registry/shared/*', 'runtime/shared-registry'],
+  ...['registry/shared/*', 'runtime/shared-registry', 'engine/redis/recovery-outcomes'],
+  ...['core/file-ownership', 'commands/cluster', 'commands/overrides'],
   ...['cluster-*', 'recovery', 'system-clock', 'connections', 'disk', 'overload'].map(
     (of) => `faults/${of}`,
   ),
@@ -57,6 +55,7 @@ const EXCLUDED = IS_SHORTENED ? SAME_ON_EVERY_NODE : [];
 const LONGER = [
   'test/api/common/body-scanner.test.ts',
   'test/engine/redis/cluster.test.ts',
+  'test/engine/redis/lease-contention.test.ts',
   'test/server/override-activation.test.ts',
   'test/server/listener.test.ts',
   'test/runtime/shutdown.test.ts',
