@@ -1,5 +1,5 @@
 /**
- * What windows allow when all checks are asynchronous, on several machines with one Redis: allowed
+ * Measures how much windows allow when all checks are asynchronous, on several machines with one Redis: allowed
  * tokens in parts of the limit, at rates from one to ten times the limit. All processes run on this
  * machine. The rates are set; checks that were not sent show that the machine was too slow.
  */

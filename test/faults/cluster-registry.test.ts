@@ -223,7 +223,7 @@ describe.skipIf(isRedisMissing)('servers with one registry', () => {
         if (stored[0] !== limits[0]) made++;
         possible.set(group, [stored[0]]);
       }
-      // What is stored is active: a check on each server has the limit.
+      // Each stored override is active: a check on each server has the limit.
       const [[identifier, active]] = all[0];
       for (const { port } of servers) {
         const body = { namespace: NAMESPACE, identifier, limit: 1, duration: 1_000, cost: 0 };

@@ -1,5 +1,5 @@
 /**
- * What a machine counts about recoveries of a Redis that has lost its memory, with a real server
+ * Tests the counts of a machine about recoveries of a Redis that has lost its memory, with a real server
  * that is killed and restarted empty, and a machine that does not return.
  */
 
