@@ -1,7 +1,8 @@
 /**
- * Measures how much windows allow when all checks are asynchronous, on several machines with one Redis: allowed
- * tokens in parts of the limit, at rates from one to ten times the limit. All processes run on this
- * machine. The rates are set; checks that were not sent show that the machine was too slow.
+ * Measures how much windows allow when all checks are asynchronous, on several machines with one
+ * Redis: allowed tokens in parts of the limit, at rates from one to ten times the limit. All
+ * processes run on this machine. The rates are set; checks that were not sent show that the
+ * machine was too slow.
  */
 
 import { type AsyncReport, runAsyncLoad } from '../../test/support/async-load.ts';

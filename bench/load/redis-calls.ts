@@ -1,9 +1,9 @@
 /**
- * Measures the cost of a weir for Redis: the CPU time of a script call, by what the call does, and the memory of
- * a counter. Redis itself reports its CPU time, and the part of it in scripts. Calls go over 16
- * connections, with one call under way on each; a plain script that counts in a fixed window is
- * the baseline. All calls are encoded before a run, and decoded after it: each must have its
- * effect.
+ * Measures the cost of a weir for Redis: the CPU time of a script call, by what the call does, and
+ * the memory of a counter. Redis itself reports its CPU time, and the part of it in scripts. Calls
+ * go over 16 connections, with one call under way on each; a plain script that counts in a fixed
+ * window is the baseline. All calls are encoded before a run, and decoded after it: each must have
+ * its effect.
  */
 
 import { exchange } from '../../src/engine/redis/scripts/exchange.ts';

@@ -1,6 +1,6 @@
 /**
- * Tests the counts of a machine about recoveries of a Redis that has lost its memory, with a real server
- * that is killed and restarted empty, and a machine that does not return.
+ * Tests the counts of a machine about recoveries of a Redis that has lost its memory, with a real
+ * server that is killed and restarted empty, and a machine that does not return.
  */
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
