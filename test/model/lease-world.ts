@@ -915,7 +915,7 @@ export class LeaseWorld {
       return take((header) => exchange(redis, serverUs, header, [], this.#rules).answer);
     };
     if (send() === CALL_STATUS.needsMembers) {
-      const knowsNothing = machine.reportedEpoch === '' && machine.slot === undefined;
+      const knowsNothing = machine.reportedEpoch === '';
       // A member that knows no others waits for those that do.
       const isYoung = this.#rules.waitsForOlderMembers;
       const own = knowsNothing ? [] : [memberOf(i)];

@@ -122,11 +122,14 @@ class Simulation {
   readonly #truth = new Truth();
   readonly #limits: readonly number[];
   /** Messages that have not arrived, or may arrive again. */
-  readonly #network: { sender: number; message: CounterMessage }[] = [];
+  readonly #network: { sender: number; message: CounterMessage; window: number }[] = [];
   #window = NO_WINDOW;
   #leftMs = DURATION_MS;
-  /** Tokens of a written-off lease count as used, which no member can know. */
-  #wroteOff = false;
+  /**
+   * Whether tokens count as used that nobody has used: of a lease that was written off, or of a copy
+   * that arrived in a later window than it was sent in, from a slot that is evicted.
+   */
+  #countsUnused = false;
   denials = 0;
   allowed = 0;
 
@@ -164,9 +167,12 @@ class Simulation {
         return this.#spend(action.member, this.#checkOf(action.check));
       case 'arrive': {
         if (this.#network.length === 0) return;
-        const { sender, message } = this.#network[action.which % this.#network.length];
+        const { sender, message, window } = this.#network[action.which % this.#network.length];
         // The member does not wait for it any more.
-        await this.#deliver(sender, message);
+        const answer = await this.#deliver(sender, message);
+        if (answer.status === MESSAGE_STATUS.done && answer.window > window) {
+          this.#countsUnused = true;
+        }
         return;
       }
       case 'evict': {
@@ -192,7 +198,7 @@ class Simulation {
   async #deliver(sender: number, message: CounterMessage): Promise<CounterAnswer> {
     const answer = await this.#members[sender].call([message]);
     const [counter] = answer.counters;
-    if (counter.writtenOff > 0) this.#wroteOff = true;
+    if (counter.writtenOff > 0) this.#countsUnused = true;
     const nowMs = Math.floor(answer.clockUs / 1_000);
     const window = Math.floor(nowMs / DURATION_MS);
     if (window > this.#window) this.#enter(window);
@@ -208,7 +214,7 @@ class Simulation {
     const message = this.#members[sender].message({ ...base, ...state, ...more });
     slot.awaited = message.sequence;
     slot.isReported = false;
-    if (fate !== 'answered') this.#network.push({ sender, message });
+    if (fate !== 'answered') this.#network.push({ sender, message, window: this.#window });
     if (fate === 'late') {
       if (message.refund > 0) this.#truth.refund(message.refundWindow, message.refund, false);
       return;
@@ -280,7 +286,7 @@ class Simulation {
 
   #proveDenied(answer: CounterAnswer, check: CounterMessage['checks'][number]): void {
     this.denials++;
-    if (this.#wroteOff) return;
+    if (this.#countsUnused) return;
     const leftMs = Math.ceil(answer.leftUs / 1_000);
     const before = this.#truth.most(answer.window - 1);
     const carried = check.isSliding ? share(before, leftMs, DURATION_MS) : 0;
@@ -289,6 +295,8 @@ class Simulation {
 
   /** Deadlines of leases are earlier than the end of their window. */
   #enter(window: number): void {
+    // What was sent before the first answer was sent in its window.
+    if (this.#window === NO_WINDOW) for (const one of this.#network) one.window = window;
     this.#window = window;
     for (const slot of this.#slots) slot.lease = 0;
   }
