@@ -326,17 +326,17 @@ class Entry {
       mine.reported = meta.epochNumber;
     }
     let status: number = CALL_STATUS.done;
-    if (meta.fenceUs > 0 && mine.presented < meta.epochNumber) status = CALL_STATUS.needsMembers;
+    const hasPresented = mine.presented >= meta.epochNumber || !rules.waitsForPresentations;
+    if (meta.fenceUs > 0 && !hasPresented) status = CALL_STATUS.needsMembers;
     const everyone = Object.entries(members);
     const isKnown = everyone.every(([other, { contactUs, acknowledged }]) => {
       return other === name || clockUs - contactUs > LIVE_US || acknowledged >= mine.since;
     });
     if (isKnown || !rules.waitsForAcknowledgements) mine.hasJoined = true;
     if (status === CALL_STATUS.done && !mine.hasJoined) status = CALL_STATUS.joining;
-    const isComplete = everyone.every(([, known]) => {
-      const { hasJoined, presented, reported } = known;
-      const done = rules.waitsForPresentations ? Math.min(presented, reported) : reported;
-      return !hasJoined || done >= meta.epochNumber;
+    // A member reports after it has presented.
+    const isComplete = everyone.every(([, { hasJoined, reported }]) => {
+      return !hasJoined || reported >= meta.epochNumber;
     });
     const isOverdue = clockUs > meta.fenceUs + AVAILABLE_AFTER_US - rules.fenceSlackUs;
     if (meta.fenceUs > 0 && (isComplete || (rules.isAvailable && isOverdue))) {

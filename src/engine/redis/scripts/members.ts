@@ -92,8 +92,8 @@ local everything = call('HGETALL', metaKey)
 for i = 1, #everything, 2 do
   local member = match(everything[i], '^m:(.+)$')
   if member then
-    local contact, added, known, hasJoined, presented, reported = unpack(MEMBER, everything[i + 1])
-    local isAwaited = fence > 0 and hasJoined == 1 and min(presented, reported) < epochNumber
+    local contact, added, known, hasJoined, _, reported = unpack(MEMBER, everything[i + 1])
+    local isAwaited = fence > 0 and hasJoined == 1 and reported < epochNumber
     lines[#lines + 1] = format('%s %d %d %d %d', member, max(0, floor((clock - contact) / 1000)),
       hasJoined, known, isAwaited and 1 or 0)
   end

@@ -210,7 +210,8 @@ local function register(presented)
         isLive[machine] = true
         if member ~= me and record[3] < mine[2] then isKnown = false end
       end
-      if record[4] == 1 and min(record[5], record[6]) < epochNumber then isComplete = false end
+      -- It reports after it has presented.
+      if record[4] == 1 and record[6] < epochNumber then isComplete = false end
     end
   end
   for member, time in pairs(isForgotten) do
