@@ -21,7 +21,7 @@ import type { LeaseScenario, Rules, ScenarioCheck } from './lease-world.ts';
 
 vi.setConfig({ testTimeout: 3_600_000 });
 
-const STATES = IS_LONG ? 1_000_000 : 500;
+const STATES = IS_LONG ? 600_000 : 500;
 const WALKS = IS_LONG ? 20_000 : 50;
 /** Enough for each mutation. */
 const MUTATION_STATES = 60_000;
