@@ -451,7 +451,7 @@ export class LeaseWorld {
     if (faults.forgets > 0 && world.redis.meta?.members[memberOf(i)] !== undefined) {
       add(`forget ${i}`, (w) => {
         w.faults.forgets--;
-        // What only it knew of a Redis that has lost it.
+        // Redis has lost its usage in a failover, and gets no report of it any more.
         if (!isSettled(w)) this.#lose(w, i);
         w.forgotten.push(i);
         forgetMember(w.redis, this.#serverUs(w), memberOf(i));
@@ -745,7 +745,7 @@ export class LeaseWorld {
     if (answer?.status !== MESSAGE_STATUS.done || isVague(world)) return;
     const { checks, kept } = message;
     const { window, served } = answer;
-    // What Redis has granted to this member is used, or its denials are doubted.
+    // Tokens that this message is granted or keeps: its member asks again if it does not use them.
     const taken = checks.reduce(
       (sum, { cost }, n) => {
         return served[n] === SERVED.allowed ? sum + cost : sum;

@@ -191,7 +191,7 @@ class Machines {
     const toMs = await this.#readClock();
     const before = model.judge(modelled, fromMs);
     const after = model.judge(modelled, toMs + SLACK_MS);
-    // What a sliding window or a bucket allows may change while Redis decides.
+    // The result of a sliding window or of GCRA may change between the two times.
     if (before.passed === after.passed) expect(allows(), textOf(checks)).toBe(after.passed);
     if (!allows() && checks.length > 1) for (const one of modelled) this.#reserved.add(one.id.name);
     const hasBucket = modelled.some(({ rule }) => rule === RULE.gcra);
