@@ -119,6 +119,8 @@ export interface ExchangeRules {
   waitsForPresentations: boolean;
   waitsForAcknowledgements: boolean;
   countsPresentedMembers: boolean;
+  /** The record of a member that has left stays, so that others present it to an empty Redis. */
+  keepsLeftMembers: boolean;
   /** A member that has seen a later clock than a new server has may have used later windows. */
   fencesSeenWindows: boolean;
   /** The clock of the bucket follows a clock of the server that was set back only slowly. */
@@ -170,6 +172,7 @@ export const EXCHANGE_RULES: ExchangeRules = {
   waitsForPresentations: true,
   waitsForAcknowledgements: true,
   countsPresentedMembers: true,
+  keepsLeftMembers: true,
   fencesSeenWindows: true,
   clockNeverRunsBack: true,
   followsSeenClock: true,
@@ -450,6 +453,32 @@ export function forgetMember(redis: RedisState, serverUs: number, name: string):
   meta.version = Math.max(meta.version + 1, Math.floor(entry.clockUs / 1_000));
   meta.scannedUs = 0;
   entry.store();
+}
+
+/**
+ * The last call of a member that has reported everything.
+ * @returns false: it would still be waited for
+ */
+export function leaveMember(
+  redis: RedisState,
+  serverUs: number,
+  header: CallHeader,
+  rules: ExchangeRules = EXCHANGE_RULES,
+): boolean {
+  const { meta } = redis;
+  const known = meta?.members[header.member];
+  if (meta === undefined || known === undefined) return false;
+  const entry = new Entry(redis, meta, serverUs, header, rules);
+  const isCurrent = meta.runId === redis.runId && header.reportedEpoch === entry.epoch;
+  if (!isCurrent || meta.fenceUs > 0) return false;
+  if (!rules.keepsLeftMembers) {
+    forgetMember(redis, serverUs, header.member);
+    return true;
+  }
+  known.contactUs = entry.clockUs - LIVE_US - 1;
+  meta.scannedUs = 0;
+  entry.store();
+  return true;
 }
 
 /** A bucket that members have joined, in an epoch that they have reported. */

@@ -12,11 +12,12 @@ import type { MemberRecord, RedisState } from './lease-model.ts';
 import type { Answer, LeaseScenario, Machine, Request, World } from './lease-world.ts';
 
 /** What the script compares ages with, us: a greater age is like this one. */
+const LIVE_US = 3_000_000;
 const OLD_RECALL_US = 250_000;
 const QUIET_US = 12_000;
 const AGAIN_US = 4_000;
 const PARK_MS = 10;
-/** Scenarios that are shorter have members that are always live. */
+/** Scenarios that are shorter have members that are live until they leave. */
 const CONTACT_MS = 400;
 
 /** Messages, answers and checks to come are never changed, and shared. */
@@ -157,7 +158,8 @@ export class WorldNames {
       const known = state.meta?.members[name];
       if (known !== undefined) {
         const { contactUs, ...rest } = known;
-        parts.push(Object.values(rest), this.#hasAges ? contactUs : 0);
+        const hasLeft = state.meta!.clockUs - contactUs > LIVE_US;
+        parts.push(Object.values(rest), this.#hasAges ? contactUs : hasLeft);
       }
       if (state.meta?.forgotten[name] !== undefined) parts.push('forgotten');
       const nowUs = Math.max(this.#serverUs(world), state.meta?.clockUs ?? 0);

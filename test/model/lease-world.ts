@@ -27,6 +27,7 @@ import {
   forgetMember,
   joinedRedis,
   keyOfMessage,
+  leaveMember,
   newRedis,
   type Publication,
   presentMembers,
@@ -78,6 +79,8 @@ export interface Faults {
   repeats: number;
   timeouts: number;
   kills: number;
+  /** Machines that return their leases, report their usage, leave, and end. */
+  stops: number;
   pauses: number;
   evictions: number;
   withdrawals: number;
@@ -95,7 +98,8 @@ export interface Faults {
 }
 
 const NO_FAULTS: Faults = {
-  ...{ losses: 0, repeats: 0, timeouts: 0, kills: 0, pauses: 0, evictions: 0, withdrawals: 0 },
+  ...{ losses: 0, repeats: 0, timeouts: 0, kills: 0, stops: 0, pauses: 0, evictions: 0 },
+  withdrawals: 0,
   ...{ failovers: 0, prefetches: 0, refunds: 0, resets: 0, deletions: 0, forgets: 0 },
   clockSteps: 0,
 };
@@ -448,6 +452,11 @@ export class LeaseWorld {
         w.machines[i].isAlive = false;
       });
     }
+    if (faults.stops > 0 && flight === undefined && waiting.length === 0) {
+      const isReported = slot === undefined || (!slot.isDirty && slot.lease + slot.reserved === 0);
+      if (isReported && !machine.isJoining) add(`stop ${i}`, (w) => this.#stop(w, i));
+      else if (!isReported && !mustReport) add(`drain ${i}`, (w) => this.#sendReturn(w, i));
+    }
     if (faults.forgets > 0 && world.redis.meta?.members[memberOf(i)] !== undefined) {
       add(`forget ${i}`, (w) => {
         w.faults.forgets--;
@@ -463,6 +472,15 @@ export class LeaseWorld {
         w.machines[i].isPaused = true;
       });
     }
+  }
+
+  #stop(world: World, i: number): void {
+    const machine = world.machines[i];
+    world.faults.stops--;
+    machine.isAlive = false;
+    const { reportedEpoch, membersVersion, clockUs } = machine;
+    const header = { member: memberOf(i), reportedEpoch, membersVersion, clockUs };
+    leaveMember(world.redis, this.#serverUs(world), header, this.#rules);
   }
 
   /** Tokens that a machine has used or holds may be allowed once more. */

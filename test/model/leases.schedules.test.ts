@@ -128,6 +128,14 @@ const SCENARIOS = {
     ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, newMachines: [1] },
     faults: { failovers: 1 },
   },
+  'a machine that stops, its successor and a failover': {
+    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, newMachines: [1] },
+    faults: { stops: 1, failovers: 1 },
+  },
+  'a machine that stops before a failover': {
+    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: [[check(1, 1)], [check(1, 1)]] },
+    faults: { stops: 1, failovers: 1 },
+  },
   'counters that are deleted': {
     ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, faults: { deletions: 1 } },
   },
@@ -225,6 +233,7 @@ const MUTATIONS: [rule: keyof Rules, name: ScenarioName, seed?: number][] = [
   ['waitsForReports', 'a failover to an old replica', 5],
   ['waitsForAcknowledgements', 'a new machine and a failover', 26],
   ['countsPresentedMembers', 'a new machine and a failover', 12],
+  ['keepsLeftMembers', 'a machine that stops before a failover'],
   ['waitsForOlderMembers', 'a new machine and a failover', 28],
   ['presentsMembers', 'a failover to an old replica', 21],
   ['settlesPreviousWithKept', 'sliding windows', 13],

@@ -71,7 +71,7 @@ class TestRunner implements ScriptRunner {
   async call(
     script: Script,
     keys: readonly string[],
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     deadlineMs?: number,
   ): Promise<unknown> {
     this.calls++;

@@ -7,8 +7,11 @@ import { decodeExchange, encodeExchange } from '../../src/engine/redis/scripts/e
 import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
 import {
+  decodeLeave,
   decodePresentMembers,
+  encodeLeave,
   encodePresentMembers,
+  leave,
   presentMembers,
 } from '../../src/engine/redis/scripts/members.ts';
 import {
@@ -44,6 +47,8 @@ export interface ScriptMember {
   message: (message: Partial<CounterMessage>) => CounterMessage;
   /** Presents members, and takes over the epoch. */
   present: (members?: readonly string[], graceMs?: number) => Promise<number>;
+  /** @returns false: it cannot leave now */
+  leave: () => Promise<boolean>;
   /** Says that all of its counters are reported in the epoch of the last answer. */
   finishReport: () => void;
   close: () => void;
@@ -130,6 +135,9 @@ export async function connectMember(
       const answer = decodePresentMembers(await run(presentMembers, encoded));
       note(answer);
       return answer.status;
+    },
+    async leave() {
+      return decodeLeave(await run(leave, encodeLeave(context, 0, header)));
     },
     finishReport() {
       header.reportedEpoch = epoch;

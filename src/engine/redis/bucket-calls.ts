@@ -130,6 +130,17 @@ export class BucketCalls {
     return required(await this.#withinTimeout(call.then((cleared) => ({ cleared })))).cleared;
   }
 
+  /** The last call, after all usage is reported: nobody waits for this member any more. */
+  async leave(): Promise<void> {
+    if (!this.hasJoined) return;
+    const { scripts, bucket } = this.#options;
+    try {
+      await this.#withinTimeout(scripts.leave(bucket, this.#header));
+    } catch {
+      // Then others wait for it as for a dead member.
+    }
+  }
+
   /** @param send sends the call; it rejects when there is no valid answer */
   async #send<Answer extends AnswerHeader>(
     send: () => Promise<Answer>,

@@ -16,10 +16,13 @@ import {
 } from './scripts/gcra.ts';
 import { decodeInspect, encodeInspect, type InspectAnswer, inspect } from './scripts/inspect.ts';
 import {
+  decodeLeave,
   decodeListMembers,
   decodePresentMembers,
+  encodeLeave,
   encodeListMembers,
   encodePresentMembers,
+  leave,
   listMembers,
   type MemberList,
   OPEN_GRACE_MS,
@@ -102,6 +105,11 @@ export class MemberScripts {
     const call = encodePresentMembers(this.context, bucket, header, members, this.#openGraceMs);
     const answer = decodePresentMembers(await this.#run(presentMembers, call));
     return { ...answer, counters: [] };
+  }
+
+  /** @returns false: a recovery goes on, and may wait for the member */
+  async leave(bucket: number, header: CallHeader): Promise<boolean> {
+    return decodeLeave(await this.#run(leave, encodeLeave(this.context, bucket, header)));
   }
 
   async listMembers(bucket: number): Promise<MemberList> {

@@ -242,7 +242,7 @@ export class RedisShardWorker {
   }
 
   /**
-   * Returns all leases and reports all usage, within DRAIN_MAX_MS.
+   * Returns all leases and reports all usage, within DRAIN_MAX_MS, and leaves.
    * @returns the number of counters of which Redis did not get everything
    */
   async drain(): Promise<number> {
@@ -250,7 +250,12 @@ export class RedisShardWorker {
     const endMs = nowMs() + DRAIN_MAX_MS;
     await this.#sync.takeAllLeases();
     while (nowMs() < endMs) {
-      if (await this.#sync.run()) return 0;
+      if (await this.#sync.run()) {
+        // A heartbeat after it would count as a return.
+        clearInterval(this.#tickTimer);
+        await Promise.all(this.#buckets.map((bucket) => bucket.leave()));
+        return 0;
+      }
       await new Promise((resolve) => setTimeout(resolve, RELEASE_MS));
     }
     return this.#sync.countUnreported();

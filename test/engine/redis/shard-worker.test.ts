@@ -5,6 +5,11 @@ import { describe, expect, test } from 'vitest';
 import type { CheckParameters } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { CounterSelector } from '../../../src/engine/engine.ts';
+import {
+  decodeListMembers,
+  encodeListMembers,
+  listMembers,
+} from '../../../src/engine/redis/scripts/members.ts';
 import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing } from '../../support/redis.ts';
@@ -320,6 +325,11 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     machines.shift();
     expect((await other.decide(ID, { ...terms, cost: 99 })).allowed).toBe(true);
     expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(0);
+    // Nobody waits for the machine any more.
+    const call = encodeListMembers({ keys: other.keys, isAvailable: false }, 0);
+    const reply = await other.runner.call(listMembers, call.keys, call.args);
+    const silent = decodeListMembers(reply).members.filter(({ silentMs }) => silentMs > 3_000);
+    expect(silent.map(({ member }) => member)).toEqual([holder.member]);
   });
 
   test('is missed by nobody but this machine when Redis is gone at its stop', async () => {

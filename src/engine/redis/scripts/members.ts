@@ -1,11 +1,12 @@
 /**
  * The scripts about the members of a bucket. `presentMembers` is called when Redis answers that it
  * needs members: it opens an empty Redis, or joins a recovery. `listMembers` is for members whose
- * list is old, and for the command line. `forgetMembers` removes those that have left or are dead.
+ * list is old, and for the command line. `forgetMembers` removes those that are dead. `leave` is
+ * the last call of a member that has returned its leases and reported its usage.
  */
 
 import { defineScript } from '../../../redis/script.ts';
-import { CLOCK, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
+import { CLOCK, EPOCH, HEADER_ARGUMENTS, LIVE_US, MEMBERSHIP, STORE_META } from './prelude.ts';
 import type { CallAnswer, CallHeader } from './protocol.ts';
 import {
   decodeHeader,
@@ -138,6 +139,38 @@ export function decodeListMembers(reply: unknown): MemberList {
   return list;
 }
 
+/**
+ * From now on the member counts as silent: nobody waits for it, to join or after a failover. Its
+ * record stays, because a Redis that loses everything has nobody else to report its usage. In a
+ * recovery, and if Redis may have lost what it has reported, nothing is done.
+ */
+const LEAVE = `
+local canLeave = bucket[3] and bucket[2] == runId and fence == 0 and reportedEpoch == ${EPOCH}
+if canLeave then
+  local _, added, known, hasJoined, presented, reported = unpack(MEMBER, bucket[3])
+  call('HSET', metaKey, 'm:' .. me,
+    pack(MEMBER, clock - ${LIVE_US} - 1, added, known, hasJoined, presented, reported))
+  scannedAt = 0
+  ${STORE_META}
+end
+return {canLeave and '1' or '0'}
+`;
+
+export const leave = defineScript('leave', `#!lua flags=allow-oom\n${CLOCK}${LEAVE}`);
+
+export function encodeLeave(
+  context: ScriptContext,
+  bucket: number,
+  header: CallHeader,
+): ScriptCall {
+  return { keys: [context.keys.members(bucket)], args: headerArguments(header, context) };
+}
+
+/** @returns false: a recovery goes on, and may wait for the member */
+export function decodeLeave(reply: unknown): boolean {
+  return decodeNumber(leave.name, reply) === 1;
+}
+
 const FORGET = `
 local removed = 0
 for _, field in ipairs(call('HKEYS', metaKey)) do
@@ -179,10 +212,14 @@ export function encodeForgetMembers(
 
 /** @returns how many there were */
 export function decodeForgetMembers(reply: unknown): number {
-  const lines = linesOf(reply, forgetMembers.name);
-  if (lines.length !== 1) throw new InvalidReply(forgetMembers.name, reply);
-  const fields = new Line(forgetMembers.name, lines[0]);
-  const removed = fields.integer(0);
+  return decodeNumber(forgetMembers.name, reply);
+}
+
+function decodeNumber(script: string, reply: unknown): number {
+  const lines = linesOf(reply, script);
+  if (lines.length !== 1) throw new InvalidReply(script, reply);
+  const fields = new Line(script, lines[0]);
+  const number = fields.integer(0);
   fields.end();
-  return removed;
+  return number;
 }

@@ -21,7 +21,7 @@
 import { RECOVERY_ENDING } from './protocol.ts';
 
 /** Members that have called within this time are live, µs. */
-const LIVE_US = 3_000_000;
+export const LIVE_US = 3_000_000;
 /** A member that has not called for this time is removed, µs. */
 const KEPT_US = 86_400_000_000;
 /** Windows that begin so soon after a loss of memory count as begun: another clock was ahead. */
@@ -80,7 +80,7 @@ export const HEADER = `format('%d %d %s.%d %d %d %d', status, clock, runId, epoc
   fence > 0 and 1 or 0, version, machines) .. ((opened > 0 or clock > now)
   and format(' %d %d %d', opened, ending, max(0, clock - now)) or '')`;
 
-const STORE_META = `call('HSET', metaKey,
+export const STORE_META = `call('HSET', metaKey,
     'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt, opened, ending))`;
 
 export const PUBLISH = `

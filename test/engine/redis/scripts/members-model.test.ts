@@ -14,9 +14,12 @@ import {
 } from '../../../../src/engine/redis/scripts/exchange-codec.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
+  decodeLeave,
   decodePresentMembers,
+  encodeLeave,
   encodePresentMembers,
   forgetMembers,
+  leave,
   presentMembers as presentScript,
 } from '../../../../src/engine/redis/scripts/members.ts';
 import {
@@ -30,6 +33,7 @@ import {
   EXCHANGE_RULES,
   exchange,
   forgetMember,
+  leaveMember,
   newRedis,
   presentMembers,
   type RedisState,
@@ -60,6 +64,7 @@ const step = fc.record({
     { weight: 5, arbitrary: fc.constant('call') },
     { weight: 3, arbitrary: fc.constant('present') },
     { weight: 1, arbitrary: fc.constantFrom('forget', 'fail over', 'miss a counter', 'lose all') },
+    { weight: 1, arbitrary: fc.constant('leave') },
   ),
   presented: fc.subarray(names),
 });
@@ -107,7 +112,7 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
       const key = keys.members(0);
       const context: ScriptContext = { keys, isAvailable };
       const rules = { ...EXCHANGE_RULES, isAvailable };
-      const seen = { statuses: new Set<number>(), recoveries: 0, recovered: 0 };
+      const seen = { statuses: new Set<number>(), recoveries: 0, recovered: 0, left: 0 };
       const read = async () => {
         const [clock, ...lines] = (await redis.command('EVAL', READ, '1', key)) as string[];
         return { clockUs: Number(clock), lines: lines.sort() };
@@ -152,6 +157,17 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
                 await caller.run(forgetMembers, { keys: [key], args });
                 clockUs = (await read()).clockUs;
                 forgetMember(model, clockUs, names[member]);
+                break;
+              }
+              case 'leave': {
+                const hasLeft = decodeLeave(
+                  await caller.run(leave, encodeLeave(context, 0, header)),
+                );
+                if (hasLeft) clockUs = (await read()).clockUs;
+                expect(leaveMember(model, clockUs, header, rules)).toBe(hasLeft);
+                // The clock was not stored, either.
+                if (!hasLeft) continue;
+                seen.left++;
                 break;
               }
               case 'present': {
@@ -200,7 +216,7 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
       await fc.assert(property, { seed: newSeed(), numRuns: scaledCount(60) });
       const { done, joining, needsMembers } = CALL_STATUS;
       expect([...seen.statuses].sort()).toEqual([done, joining, needsMembers]);
-      expect(Math.min(seen.recoveries, seen.recovered)).toBeGreaterThan(0);
+      expect(Math.min(seen.recoveries, seen.recovered, seen.left)).toBeGreaterThan(0);
     },
   );
 });

@@ -121,6 +121,54 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect(answer).toMatchObject({ status: CALL_STATUS.done, machineCount: 1 });
   });
 
+  it('do not wait for members that have left', async () => {
+    const [a, b] = await join(2);
+    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+    expect(await a.leave()).toBe(true);
+    const c = await connect('c');
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    // It learns of the new one.
+    expect(await statusOf(b)).toBe(CALL_STATUS.done);
+    expect(await statusOf(b)).toBe(CALL_STATUS.done);
+    expect(await c.call([])).toMatchObject({ status: CALL_STATUS.done, machineCount: 2 });
+    expect((await check(c, 0, 71)).served).toEqual([SERVED.unproven]);
+    expect((await check(c, 0, 70)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('wait for members that have left, and call again', async () => {
+    const [a] = await join(1);
+    expect(await a.leave()).toBe(true);
+    expect(await statusOf(a)).toBe(CALL_STATUS.done);
+    expect(await statusOf(await connect('c'))).toBe(CALL_STATUS.joining);
+  });
+
+  it('do not leave in a recovery, or before they have reported', async () => {
+    const [a, b] = await join(2);
+    a.header.reportedEpoch = '';
+    expect(await a.leave()).toBe(false);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    expect(await b.leave()).toBe(false);
+    await report(b, 20, 0, [a.name, b.name]);
+    expect(await b.leave()).toBe(false);
+    expect((await list(b)).members.find(({ member }) => member === b.name)!.silentMs).toBeLessThan(
+      2_000,
+    );
+  });
+
+  it('are presented to an empty Redis after they have left, which waits for their usage', async () => {
+    const [a, b] = await join(2);
+    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+    expect(await a.leave()).toBe(true);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    await report(b, 0, 0, [a.name, b.name]);
+    expect((await check(b, 0, 80)).status).toBe(MESSAGE_STATUS.recovering);
+    expect((await list(b)).members.find(({ member }) => member === a.name)).toMatchObject({
+      isAwaited: true,
+    });
+  });
+
   it('are listed, and can be forgotten', async () => {
     const [a, b] = await join(2);
     const before = await list(a);
