@@ -43,7 +43,8 @@ const SAME_ON_EVERY_NODE = [
   ...['docs/*', 'examples/*', 'gateways/*', 'model/*', 'engine/redis/scripts/*', 'tidy'],
   ...['check', 'config', 'gateway', 'package'].map((of) => `commands/${of}`),
   ...['registry/shared/*', 'runtime/shared-registry', 'engine/redis/recovery-outcomes'],
-  ...['core/file-ownership', 'commands/cluster', 'commands/overrides'],
+  ...['core/file-ownership', 'commands/cluster', 'commands/overrides', 'overrides/*'],
+  ...['redis/acl', 'redis/servers', 'engine/redis/lease-contention'],
   ...['cluster-*', 'recovery', 'system-clock', 'connections', 'disk', 'overload'].map(
     (of) => `faults/${of}`,
   ),
@@ -84,7 +85,10 @@ class LongestFirst extends BaseSequencer {
 }
 
 const HTTP = ['test/server/**/*.test.ts'];
-/** The older uWebSockets.js, which servers load on platforms without their own package. */
+/**
+ * The older uWebSockets.js, which servers load on platforms without their own package. It has a
+ * binary for each Node: on the second one, tests show that it loads and behaves alike.
+ */
 const UWS_PACK = { env: { WEIR_TEST_UWS: 'uws-pack' } };
 
 const timeouts = {
@@ -114,7 +118,7 @@ export default defineConfig({
           ...timeouts,
           ...UWS_PACK,
           name: 'uws-pack',
-          include: HTTP,
+          include: IS_SHORTENED ? ['test/server/uws-behaviour.test.ts'] : HTTP,
           exclude: HEAVY,
           maxWorkers: LIGHT_WORKERS,
           sequence: { groupOrder: 1 },

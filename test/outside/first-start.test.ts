@@ -16,9 +16,22 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
+import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
 
 const MINUTE = 60_000;
 const RECOMMENDED = '22.22.2';
+/** Versions of Node, each with the one of npm that was released with it. */
+const UNSUPPORTED = [
+  ['16', '8'],
+  ['22.10', '10'],
+  ...(IS_OUTSIDE_LONG
+    ? [
+        ['18', '10'],
+        ['20.10', '10'],
+        ['23', '10'],
+      ]
+    : []),
+];
 
 interface CommandResult {
   code: number | null;
@@ -181,14 +194,7 @@ describe.skipIf(!isRegistryReachable())('on an unsupported Node,', () => {
   beforeAll(() => copyWorkingTree(clone));
   afterAll(() => removeDirectory(directory));
 
-  /** With the version of npm that was released with it. */
-  test.each([
-    ['16', '8'],
-    ['18', '10'],
-    ['20.10', '10'],
-    ['22.10', '10'],
-    ['23', '10'],
-  ])(
+  test.each(UNSUPPORTED)(
     '%s, every command and npm start print one message with the supported versions',
     (version, npm) => {
       const node = fetchNode(version);
