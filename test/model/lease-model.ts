@@ -145,6 +145,7 @@ const WRITE_OFF_US = 10_000;
 const CORRECTION_WRITE_OFF_US = 250_000;
 const REPEATED_RECALL_US = 4_000;
 const LIVE_US = 3_000_000;
+const KEPT_US = 86_400_000_000;
 const AVAILABLE_AFTER_US = 10_000_000;
 const ANCHOR_US = 10_000;
 const CONTACT_US = 500_000;
@@ -331,6 +332,11 @@ class Entry {
     let status: number = CALL_STATUS.done;
     const hasPresented = mine.presented >= meta.epochNumber || !rules.waitsForPresentations;
     if (meta.fenceUs > 0 && !hasPresented) status = CALL_STATUS.needsMembers;
+    for (const [other, { contactUs }] of Object.entries(members)) {
+      if (clockUs - contactUs <= KEPT_US) continue;
+      delete members[other];
+      this.#nextVersion();
+    }
     const everyone = Object.entries(members);
     const isKnown = everyone.every(([other, { contactUs, acknowledged }]) => {
       return other === name || clockUs - contactUs > LIVE_US || acknowledged >= mine.since;
@@ -457,12 +463,14 @@ export function forgetMember(redis: RedisState, serverUs: number, name: string):
 
 /**
  * The last call of a member that has reported everything.
+ * @param usageEndUs when its usage no longer counts
  * @returns false: it would still be waited for
  */
 export function leaveMember(
   redis: RedisState,
   serverUs: number,
   header: CallHeader,
+  usageEndUs: number,
   rules: ExchangeRules = EXCHANGE_RULES,
 ): boolean {
   const { meta } = redis;
@@ -475,7 +483,7 @@ export function leaveMember(
     forgetMember(redis, serverUs, header.member);
     return true;
   }
-  known.contactUs = entry.clockUs - LIVE_US - 1;
+  known.contactUs = Math.min(entry.clockUs - LIVE_US - 1, usageEndUs - KEPT_US);
   meta.scannedUs = 0;
   entry.store();
   return true;

@@ -159,7 +159,7 @@ export class WorldNames {
       if (known !== undefined) {
         const { contactUs, ...rest } = known;
         const hasLeft = state.meta!.clockUs - contactUs > LIVE_US;
-        parts.push(Object.values(rest), this.#hasAges ? contactUs : hasLeft);
+        parts.push(Object.values(rest), this.#hasAges || hasLeft ? contactUs : 0);
       }
       if (state.meta?.forgotten[name] !== undefined) parts.push('forgotten');
       const nowUs = Math.max(this.#serverUs(world), state.meta?.clockUs ?? 0);

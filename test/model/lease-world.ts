@@ -478,9 +478,11 @@ export class LeaseWorld {
     const machine = world.machines[i];
     world.faults.stops--;
     machine.isAlive = false;
-    const { reportedEpoch, membersVersion, clockUs } = machine;
+    const { reportedEpoch, membersVersion, clockUs, slot } = machine;
     const header = { member: memberOf(i), reportedEpoch, membersVersion, clockUs };
-    leaveMember(world.redis, this.#serverUs(world), header, this.#rules);
+    const { window } = slot ?? { window: NO_WINDOW };
+    const endMs = window === NO_WINDOW ? 0 : (window + 2) * this.#scenario.durationMs;
+    leaveMember(world.redis, this.#serverUs(world), header, endMs * 1_000, this.#rules);
   }
 
   /** Tokens that a machine has used or holds may be allowed once more. */

@@ -48,13 +48,15 @@ export interface ScriptMember {
   /** Presents members, and takes over the epoch. */
   present: (members?: readonly string[], graceMs?: number) => Promise<number>;
   /** @returns false: it cannot leave now */
-  leave: () => Promise<boolean>;
+  leave: (usageEndMs?: number) => Promise<boolean>;
   /** Says that all of its counters are reported in the epoch of the last answer. */
   finishReport: () => void;
   close: () => void;
 }
 
 export const PREFIX = 'weir';
+/** Later than the end of any window of a test. */
+export const FAR_MS = 9_000_000_000_000;
 
 export async function connectMember(
   port: number,
@@ -136,8 +138,8 @@ export async function connectMember(
       note(answer);
       return answer.status;
     },
-    async leave() {
-      return decodeLeave(await run(leave, encodeLeave(context, 0, header)));
+    async leave(usageEndMs = FAR_MS) {
+      return decodeLeave(await run(leave, encodeLeave(context, 0, header, usageEndMs)));
     },
     finishReport() {
       header.reportedEpoch = epoch;

@@ -130,12 +130,15 @@ export class BucketCalls {
     return required(await this.#withinTimeout(call.then((cleared) => ({ cleared })))).cleared;
   }
 
-  /** The last call, after all usage is reported: nobody waits for this member any more. */
-  async leave(): Promise<void> {
+  /**
+   * The last call, after all usage is reported: nobody waits for this member any more.
+   * @param usageEndMs when its usage no longer counts, by the clock of Redis
+   */
+  async leave(usageEndMs: number): Promise<void> {
     if (!this.hasJoined) return;
     const { scripts, bucket } = this.#options;
     try {
-      await this.#withinTimeout(scripts.leave(bucket, this.#header));
+      await this.#withinTimeout(scripts.leave(bucket, this.#header, usageEndMs));
     } catch {
       // Then others wait for it as for a dead member.
     }

@@ -107,9 +107,13 @@ export class MemberScripts {
     return { ...answer, counters: [] };
   }
 
-  /** @returns false: a recovery goes on, and may wait for the member */
-  async leave(bucket: number, header: CallHeader): Promise<boolean> {
-    return decodeLeave(await this.#run(leave, encodeLeave(this.context, bucket, header)));
+  /**
+   * @param usageEndMs when the usage of the member no longer counts, by the clock of Redis
+   * @returns false: a recovery goes on, and may wait for the member
+   */
+  async leave(bucket: number, header: CallHeader, usageEndMs: number): Promise<boolean> {
+    const call = encodeLeave(this.context, bucket, header, usageEndMs);
+    return decodeLeave(await this.#run(leave, call));
   }
 
   async listMembers(bucket: number): Promise<MemberList> {

@@ -253,7 +253,8 @@ export class RedisShardWorker {
       if (await this.#sync.run()) {
         // A heartbeat after it would count as a return.
         clearInterval(this.#tickTimer);
-        await Promise.all(this.#buckets.map((bucket) => bucket.leave()));
+        const usageEndMs = await this.#sync.usageEndMs();
+        await Promise.all(this.#buckets.map((bucket) => bucket.leave(usageEndMs)));
         return 0;
       }
       await new Promise((resolve) => setTimeout(resolve, RELEASE_MS));

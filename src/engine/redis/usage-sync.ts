@@ -102,6 +102,23 @@ export class UsageSync {
     return count;
   }
 
+  /** When the last usage stops to count, ms by the clock of Redis; 0 if there is none. */
+  async usageEndMs(): Promise<number> {
+    let endMs = 0;
+    await this.#scan((table, slot) => {
+      const key = table.readKey(slot);
+      if (isGcra(key)) {
+        endMs = Math.max(endMs, Math.ceil(table.readGcra(slot).newest));
+        return;
+      }
+      table.read(slot, this.#state);
+      const { window } = this.#state;
+      // A sliding window counts in the next one, too.
+      if (window !== NO_WINDOW) endMs = Math.max(endMs, (window + 2) * durationOfKey(key));
+    });
+    return endMs;
+  }
+
   /** How many counters have usage that Redis does not know. */
   countUnreported(): number {
     let count = 0;

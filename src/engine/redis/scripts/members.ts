@@ -6,7 +6,15 @@
  */
 
 import { defineScript } from '../../../redis/script.ts';
-import { CLOCK, EPOCH, HEADER_ARGUMENTS, LIVE_US, MEMBERSHIP, STORE_META } from './prelude.ts';
+import {
+  CLOCK,
+  EPOCH,
+  HEADER_ARGUMENTS,
+  KEPT_US,
+  LIVE_US,
+  MEMBERSHIP,
+  STORE_META,
+} from './prelude.ts';
 import type { CallAnswer, CallHeader } from './protocol.ts';
 import {
   decodeHeader,
@@ -141,15 +149,17 @@ export function decodeListMembers(reply: unknown): MemberList {
 
 /**
  * From now on the member counts as silent: nobody waits for it, to join or after a failover. Its
- * record stays, because a Redis that loses everything has nobody else to report its usage. In a
- * recovery, and if Redis may have lost what it has reported, nothing is done.
+ * record stays until its usage no longer counts: a Redis that loses everything has nobody else to
+ * report it. In a recovery, and if Redis may have lost what it has reported, nothing is done.
  */
 const LEAVE = `
 local canLeave = bucket[3] and bucket[2] == runId and fence == 0 and reportedEpoch == ${EPOCH}
 if canLeave then
   local _, added, known, hasJoined, presented, reported = unpack(MEMBER, bucket[3])
+  local keptUntil = tonumber(ARGV[${HEADER_ARGUMENTS + 1}]) * 1000
+  local contact = min(clock - ${LIVE_US} - 1, keptUntil - ${KEPT_US})
   call('HSET', metaKey, 'm:' .. me,
-    pack(MEMBER, clock - ${LIVE_US} - 1, added, known, hasJoined, presented, reported))
+    pack(MEMBER, contact, added, known, hasJoined, presented, reported))
   scannedAt = 0
   ${STORE_META}
 end
@@ -158,12 +168,15 @@ return {canLeave and '1' or '0'}
 
 export const leave = defineScript('leave', `#!lua flags=allow-oom\n${CLOCK}${LEAVE}`);
 
+/** @param usageEndMs when the usage of the member no longer counts, by the clock of Redis */
 export function encodeLeave(
   context: ScriptContext,
   bucket: number,
   header: CallHeader,
+  usageEndMs: number,
 ): ScriptCall {
-  return { keys: [context.keys.members(bucket)], args: headerArguments(header, context) };
+  const args = [...headerArguments(header, context), text(usageEndMs)];
+  return { keys: [context.keys.members(bucket)], args };
 }
 
 /** @returns false: a recovery goes on, and may wait for the member */

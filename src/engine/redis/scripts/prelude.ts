@@ -23,7 +23,7 @@ import { RECOVERY_ENDING } from './protocol.ts';
 /** Members that have called within this time are live, µs. */
 export const LIVE_US = 3_000_000;
 /** A member that has not called for this time is removed, µs. */
-const KEPT_US = 86_400_000_000;
+export const KEPT_US = 86_400_000_000;
 /** Windows that begin so soon after a loss of memory count as begun: another clock was ahead. */
 const FENCE_AHEAD_US = 1_000_000;
 /** How long a recovery waits for reports if it need not be exact, µs. */

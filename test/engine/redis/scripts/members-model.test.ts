@@ -42,6 +42,7 @@ import { newSeed } from '../../../support/guarantees.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../../support/redis.ts';
 import {
   connectMember,
+  FAR_MS,
   IDENTITY,
   PREFIX,
   type ScriptMember,
@@ -67,6 +68,8 @@ const step = fc.record({
     { weight: 1, arbitrary: fc.constant('leave') },
   ),
   presented: fc.subarray(names),
+  /** When the usage of a member that leaves no longer counts. */
+  usageEndMs: fc.constantFrom(0, FAR_MS),
 });
 
 /** The members and the recovery of a bucket, as text. */
@@ -129,7 +132,8 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
           };
           let clockUs = 0;
           let hasFailedOver = false;
-          for (const { member, action, presented, stepMs, reported, version } of steps) {
+          for (const one of steps) {
+            const { member, action, presented, stepMs, reported, version, usageEndMs } = one;
             // A run id is read when the clock is stored.
             const ms = hasFailedOver ? Math.max(20, stepMs) : stepMs;
             const header: CallHeader = {
@@ -160,11 +164,12 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
                 break;
               }
               case 'leave': {
-                const hasLeft = decodeLeave(
-                  await caller.run(leave, encodeLeave(context, 0, header)),
-                );
+                const call = encodeLeave(context, 0, header, usageEndMs);
+                const hasLeft = decodeLeave(await caller.run(leave, call));
                 if (hasLeft) clockUs = (await read()).clockUs;
-                expect(leaveMember(model, clockUs, header, rules)).toBe(hasLeft);
+                expect(leaveMember(model, clockUs, header, usageEndMs * 1_000, rules)).toBe(
+                  hasLeft,
+                );
                 // The clock was not stored, either.
                 if (!hasLeft) continue;
                 seen.left++;

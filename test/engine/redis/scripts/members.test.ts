@@ -135,6 +135,18 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect((await check(c, 0, 70)).served).toEqual([SERVED.allowed]);
   });
 
+  it('are removed after they have left, when their usage no longer counts', async () => {
+    const [a, b, c] = await join(3);
+    const nowMs = Math.floor(c.header.clockUs / 1_000);
+    expect(await a.leave(nowMs - 1_000)).toBe(true);
+    expect(await b.leave(nowMs + 60_000)).toBe(true);
+    const before = await list(c);
+    expect(await statusOf(c)).toBe(CALL_STATUS.done);
+    const after = await list(c);
+    expect(after.members.map(({ member }) => member).sort()).toEqual([b.name, c.name]);
+    expect(after.version).toBeGreaterThan(before.version);
+  });
+
   it('wait for members that have left, and call again', async () => {
     const [a] = await join(1);
     expect(await a.leave()).toBe(true);

@@ -106,7 +106,7 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
     const names = members.map(({ name }) => name);
     const run = fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
       const identity = { ...IDENTITY, h1: identities++ };
-      const model = joinedRedis('r', 0, names);
+      const model = joinedRedis('r', Math.max(clockUs, (await serverMs(redis)) * 1_000), names);
       const sequences = members.map(() => 10);
       const firsts = members.map(() => 1);
       for (const { member: at, stepMs, windowsBefore, sequenceStep, isNewSlot, ...rest } of steps) {
