@@ -212,6 +212,8 @@ class Machines {
     const now = await this.#readClock();
     const of = modelOf(check);
     const isGcra = !hasWindows(rule);
+    // After a denied batch the tokens of a bucket are those of the limit in the batch.
+    if (isGcra && this.#reserved.has(of.id.name)) return;
     const window = isGcra ? now : Math.floor(now / durationMs);
     if (cost === 0) return;
     const refunded = await engine.engine.refund(identity, rule, durationMs, window, cost, confirm);
