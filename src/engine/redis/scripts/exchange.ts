@@ -16,7 +16,7 @@
 
 import { defineScript } from '../../../redis/script.ts';
 import { SHARE } from './arithmetic.ts';
-import { CLOCK, ENTER, EPOCH, HEADER, INDEX, MEMBERSHIP, PUBLISH } from './prelude.ts';
+import { CLEARED, CLOCK, ENTER, EPOCH, HEADER, INDEX, MEMBERSHIP, PUBLISH } from './prelude.ts';
 
 /** Limits below this one get no lease. */
 const LEASED_LIMIT_MIN = 20;
@@ -183,6 +183,7 @@ for i = 2, #KEYS do
       local used, held = 0, 0
       if window == w then used = previousSpent - pReset
       elseif window == w - 1 then used, held = spent - pReset, kept end
+      if pReset >= ${CLEARED} then used = 0 end
       pu = pu + (used - pd + held)
       pr = pr + (used - (pMarks % 2 == 1 and pd or ps))
       if pu ~= puBefore or pr ~= prBefore or pSequence < firstSequence and previous[2]

@@ -37,6 +37,9 @@ const ANCHOR_US = 10_000;
 const CONTACT_US = 500_000;
 const SCAN_US = 1_000_000;
 
+/** The base of a record whose window was over at its reset: all usage was before the reset. */
+export const CLEARED = 2 ** 52;
+
 /** ARGV of all scripts of a member: see `headerArguments` in `reply.ts`. */
 export const HEADER_ARGUMENTS = 3;
 

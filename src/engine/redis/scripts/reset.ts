@@ -6,7 +6,7 @@
 import type { Identity } from '../../../core/hash.ts';
 import { defineScript } from '../../../redis/script.ts';
 import { keysOfIdentity } from './inspect.ts';
-import { CLOCK, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
+import { CLEARED, CLOCK, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
 import type { CallHeader } from './protocol.ts';
 import {
   headerArguments,
@@ -41,7 +41,7 @@ local function resetWindow(key, notice, isOver)
       local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
       marks = marks % 2
       -- What a window that is over was used for was used before the reset, reported or not.
-      if isOver then d, s, base = 0, 0, base + d else d, s, base = d - s, 0, base + s end
+      if isOver then d, s, base = 0, 0, ${CLEARED} else d, s, base = d - s, 0, base + s end
       u, rates = u + d, rates + rate
       if marks == 1 then r = r + d end
       call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks, first, last))

@@ -96,6 +96,20 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     expect(await show(identity)).toEqual([]);
   });
 
+  it('allow no more after a lease of a window that was over at its reset returns', async () => {
+    const of = { identity: newIdentity(), durationMs: 60_000, isSliding: true };
+    const sliding = (cost: number) => [costs(cost, 100, { isSliding: true })];
+    const { window, lent } = await a.send({ ...of, wantsLease: true, checks: sliding(10) });
+    expect(lent).toBeGreaterThan(0);
+    a.header.clockUs = (window + 1) * 60_000_000;
+    await a.call([]);
+    expect(await clear(of.identity, ALL)).toBe(1);
+    await a.send({ ...of, window, spent: 10 });
+    const { previousUse, served } = await b.send({ ...of, checks: sliding(101) });
+    expect(previousUse).toBe(0);
+    expect(served).toEqual([denied]);
+  });
+
   it('reset usage, while members count on', async () => {
     const of = { identity: newIdentity(), durationMs: CENTURY, window: 0 };
     await a.send({ ...of, checks: [costs(60, 100)] });
