@@ -295,7 +295,7 @@ class Simulation {
 
   /** Deadlines of leases are earlier than the end of their window. */
   #enter(window: number): void {
-    // What was sent before the first answer was sent in its window.
+    // Only an answer tells the window. Messages sent before the first one were sent in this window.
     if (this.#window === NO_WINDOW) for (const one of this.#network) one.window = window;
     this.#window = window;
     for (const slot of this.#slots) slot.lease = 0;

@@ -163,9 +163,6 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect(await b.leave()).toBe(false);
     await report(b, 20, 0, [a.name, b.name]);
     expect(await b.leave()).toBe(false);
-    expect((await list(b)).members.find(({ member }) => member === b.name)!.silentMs).toBeLessThan(
-      2_000,
-    );
   });
 
   it('are presented to an empty Redis after they have left, which waits for their usage', async () => {
