@@ -295,11 +295,17 @@ export class LeaseClient {
     }
   }
 
-  /** Decides waiting checks that can be decided in memory now. */
+  /**
+   * Decides waiting checks that can be decided in memory now, up to the first that cannot: checks
+   * of a request are decided in their order, and a later one may have a larger limit.
+   */
   #decideInPlace(counter: ActiveCounter): void {
     if (!this.#options.leases || counter.waiting.length === 0) return;
+    let isBlocked = false;
     counter.waiting = counter.waiting.filter((waiting) => {
-      return waiting.wasSent || !this.#tryInPlace(waiting);
+      if (waiting.wasSent) return true;
+      isBlocked ||= !this.#tryInPlace(waiting);
+      return isBlocked;
     });
   }
 
