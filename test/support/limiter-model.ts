@@ -143,8 +143,15 @@ export class LimiterModel {
     return units > 0n ? ceilDivide(units, BigInt(counter.durationMs)) : 0n;
   }
 
-  /** Refunds tokens to a bucket. @returns the number of refunded tokens */
-  refundTokens(counter: TestCounter, now: number, cost: bigint): bigint {
+  /**
+   * Refunds tokens to a bucket.
+   * @param check the one that took them; undefined: the last one that was counted
+   * @returns the number of refunded tokens
+   */
+  refundTokens(counter: TestCounter, now: number, cost: bigint, check?: TestCheck): bigint {
+    if (check !== undefined && this.#fullTimes.has(counterKey(counter))) {
+      this.setFullTime(counter, this.#fullTimeUnder(check));
+    }
     const missing = this.missingTokens(counter, now);
     const refunded = cost < missing ? cost : missing;
     if (refunded === 0n) return 0n;

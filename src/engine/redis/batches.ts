@@ -258,7 +258,7 @@ export class Batches {
     const key = counterKey(rule, durationMs);
     const window = hasWindows(rule) ? decision.reset / durationMs - 1 : decision.window;
     if (holds === HOLDS.local) {
-      if (!isCommitted) table.refundLocally(identity, key, window, cost);
+      if (!isCommitted) this.#queue.refundWithoutRedis(check, { window });
     } else if (!hasWindows(rule)) {
       if (!isCommitted) this.#refundGcra(check);
     } else if (isCommitted) table.commit(identity, key, window, cost);

@@ -91,10 +91,11 @@ export class Corrections {
     }
   }
 
-  async #refund(identity: Identity, { rule, durationMs, window, cost }: Refund): Promise<number> {
+  async #refund(identity: Identity, refund: Refund): Promise<number> {
+    const { rule, durationMs, window, cost, limit } = refund;
     const { client, gcra, nowMs } = this.#options;
     if (!hasWindows(rule)) {
-      const refunded = await gcra.refund(identity, durationMs, cost);
+      const refunded = await gcra.refund(identity, durationMs, cost, limit);
       if (refunded === undefined) throw new Error('Redis did not answer in time');
       return refunded;
     }

@@ -302,15 +302,21 @@ export class LeaseTable implements LeaseMemory {
 
   /**
    * Takes back a check that `decideLocally` has allowed: another one of its batch was denied.
-   * @param window that of the decision
+   * @param machines as many as the limit was divided by
    */
-  refundLocally(id: Identity, key: number, window: number, cost: number): void {
+  refundLocally(
+    id: Identity,
+    check: CheckParameters,
+    machines: number,
+    decision: Pick<TableDecision, 'window'>,
+  ): void {
     const lock = this.#lockGroup(id);
     try {
+      const key = counterKey(check.rule, check.durationMs);
       const slot = findLease(this, this.#location, id, key);
       if (slot === NO_LEASE_SLOT) return;
       this.#dirty.add(lock, slot);
-      this.#local.refund(slot, this.doubles[latestLeaseMsAt(lock)], key, window, cost);
+      this.#local.refund(slot, this.doubles[latestLeaseMsAt(lock)], check, machines, decision);
     } finally {
       this.release(lock);
     }

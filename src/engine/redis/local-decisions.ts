@@ -7,8 +7,7 @@
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
-import { countGcra, gcra, judgeGcra } from '../memory/windows/gcra.ts';
-import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
+import { countGcra, judgeGcra, refundGcra } from '../memory/windows/gcra.ts';
 import { clearCells, newCells } from '../memory/windows/rule.ts';
 import { share } from '../memory/windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
@@ -102,13 +101,20 @@ export class LocalDecisions {
     noteLimit(this.#memory, slot, check.limit);
   }
 
-  /** Takes back a check that was counted. @param window that of its decision */
-  refund(slot: LeaseSlot, nowMs: number, key: number, window: number, cost: number): void {
+  /** Takes back a check that was counted. */
+  refund(
+    slot: LeaseSlot,
+    nowMs: number,
+    check: CheckParameters,
+    machines: number,
+    { window }: Pick<Decision, 'window'>,
+  ): void {
     const { words, details } = this.#memory;
-    if (ruleOfKey(key).counterRule === RULE.gcra) {
+    const { cost } = check;
+    if (check.rule === RULE.gcra) {
       this.#readBucket(slot);
       const redisMs = this.#state.redisMs(words[leaseTagAt(slot)], nowMs);
-      gcra.refund(this.#cells, window, redisMs, durationOfKey(key), cost);
+      refundGcra(this.#cells, redisMs, cost, this.#shareOf(check, machines));
       this.#writeBucket(slot);
       details[reservedAt(slot)] = Math.max(0, details[reservedAt(slot)] - cost);
       return;

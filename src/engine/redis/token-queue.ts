@@ -94,6 +94,11 @@ export class TokenQueue {
     return this.#parts.withoutRedis.decide(table, check, nowMs, decision);
   }
 
+  /** Takes back what `decideWithoutRedis` has counted. */
+  refundWithoutRedis(check: Check, decision: Pick<TableDecision, 'window'>): void {
+    this.#parts.withoutRedis.refund(this.tableOf(check.identity), check, decision);
+  }
+
   #channelFor(id: Identity): WorkerChannel | undefined {
     const { queues, state, stats } = this.#parts;
     const worker = queues.workerFor(id);

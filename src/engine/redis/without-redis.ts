@@ -44,6 +44,11 @@ export class DecisionsWithoutRedis {
     return isCounted;
   }
 
+  /** Takes back a check that was counted in the table: another one of its batch was denied. */
+  refund(table: LeaseTable, check: Check, decision: Pick<TableDecision, 'window'>): void {
+    table.refundLocally(check.identity, check, this.#share(), decision);
+  }
+
   /** Denies a check, whatever the setting says. A cost of 0 is allowed all the same. */
   deny(check: Check, nowMs: number, decision: TableDecision): void {
     decision.outcome = OUTCOME.decided;
@@ -57,18 +62,21 @@ export class DecisionsWithoutRedis {
   }
 
   #decideLocally(table: LeaseTable, check: Check, nowMs: number, decision: TableDecision): boolean {
-    const { localShare, fullTablePolicy } = this.#options;
     const { identity, namespace, cost } = check;
-    const share = localShare === 'divided' ? this.#state.machineCount : 1;
     const tag = namespace.hashState[0];
-    const verdict = table.decideLocally(identity, tag, nowMs, check, share, decision);
+    const verdict = table.decideLocally(identity, tag, nowMs, check, this.#share(), decision);
     if (verdict !== VERDICT.full) return decision.allowed && cost !== 0;
     this.#decideAll(cost <= check.limit, check, nowMs, decision);
     if (cost === 0 || !decision.allowed) return false;
     decision.outcome = OUTCOME.full;
-    applyFullTablePolicy(fullTablePolicy, decision.reset, decision);
+    applyFullTablePolicy(this.#options.fullTablePolicy, decision.reset, decision);
     this.#stats.increment(ACCEPTOR_STAT.fullTableDecisions);
     return false;
+  }
+
+  /** @returns by how many machines limits are divided */
+  #share(): number {
+    return this.#options.localShare === 'divided' ? this.#state.machineCount : 1;
   }
 
   /** Decides without a counter. A cost of 0 is always allowed. */

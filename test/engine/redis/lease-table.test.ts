@@ -374,13 +374,13 @@ describe('without Redis', () => {
   test('a check of a denied batch is taken back', () => {
     const leases = new TestLeases();
     leases.decideLocally(ID, NOW, { cost: 3 });
-    leases.table.refundLocally(ID, MINUTE, WINDOW, 2);
+    leases.table.refundLocally(ID, testCheck({ cost: 2 }), 1, { window: WINDOW });
     expect(leases.read(ID)).toMatchObject({ spent: 1 });
     const gcra = { rule: RULE.gcra, limit: 10 };
     const key = counterKey(RULE.gcra, MINUTE);
     const { window } = leases.decideLocally(ID, NOW, { ...gcra, cost: 10 });
     expect(leases.decideLocally(ID, NOW, gcra).allowed).toBe(false);
-    leases.table.refundLocally(ID, key, window, 4);
+    leases.table.refundLocally(ID, testCheck({ ...gcra, cost: 4 }), 1, { window });
     expect(leases.table.readUnreported(leases.table.find(ID, key))).toBe(6);
     expect(leases.decideLocally(ID, NOW, { ...gcra, cost: 4 })).toMatchObject({
       allowed: true,
@@ -388,6 +388,19 @@ describe('without Redis', () => {
     });
     expect(brokenInvariants(leases.table)).toEqual([]);
   });
+
+  test.each([1, 3])(
+    'tokens of a bucket are taken back by the limit of their check (limit ÷ %s)',
+    (machines) => {
+      const leases = new TestLeases();
+      const rates = [600, 60].map((limit) => testCheck({ rule: RULE.gcra, limit, cost: 3 }));
+      const decisions = rates.map((check) => leases.decideLocally(ID, NOW, check, machines));
+      for (const check of rates) leases.table.refundLocally(ID, check, machines, decisions[0]);
+      const all = testCheck({ ...rates[0], cost: 600 / machines });
+      expect(leases.decideLocally(ID, NOW, all, machines).allowed).toBe(true);
+      expect(leases.decideLocally(ID, NOW, testCheck({ ...all, cost: 1 })).allowed).toBe(false);
+    },
+  );
 
   test('the local clock stands in for a bucket that has not answered', () => {
     const leases = new TestLeases();

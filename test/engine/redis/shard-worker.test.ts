@@ -20,6 +20,7 @@ import { seededRandom } from '../../support/seeded-random.ts';
 const DURATION_MS = 2_592_000_000;
 const ALL: CounterSelector = { durationsMs: undefined, rule: undefined };
 const ID = identityOf('shared');
+const REFUND = { kind: 'refund', durationMs: DURATION_MS, limit: 0 } as const;
 
 const group = machineGroup();
 const { machines } = group;
@@ -55,7 +56,7 @@ describe.skipIf(isRedisMissing)('refunds, resets and inspections', () => {
     expect(await use(100)).toBe(100);
     const { reset } = await first.decide(ID, { limit: 1_000, durationMs: DURATION_MS, cost: 0 });
     const window = reset / DURATION_MS - 1;
-    const refund = { kind: 'refund', rule: RULE.fixed, durationMs: DURATION_MS, window } as const;
+    const refund = { ...REFUND, rule: RULE.fixed, window } as const;
     expect(await second.request(ID, { ...refund, cost: 30 })).toEqual({
       kind: 'refund',
       refunded: 30,
@@ -104,7 +105,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
     expect(await use(120, terms)).toBe(100);
     const { reset } = await first.decide(ID, { ...terms, cost: 0 });
     const window = reset / DURATION_MS - 1;
-    const refund = { kind: 'refund', rule: RULE.fixed, durationMs: DURATION_MS, window } as const;
+    const refund = { ...REFUND, rule: RULE.fixed, window } as const;
     for (const cost of [1, 2, 30]) {
       await expect.poll(() => deniesAlone(first)).toBe(true);
       const result = await second.request(ID, { ...refund, cost });
@@ -122,7 +123,7 @@ describe.skipIf(isRedisMissing)('denials that a machine decides by the use it kn
     const decision = await first.decide(ID, { ...terms, cost: 30 });
     expect(decision.allowed).toBe(false);
     const window = decision.reset / DURATION_MS - 1;
-    const refund = { kind: 'refund', rule: RULE.fixed, durationMs: DURATION_MS, window } as const;
+    const refund = { ...REFUND, rule: RULE.fixed, window } as const;
     expect(await second.request(ID, { ...refund, cost: 10 })).toMatchObject({ refunded: 10 });
     const isAllowed = async () => (await first.decide(ID, { ...terms, cost: 30 })).allowed;
     await expect.poll(isAllowed, soon).toBe(true);
@@ -167,7 +168,7 @@ describe.skipIf(isRedisMissing)('a GCRA bucket', () => {
     const allowed = await use(150, terms);
     expect(allowed).toBeLessThanOrEqual(100);
     expect(allowed).toBeGreaterThanOrEqual(100 - lost());
-    const refund = { kind: 'refund', rule: RULE.gcra, durationMs: DURATION_MS, window: 0 } as const;
+    const refund = { ...REFUND, rule: RULE.gcra, window: 0 } as const;
     const refunded = await machines[1].request(ID, { ...refund, cost: 10 });
     expect(refunded).toEqual({ kind: 'refund', refunded: 10 });
     const again = await use(20, terms);

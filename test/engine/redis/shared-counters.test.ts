@@ -111,4 +111,39 @@ describe.skipIf(isRedisMissing)('two machines with one Redis', () => {
     expect(await other.decide('a', { limit: 100, cost: 41 })).toMatchObject({ allowed: false });
     expect(await other.decide('a', { limit: 100, cost: 40 })).toMatchObject({ allowed: true });
   });
+
+  test.each([true, false])(
+    'a denied batch with a bucket under two limits leaves it no fuller (leases: %s)',
+    async (leases) => {
+      const [one, other] = await open(leases);
+      const use = { rule: RULE.gcra, durationMs: 3_600_000 };
+      const { allowed } = await one.decide('a', { ...use, limit: 1_000, cost: 50 });
+      const terms = [300, 40, 40].map((limit) => ({ ...use, limit, cost: limit / 20 }));
+      const denied = other.check('b', { limit: 1, cost: 2 });
+      const batch = await other.decideBatch([...terms.map((of) => other.check('a', of)), denied]);
+      expect([allowed, batch.allowed]).toEqual([true, false]);
+      const isFree = async (cost: number) => {
+        return (await one.decide('a', { ...use, limit: 1_000, cost })).allowed;
+      };
+      // Of 1 000 tokens 50 are missing; a second brings less than one back.
+      await expect.poll(() => isFree(945)).toBe(true);
+      expect(await isFree(10)).toBe(false);
+    },
+  );
+
+  test.each([true, false])(
+    'checks of a batch are decided in their order, whatever their limits (leases: %s)',
+    async (leases) => {
+      const [one] = await open(leases);
+      await one.decide('a', { limit: 1_000, cost: 2 });
+      // The lease of the first check serves the limit of 1 000, but not that of 7.
+      const terms = [
+        { limit: 7, cost: 3 },
+        { limit: 1_000, cost: 6 },
+      ];
+      const batch = await one.decideBatch(terms.map((of) => one.check('a', of)));
+      expect(batch.allowed).toBe(true);
+      expect(batch.decisions.map(({ remaining }) => remaining)).toEqual([2, 989]);
+    },
+  );
 });

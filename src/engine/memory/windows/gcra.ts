@@ -90,6 +90,31 @@ export function countGcra(
   take(cells, cost, durationMs, limit);
 }
 
+/**
+ * Gives tokens back to the bucket.
+ * @param limit that of the check that took them: it says what a token is worth
+ * @returns how many of them were missing
+ */
+export function refundGcra(
+  cells: Cells,
+  nowMs: number,
+  cost: number,
+  { limit, durationMs }: Pick<CheckParameters, 'limit' | 'durationMs'>,
+): number {
+  const slack = slackUnder(cells, limit);
+  const used = tokensMissing(cells.newest - nowMs, slack, limit, durationMs);
+  if (cost < used) {
+    cells.current = slack;
+    take(cells, -cost, durationMs, limit);
+    return cost;
+  }
+  if (used === 0) return 0;
+  cells.newest = nowMs;
+  cells.current = 0;
+  cells.previous = 0;
+  return used;
+}
+
 export const gcra: WindowRule = {
   counterRule: RULE.gcra,
   storesNewestLast: false,
@@ -103,17 +128,7 @@ export const gcra: WindowRule = {
   },
 
   refund(cells, _window, nowMs, durationMs, cost) {
-    const { newest, current, limit } = cells;
-    const used = tokensMissing(newest - nowMs, current, limit, durationMs);
-    if (cost < used) {
-      take(cells, -cost, durationMs, limit);
-      return cost;
-    }
-    if (used === 0) return 0;
-    cells.newest = nowMs;
-    cells.current = 0;
-    cells.previous = 0;
-    return used;
+    return refundGcra(cells, nowMs, cost, { limit: cells.limit, durationMs });
   },
 
   protect: ({ newest }, nowMs) => newest > nowMs,

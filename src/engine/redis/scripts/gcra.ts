@@ -80,6 +80,11 @@ for i = 2, #KEYS do
         end
       end
     elseif kind == ${KIND.refund} then
+      -- Tokens are worth the time for which their check took them.
+      if limit > 0 and limit ~= lastLimit then
+        if current > 0 then current = floorOf(current, limit, 0, lastLimit) end
+        lastLimit = limit
+      end
       local used = 0
       if not isFull then used = ceiling(newest - nowMs, lastLimit, current, duration) end
       refunded = min(cost, used)
@@ -172,7 +177,7 @@ function fieldsOf(message: GcraMessage | GcraReport): number[] {
     return [KIND.report, message.limit, message.newest, message.current];
   }
   const { limit, burst, cost, countsDenied } = message;
-  if (cost < 0) return [KIND.refund, 0, 0, -cost];
+  if (cost < 0) return [KIND.refund, limit, 0, -cost];
   const kind = countsDenied ? KIND.checkCountingDenied : KIND.check;
   return [kind, limit, Math.min(burst, limit), cost];
 }

@@ -179,9 +179,11 @@ export type MemberMessage =
 export interface GcraMessage {
   identity: Identity;
   durationMs: number;
+  /** Of a refund: of the check that took the tokens; 0: of the last one that was counted. */
   limit: number;
+  /** A refund ignores it. */
   burst: number;
-  /** Tokens; negative: a refund, to which only the identity and the duration matter besides. */
+  /** Tokens; negative: a refund. */
   cost: number;
   countsDenied: boolean;
 }

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
-import { ceilOfQuotient, gcra } from '../../../../src/engine/memory/windows/gcra.ts';
+import { ceilOfQuotient, gcra, refundGcra } from '../../../../src/engine/memory/windows/gcra.ts';
 import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
 import { LimiterModel, makeIdentity, type TestCheck } from '../../../support/limiter-model.ts';
 
@@ -59,12 +59,12 @@ describe('GCRA', () => {
     limit: fc.option(amount(0), { freq: 2 }),
     burst: fc.oneof(fc.constant(NO_BURST), amount(1)),
     cost: share,
-    action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund'),
+    action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund', 'take back'),
     late: fc.double({ min: 0, max: 1, noNaN: true }),
   });
 
   test('equals an exact model in checks, deductions, refunds and changes of the limit', () => {
-    const seen = { allowed: 0, denied: 0, deducted: 0, tooLate: 0, refunded: 0 };
+    const seen = { allowed: 0, denied: 0, deducted: 0, tooLate: 0, refunded: 0, takenBack: 0 };
     fc.assert(
       fc.property(
         fc.integer({ min: 1.6e12, max: 4e12 }),
@@ -103,6 +103,10 @@ describe('GCRA', () => {
               const expected = model.refundTokens(check, now, BigInt(cost));
               expect(BigInt(gcra.refund(cells, 0, now, durationMs, cost))).toBe(expected);
               if (expected > 0n) seen.refunded++;
+            } else if (action === 'take back' && limit > 0) {
+              const expected = model.refundTokens(check, now, BigInt(cost), check);
+              expect(BigInt(refundGcra(cells, now, cost, check))).toBe(expected);
+              if (expected > 0n) seen.takenBack++;
             }
             expect(cells.current).toBeGreaterThanOrEqual(0);
             expect(cells.current).toBeLessThan(Math.max(1, cells.limit));

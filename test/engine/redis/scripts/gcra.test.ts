@@ -4,7 +4,7 @@ import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Decision } from '../../../../src/core/decision.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
-import { countGcra, gcra as rule } from '../../../../src/engine/memory/windows/gcra.ts';
+import { countGcra, refundGcra, gcra as rule } from '../../../../src/engine/memory/windows/gcra.ts';
 import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
 import {
   decodeGcra,
@@ -100,6 +100,17 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
     expect(await allowed([check(id, 10)])).toEqual([true]);
   });
 
+  it('refunds the time that a check took by its own limit', async () => {
+    const id = newIdentity();
+    const rates = [1_000, 300, 40].map((limit) => ({ limit }));
+    const [first] = await send(rates.map((rate) => check(id, 2, rate)));
+    const [last] = await send(rates.slice(1).map((rate) => check(id, -2, rate)));
+    const { newest, current, limit } = (await send([check(id, 0, rates[0])]))[0].state;
+    const gained = first.state.newest - (newest - current / limit);
+    expect([last.refunded, gained]).toEqual([2, expect.closeTo(0, 0)]);
+    expect(await allowed([check(id, 1, { limit: 1 })])).toEqual([false]);
+  });
+
   it('keeps a bucket until it is full, and tells the index', async () => {
     const id = newIdentity();
     const [answer] = await send([check(id, 5)]);
@@ -162,20 +173,15 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
       burst: fc.oneof(fc.constant(NO_BURST), limits),
       cost: costs,
       countsDenied: fc.boolean(),
-      isRefund: fc.boolean(),
+      action: fc.constantFrom('check', 'refund', 'refund by the last limit'),
     });
     return fc.array(step, { minLength: 1, maxLength: 16 });
   };
-  type Step = {
-    limit: number;
-    burst: number;
-    cost: number;
-    countsDenied: boolean;
-    isRefund: boolean;
-  };
+  type Step = ReturnType<typeof steps> extends fc.Arbitrary<(infer T)[]> ? T : never;
   const messagesOf = (list: readonly Step[], identity: Identity, durationMs: number) => {
-    return list.map(({ isRefund, cost, ...step }) => {
-      return { ...step, identity, durationMs, cost: isRefund ? -cost : cost };
+    return list.map(({ action, cost, ...step }) => {
+      const limit = action === 'refund by the last limit' ? 0 : step.limit;
+      return { ...step, limit, identity, durationMs, cost: action === 'check' ? cost : -cost };
     });
   };
   /** What the rule of the memory engine makes of the same messages at the same time. */
@@ -185,7 +191,8 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
     const { cost, countsDenied } = message;
     const parameters = { ...message, rule: RULE.gcra };
     if (cost < 0) {
-      refunded = rule.refund(cells, 0, nowMs, message.durationMs, -cost);
+      const limit = message.limit > 0 ? message.limit : cells.limit;
+      refunded = refundGcra(cells, nowMs, -cost, { ...message, limit });
     } else {
       rule.judge(cells, nowMs, parameters, decision);
       const { limit, durationMs } = message;
