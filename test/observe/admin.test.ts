@@ -242,7 +242,7 @@ describe('a flood of connections to the admin port', () => {
     expect((await sendUntilClosed(Number(port), [one], 10_000)).statuses).toEqual([200]);
   });
 
-  const ATTEMPTS = 60;
+  const ATTEMPTS = 30;
 
   test.each([
     ['send nothing', ['']],

@@ -41,6 +41,8 @@ export interface ClusterReport extends Omit<Replay, 'timesMs' | 'waitsMs'> {
   /** Denials that Redis did not prove, or did not answer. */
   unprovenDenials: number;
   withoutRedis: number;
+  /** Denials by a Redis that waited for the reports of machines. */
+  recoveryDenials: number;
   /** Leases of machines that did not answer. Redis then denies as if their tokens were used. */
   writtenOff: number;
   /** Checks that waited for Redis, in parts of all. */
@@ -127,6 +129,13 @@ export async function startServersAt(
   return { servers, proxies: [], run: (load) => runLoad(servers, load), close };
 }
 
+/** What a failed expectation of a report prints. */
+export function describeReport({ violations, ...report }: ClusterReport): string {
+  const { certainlyFalse, unprovenDenials, withoutRedis, recoveryDenials, writtenOff } = report;
+  const counts = { certainlyFalse, unprovenDenials, withoutRedis, recoveryDenials, writtenOff };
+  return `${JSON.stringify(counts)} ${violations.join()}`;
+}
+
 async function runLoad(servers: ServerProcess[], load: ClusterLoad): Promise<ClusterReport> {
   const { limits, durationMs, costs, seed, nextId = (below) => below(limits.length) } = load;
   const checks = limits.map((limit, id) => {
@@ -163,6 +172,7 @@ async function runLoad(servers: ServerProcess[], load: ClusterLoad): Promise<Clu
     ...replayed,
     unprovenDenials: counted('unproven'),
     withoutRedis: counted('withoutRedis'),
+    recoveryDenials: counted('recoveryDenials'),
     writtenOff: counted('writtenOff'),
     waited: queued / replayed.decisions,
     waitP99Ms: quantile(timesMs, 1 - (0.01 * queued) / replayed.decisions),
@@ -180,18 +190,24 @@ interface Sums {
   unproven: number;
   queued: number;
   withoutRedis: number;
+  recoveryDenials: number;
   writtenOff: number;
 }
 
 /** Metrics of all servers, over all of their labels. */
 async function sumMetrics(servers: readonly ServerProcess[]): Promise<Sums> {
-  const sums = { requests: 0, unproven: 0, queued: 0, withoutRedis: 0, writtenOff: 0 };
+  const sums: Sums = {
+    ...{ requests: 0, queued: 0 },
+    ...{ unproven: 0, withoutRedis: 0, recoveryDenials: 0, writtenOff: 0 },
+  };
   for (const { adminUrl } of servers) {
     for (const [name, value] of await readMetrics(adminUrl)) {
       if (name.startsWith('weir_token_requests_total')) sums.requests += value;
       if (name.startsWith('weir_unproven_denials_total')) sums.unproven += value;
       if (name.startsWith('weir_queue_checks_total')) sums.queued += value;
       if (name.startsWith('weir_engine_down_decisions_total')) sums.withoutRedis += value;
+      if (name.startsWith('weir_recovery_denials_total')) sums.recoveryDenials += value;
+      if (name.startsWith('weir_leases_written_off_total')) sums.writtenOff += value;
     }
   }
   return sums;
