@@ -37,11 +37,13 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 
 /**
  * Files whose result does not depend on Node: other programs, the interleavings of a model, scripts
- * of Redis, generated texts and pages. `.ci/run` runs them on its first Node only.
+ * of Redis, generated texts and pages, the rules of counters and of the API. `.ci/run` runs them on its first Node only.
  */
 const SAME_ON_EVERY_NODE = [
   ...['docs/*', 'examples/*', 'gateways/*', 'model/*', 'engine/redis/scripts/*', 'tidy'],
-  ...['check', 'config', 'gateway', 'package'].map((of) => `commands/${of}`),
+  ...['check', 'config', 'gateway', 'keys', 'package', 'reset'].map((of) => `commands/${of}`),
+  ...['algorithm', 'audit', 'corrections', 'keys', 'overrides'].map((of) => `api/${of}`),
+  ...['batch', 'batch-full-table', 'table', 'windows/*'].map((of) => `engine/memory/${of}`),
   ...['registry/shared/*', 'runtime/shared-registry', 'engine/redis/recovery-outcomes'],
   ...['core/file-ownership', 'commands/cluster', 'commands/overrides', 'overrides/*'],
   ...['redis/acl', 'redis/servers', 'engine/redis/lease-contention'],

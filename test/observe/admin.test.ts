@@ -8,6 +8,7 @@ import { AdminServer } from '../../src/observe/admin.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { sendUntilClosed } from '../support/raw-connection.ts';
 import { waitUntil } from '../support/server.ts';
+import { scaledCount } from '../support/test-scale.ts';
 
 const PROBES = ['/livez', '/readyz', '/metrics'];
 
@@ -242,7 +243,7 @@ describe('a flood of connections to the admin port', () => {
     expect((await sendUntilClosed(Number(port), [one], 10_000)).statuses).toEqual([200]);
   });
 
-  const ATTEMPTS = 30;
+  const ATTEMPTS = scaledCount(30);
 
   test.each([
     ['send nothing', ['']],
@@ -250,22 +251,26 @@ describe('a flood of connections to the admin port', () => {
     ['stay open after a response', [`GET /livez ${host}\r\n`, `GET / ${host}\r\n`]],
     ['do not read their responses', [`GET /metrics ${host}\r\n`.repeat(2)]],
     ['do each of these', ['', 'GET', `GET / ${host}\r\n`, `GET /metrics ${host}\r\n`]],
-  ])('that %s does not keep probes from being answered', async (_name, sent) => {
-    const server = await own.start();
-    const { port } = new URL(server.adminUrl);
-    const script = new URL('../support/connection-holder.process.mjs', import.meta.url).pathname;
-    const attacker = spawn(process.execPath, [script, port, '600', JSON.stringify(sent)]);
-    await new Promise((resolve) => attacker.stdout.once('data', resolve));
-    try {
-      for (let i = 0; i < ATTEMPTS; i++) {
-        for (const path of PROBES) {
-          const request = `GET ${path} HTTP/1.1\r\nHost: weir:7071\r\nConnection: close\r\n\r\n`;
-          const { statuses } = await sendUntilClosed(Number(port), [request], 10_000);
-          expect([i, path, statuses]).toEqual([i, path, [200]]);
+  ])(
+    'that %s does not keep probes from being answered',
+    { timeout: 180_000 },
+    async (_name, sent) => {
+      const server = await own.start();
+      const { port } = new URL(server.adminUrl);
+      const script = new URL('../support/connection-holder.process.mjs', import.meta.url).pathname;
+      const attacker = spawn(process.execPath, [script, port, '600', JSON.stringify(sent)]);
+      await new Promise((resolve) => attacker.stdout.once('data', resolve));
+      try {
+        for (let i = 0; i < ATTEMPTS; i++) {
+          for (const path of PROBES) {
+            const request = `GET ${path} HTTP/1.1\r\nHost: weir:7071\r\nConnection: close\r\n\r\n`;
+            const { statuses } = await sendUntilClosed(Number(port), [request], 10_000);
+            expect([i, path, statuses]).toEqual([i, path, [200]]);
+          }
         }
+      } finally {
+        attacker.stdin.end();
       }
-    } finally {
-      attacker.stdin.end();
-    }
-  });
+    },
+  );
 });
