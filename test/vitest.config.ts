@@ -37,7 +37,8 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
 
 /**
  * Files whose result does not depend on Node: other programs, the interleavings of a model, scripts
- * of Redis, generated texts and pages, the rules of counters and of the API. `.ci/run` runs them on its first Node only.
+ * of Redis, generated texts and pages, the rules of counters and of the API. `.ci/run` runs them on
+ * its first Node only.
  */
 const SAME_ON_EVERY_NODE = [
   ...['docs/*', 'examples/*', 'gateways/*', 'model/*', 'engine/redis/scripts/*', 'tidy'],

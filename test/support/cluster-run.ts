@@ -130,8 +130,9 @@ export async function startServersAt(
 }
 
 /** What a failed expectation of a report prints. */
-export function describeReport({ violations, ...report }: ClusterReport): string {
-  const { certainlyFalse, unprovenDenials, withoutRedis, recoveryDenials, writtenOff } = report;
+export function describeReport(report: ClusterReport): string {
+  const { violations, certainlyFalse, unprovenDenials, withoutRedis, recoveryDenials, writtenOff } =
+    report;
   const counts = { certainlyFalse, unprovenDenials, withoutRedis, recoveryDenials, writtenOff };
   return `${JSON.stringify(counts)} ${violations.join()}`;
 }

@@ -302,7 +302,8 @@ export class LeaseTable implements LeaseMemory {
 
   /**
    * Takes back a check that `decideLocally` has allowed: another one of its batch was denied.
-   * @param machines as many as the limit was divided by
+   * @param machines by how many the limit is divided. If it was another number in the decision, a
+   *   token of a GCRA bucket is worth slightly more or less.
    */
   refundLocally(
     id: Identity,

@@ -47,6 +47,12 @@ local function store(key, duration, newest, current, limit, indexedUntil)
   call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil), 'PXAT', expiry)
 end
 
+-- How much earlier than 'newest' a bucket is full, under another limit than the last one.
+local function slackUnder(limit, slack, lastLimit)
+  if slack > 0 and limit ~= lastLimit then return (floorOf(slack, limit, 0, lastLimit)) end
+  return slack
+end
+
 -- Takes tokens from a bucket that is full at newest - slack / limit.
 local function take(newest, slack, tokens, duration, limit)
   local ms, rest = ceiling(tokens, duration, slack, limit)
@@ -81,9 +87,8 @@ for i = 2, #KEYS do
       end
     elseif kind == ${KIND.refund} then
       -- Tokens are worth the time for which their check took them.
-      if limit > 0 and limit ~= lastLimit then
-        if current > 0 then current = floorOf(current, limit, 0, lastLimit) end
-        lastLimit = limit
+      if limit > 0 then
+        current, lastLimit = slackUnder(limit, current, lastLimit), limit
       end
       local used = 0
       if not isFull then used = ceiling(newest - nowMs, lastLimit, current, duration) end
@@ -97,9 +102,7 @@ for i = 2, #KEYS do
         call('DEL', key)
       end
     else
-      -- How much earlier than 'newest' the bucket is full, under the limit of this check.
-      local slack = current
-      if current > 0 and limit ~= lastLimit then slack = floorOf(current, limit, 0, lastLimit) end
+      local slack = slackUnder(limit, current, lastLimit)
       local missing = 0
       if not isFull then missing = ceiling(newest - nowMs, limit, slack, duration) end
       local left = size - missing
