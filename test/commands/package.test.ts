@@ -30,10 +30,10 @@ describe('npm pack', () => {
     await run('npm', ['pack', '--ignore-scripts', '--pack-destination', elsewhere], root);
     writeFileSync(join(elsewhere, 'package.json'), '{"name":"elsewhere","private":true}');
     const install = ['install', '--prefer-offline', '--no-audit', '--no-fund'];
-    await run('npm', [...install, './weir-0.1.0.tgz'], elsewhere);
+    await run('npm', [...install, './weir-ratelimit-weir-0.1.0.tgz'], elsewhere);
     const own = join(elsewhere, 'data');
     const packed = await startServer(own, {
-      main: join(elsewhere, 'node_modules', 'weir', 'dist', 'cli.js'),
+      main: join(elsewhere, 'node_modules', '@weir-ratelimit', 'weir', 'dist', 'cli.js'),
       args: ['--counters', '1024'],
     });
     const installed = join(elsewhere, 'node_modules', '.bin', 'weir');
