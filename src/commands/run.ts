@@ -58,6 +58,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'list the machines that share a Redis, or forget one',
     load: async () => (await import('./cluster.ts')).cluster,
   },
+  health: {
+    summary: 'ask a server whether it answers checks',
+    load: async () => (await import('./health.ts')).health,
+  },
   gateway: {
     summary: 'print the configuration of a gateway for a policy',
     load: async () => (await import('./gateway.ts')).gateway,

@@ -160,21 +160,33 @@ export class ServerClient {
     throw parseError(result) ?? this.unexpectedResponseError(status);
   }
 
-  #noResponseError({ name, message, cause }: Error, isWrite: boolean): StartError {
-    const prefix = `no response from ${this.url} (${this.#urlSource})`;
-    if (name === 'TimeoutError') {
-      const note = isWrite ? '; the server may have executed the request' : '';
-      return new StartError(
-        `${prefix} within ${formatDuration(this.#timeoutMs)}${note}; ` +
-          'set --timeout <duration> to wait longer',
-        EXIT.NO_ANSWER,
-      );
-    }
-    const { message: inner, code = '' } = (cause ?? {}) as NodeJS.ErrnoException;
-    const reason =
-      describeProtocolMismatch(this.url, code, inner ?? '') ?? (inner || code || message);
-    return new StartError(`${prefix}: ${reason}`, EXIT.NO_ANSWER);
+  #noResponseError(error: Error, isWrite: boolean): StartError {
+    const note = isWrite ? '; the server may have executed the request' : '';
+    const reason = noResponseReason(this.url, error, this.#timeoutMs, note);
+    return new StartError(
+      `no response from ${this.url} (${this.#urlSource})${reason}`,
+      EXIT.NO_ANSWER,
+    );
   }
+}
+
+/**
+ * Why there is no response, to be appended to a sentence that names the server.
+ * @param error what `fetch` has thrown
+ * @param note appended to the reason if the time is over
+ */
+export function noResponseReason(
+  url: string,
+  { name, message, cause }: Error,
+  timeoutMs: number,
+  note = '',
+): string {
+  if (name === 'TimeoutError') {
+    const within = ` within ${formatDuration(timeoutMs)}${note}`;
+    return `${within}; set --timeout <duration> to wait longer`;
+  }
+  const { message: inner, code = '' } = (cause ?? {}) as NodeJS.ErrnoException;
+  return `: ${describeProtocolMismatch(url, code, inner ?? '') ?? (inner || code || message)}`;
 }
 
 /** @returns a sentence if the URL and the server may disagree about TLS */
@@ -196,7 +208,7 @@ function describeProtocolMismatch(url: string, code: string, message: string): s
 }
 
 /** @throws StartError for an invalid URL; a URL with a password is not quoted */
-function parseUrl(source: string, text: string): string {
+export function parseUrl(source: string, text: string, example = DEFAULT_URL): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url !== undefined && (url.username !== '' || url.password !== '')) {
     throw new StartError(
@@ -205,7 +217,7 @@ function parseUrl(source: string, text: string): string {
   }
   const isUsable = ['http:', 'https:'].includes(url?.protocol ?? '') && !/[?#]/.test(text);
   if (isUsable) return text.trim().replace(/\/+$/, '');
-  throw new StartError(`${source} must be a URL such as ${DEFAULT_URL}; got ${formatValue(text)}`);
+  throw new StartError(`${source} must be a URL such as ${example}; got ${formatValue(text)}`);
 }
 
 /** No error message contains the key. */

@@ -6,6 +6,7 @@
 export const EXIT = {
   OK: 0,
   DENIED: 1,
+  NOT_READY: 1,
   USAGE: 2,
   NO_ANSWER: 3,
   SERVER_ERROR: 4,
@@ -17,8 +18,8 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 export type ExitMeanings = Readonly<Partial<Record<ExitCode, string>>>;
 
 export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
-  [EXIT.OK]: 'success; check: allowed',
-  [EXIT.DENIED]: 'check: denied',
+  [EXIT.OK]: 'success; check: allowed; health: ready',
+  [EXIT.DENIED]: 'check: denied; health: not ready',
   [EXIT.USAGE]:
     'invalid command line, setting or file (nothing was done), or standard output is not writable',
   [EXIT.NO_ANSWER]: 'no response from the server, or a response that is not from weir',

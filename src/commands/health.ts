@@ -1,0 +1,123 @@
+/**
+ * `weir health`: asks the admin port of a server whether it answers checks. Health checks of
+ * containers and units of systemd run it, so it needs no other program. It reads the settings that
+ * the server reads, and needs no key.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { loadSettings } from '../config/load.ts';
+import { StartError } from '../core/errors.ts';
+import { EXIT } from '../core/exit.ts';
+import { locallyReachableHost } from '../core/hosts.ts';
+import type { Readiness } from '../observe/readiness.ts';
+import { systemMs } from '../shared-memory/clock.ts';
+import { type Command, subcommand } from './command.ts';
+import { parseDuration } from './options.ts';
+import { noResponseReason, parseUrl } from './server-client.ts';
+
+const EXAMPLE_URL = 'http://127.0.0.1:7071';
+const DEFAULT_TIMEOUT = '2s';
+const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
+const POLL_MS = 50;
+
+type Health = Pick<Readiness, 'isReady' | 'body'>;
+
+const ask = subcommand({
+  usage: '[options]',
+  options: {
+    wait: {
+      type: 'string',
+      value: '<duration>',
+      help: 'ask again until the server is ready, at most this long; default: ask once',
+    },
+    url: {
+      type: 'string',
+      value: '<url>',
+      help: 'the admin port; default: by WEIR_ADMIN_HOST and WEIR_ADMIN_PORT, or WEIR_CONFIG',
+    },
+    timeout: {
+      type: 'string',
+      value: '<duration>',
+      help: `how long to wait for each response; default: ${DEFAULT_TIMEOUT}`,
+    },
+  },
+  needsServer: false,
+  run: async (call) => {
+    const { wait, url, timeout = DEFAULT_TIMEOUT } = call.values;
+    const timeoutMs = parseDuration('timeout', timeout, TIMEOUT_BOUNDS);
+    const waitMs = wait === undefined ? 0 : parseDuration('wait', wait, TIMEOUT_BOUNDS);
+    const base = url === undefined ? configuredUrl() : parseUrl('--url', url, EXAMPLE_URL);
+    const { isReady, body } = await waitUntilReady(base, timeoutMs, waitMs);
+    call.print(body, () => describeHealth(isReady, body));
+    return isReady ? EXIT.OK : EXIT.NOT_READY;
+  },
+});
+
+/** The admin port of a server with the settings in the environment. */
+function configuredUrl(): string {
+  const settings = loadSettings([], process.env);
+  const { adminHost = '', adminPort = 0 } = settings ?? {};
+  if (adminPort !== 0) return `http://${locallyReachableHost(adminHost)}:${adminPort}`;
+  throw new StartError('WEIR_ADMIN_PORT is 0, which selects a free port: set --url');
+}
+
+/** @returns the last answer. @throws StartError if the last request had none */
+async function waitUntilReady(base: string, timeoutMs: number, waitMs: number): Promise<Health> {
+  const endMs = systemMs() + waitMs;
+  for (;;) {
+    const isLast = systemMs() + POLL_MS >= endMs;
+    try {
+      const health = await fetchHealth(base, timeoutMs);
+      if (health.isReady || isLast) return health;
+    } catch (error) {
+      if (isLast) throw error;
+    }
+    await sleep(POLL_MS);
+  }
+}
+
+async function fetchHealth(base: string, timeoutMs: number): Promise<Health> {
+  let status: number;
+  let text: string;
+  try {
+    const response = await fetch(`${base}/readyz`, { signal: AbortSignal.timeout(timeoutMs) });
+    status = response.status;
+    text = await response.text();
+  } catch (error) {
+    const reason = noResponseReason(base, error as Error, timeoutMs);
+    throw new StartError(`no response from ${base}${reason}`, EXIT.NO_ANSWER);
+  }
+  const body = parseHealth(text);
+  if (body !== undefined && (status === 200 || status === 503)) {
+    return { isReady: status === 200, body };
+  }
+  throw new StartError(
+    `${base} sent a response with status ${status} that is not from the admin port of weir:` +
+      ' check the URL',
+    EXIT.NO_ANSWER,
+  );
+}
+
+function parseHealth(text: string): Health['body'] | undefined {
+  try {
+    const body = JSON.parse(text);
+    return typeof body?.status === 'string' ? body : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function describeHealth(isReady: boolean, { status, reasons = [] }: Health['body']): string {
+  return [isReady ? status : `not ready: ${status}`, ...reasons].join(', ');
+}
+
+export const health: Command = {
+  subcommands: { '': ask },
+  notes: `
+Asks /readyz of the admin port. A server that answers checks is ready, also where it is degraded.
+The command reads the same variables and file as weir serve, but not its flags.
+`,
+  examples: ['weir health', 'weir health --wait 30s', 'weir health --url http://127.0.0.1:7071'],
+  exitCodes: [EXIT.OK, EXIT.NOT_READY, EXIT.USAGE, EXIT.NO_ANSWER],
+  exitMeanings: { [EXIT.OK]: 'ready, or degraded', [EXIT.NOT_READY]: 'not ready' },
+};

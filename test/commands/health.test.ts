@@ -1,0 +1,102 @@
+/** `weir health`, as its own process, with a real server. */
+
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import {
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  spawnServer,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import { runWeir } from '../support/weir-command.ts';
+
+const directory = temporaryDirectory();
+afterAll(() => removeDirectory(directory));
+
+const SMALL = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
+let serial = 0;
+const dataDir = () => join(directory, `data-${serial++}`);
+
+function health(args: string[], env: Record<string, string> = {}) {
+  return runWeir('', ['health', ...args], { cwd: directory, env: { WEIR_URL: undefined, ...env } });
+}
+
+describe('weir health', () => {
+  test('succeeds for a server that answers checks, found by URL, variable and file', async () => {
+    const server = await startServer(dataDir(), { args: SMALL });
+    const { port } = new URL(server.adminUrl);
+    writeFileSync(join(directory, 'weir.json'), JSON.stringify({ adminPort: Number(port) }));
+    const ready = { code: 0, stdout: 'ready\n', stderr: '' };
+    expect(await health(['--url', server.adminUrl])).toEqual(ready);
+    expect(await health([], { WEIR_ADMIN_PORT: port })).toEqual(ready);
+    expect(await health([], { WEIR_ADMIN_PORT: port, WEIR_ADMIN_HOST: '0.0.0.0' })).toEqual(ready);
+    expect(await health([], { WEIR_CONFIG: 'weir.json' })).toEqual(ready);
+    const { code, stdout } = await health(['--json', '--url', server.adminUrl]);
+    expect([code, JSON.parse(stdout)]).toEqual([0, expect.objectContaining({ status: 'ready' })]);
+    await server.stop();
+  });
+
+  test('fails with 1 for a server that drains', async () => {
+    const args = [...SMALL, '--drain-ms', '60000'];
+    const server = await startServer(dataDir(), { args });
+    // An open connection keeps it from stopping.
+    const connection = connect(server.port, '127.0.0.1');
+    await once(connection, 'connect');
+    server.child.kill('SIGTERM');
+    await expect
+      .poll(() => health(['--url', server.adminUrl]))
+      .toEqual({ code: 1, stdout: 'not ready: draining\n', stderr: '' });
+    connection.destroy();
+    expect(await server.exited).toEqual({ code: 0, signal: null });
+  });
+
+  test('fails with 3 if nothing answers, or another server', async () => {
+    const port = await freePort();
+    const absent = await health(['--url', `http://127.0.0.1:${port}`]);
+    expect(absent).toEqual({
+      code: 3,
+      stdout: '',
+      stderr: expect.stringContaining(`no response from http://127.0.0.1:${port}: connect ECONN`),
+    });
+    const server = await startServer(dataDir(), { args: SMALL });
+    expect(await health(['--url', server.url])).toEqual({
+      code: 3,
+      stdout: '',
+      stderr: expect.stringContaining('that is not from the admin port of weir: check the URL'),
+    });
+    await server.stop();
+  });
+
+  test('with --wait, waits for a server that starts later, and not longer', async () => {
+    const adminPort = String(await freePort());
+    const waiting = health(['--wait', '30s'], { WEIR_ADMIN_PORT: adminPort });
+    const server = await spawnServer(dataDir(), {
+      args: [...SMALL, '--admin-port', adminPort],
+      env: { WEIR_ROOT_KEY: ROOT_KEY },
+    });
+    expect(await waiting).toEqual({ code: 0, stdout: 'ready\n', stderr: '' });
+    await server.stop();
+    expect((await health(['--wait', '200ms'], { WEIR_ADMIN_PORT: adminPort })).code).toBe(3);
+  });
+
+  test('says which options and settings it cannot use', async () => {
+    const cases: [args: string[], env: Record<string, string>, message: string][] = [
+      [['--wait', '30'], {}, '--wait must be a duration with a unit'],
+      [['--url', 'weir'], {}, '--url must be a URL such as http://127.0.0.1:7071; got "weir"'],
+      [[], { WEIR_ADMIN_PORT: '0' }, 'WEIR_ADMIN_PORT is 0, which selects a free port: set --url'],
+      [[], { WEIR_ADMIN_PORT: 'x' }, 'WEIR_ADMIN_PORT must be'],
+    ];
+    for (const [args, env, message] of cases) {
+      expect(await health(args, env)).toEqual({
+        code: 2,
+        stdout: '',
+        stderr: expect.stringContaining(message),
+      });
+    }
+  });
+});
