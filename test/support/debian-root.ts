@@ -1,0 +1,48 @@
+/**
+ * Root file systems of Debian as tar files, made by mmdebstrap in node_modules/.cache. Later runs
+ * use them again; to get newer packages, remove the file. If mmdebstrap or the mirror is not
+ * available, tests are skipped; in the long form in CI that is an error instead.
+ */
+
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { IS_OUTSIDE_LONG } from './test-scale.ts';
+
+const run = promisify(execFile);
+const CACHE = new URL('../../node_modules/.cache/weir-roots/', import.meta.url).pathname;
+const MAKE_MS = 600_000;
+
+/**
+ * Returns the path of a tar file with a minimal Debian and these packages. It is a tar file and not
+ * a directory, because programs that run in a root change it: each test unpacks a copy, or imports
+ * it as an image.
+ *
+ * @returns undefined if it cannot be made; the tests that need it are then skipped
+ * @throws in the long form in CI, if it cannot be made
+ */
+export async function debianRoot(
+  suite: 'bookworm' | 'trixie',
+  packages: readonly string[],
+): Promise<string | undefined> {
+  const names = [...packages].sort().join();
+  const digest = createHash('sha256').update(names).digest('hex').slice(0, 12);
+  const path = join(CACHE, `${suite}-${digest}.tar`);
+  if (existsSync(path)) return path;
+  mkdirSync(CACHE, { recursive: true });
+  // Renamed when it is complete: another test file may make the same root at the same time.
+  const incomplete = `${path}.${process.pid}`;
+  const include = names === '' ? [] : [`--include=${names}`];
+  const options = ['--quiet', '--variant=minbase', '--format=tar', ...include];
+  try {
+    await run('mmdebstrap', [...options, suite, incomplete], { timeout: MAKE_MS });
+    renameSync(incomplete, path);
+    return path;
+  } catch (error) {
+    rmSync(incomplete, { force: true });
+    if (IS_OUTSIDE_LONG && process.env.CI !== undefined) throw error;
+    return undefined;
+  }
+}
