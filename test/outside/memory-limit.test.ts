@@ -7,9 +7,9 @@
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { COUNTERS_DEFAULT_MIN } from '../../src/core/constants.ts';
+import { sendDistinctChecks } from '../support/distinct-checks.ts';
 import { recordMeasurement } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
 import { createMemoryGroup, hasMemoryGroups } from '../support/memory-cgroup.ts';
@@ -22,7 +22,6 @@ import {
   waitUntil,
 } from '../support/server.ts';
 import { IS_OUTSIDE_LONG } from '../support/test-scale.ts';
-import { prepareCheck, Traffic } from '../support/traffic.ts';
 
 const IDENTIFIERS = IS_OUTSIDE_LONG ? 1_000_000 : 200_000;
 const NONE = undefined;
@@ -41,8 +40,6 @@ const CASES: MemoryCase[] = IS_OUTSIDE_LONG
   : [[128, 64]];
 /** One thread of each kind, which is the default with one or two CPUs. */
 const THREADS = ['--acceptors', '1', '--workers', '1'];
-const CHECKS_PER_PACKET = 4;
-const LIMIT = 1_000;
 
 /** Copies Node into the cgroup, and replaces the shell by it. */
 const COPY_AND_EXEC = 'cp "$1" "$0" && sync "$0" && shift && exec "$0" "$@"';
@@ -61,43 +58,6 @@ async function waitForRecord(server: ServerProcess, msg: string): Promise<Record
   };
   await waitUntil(`the log contains ${msg}`, () => find() !== undefined);
   return JSON.parse(find()!);
-}
-
-async function sendDistinct(
-  server: ServerProcess,
-  connections: number,
-  seconds = 1,
-): Promise<void> {
-  let sent = 0;
-  const body = { identifier: 'id_########', cost: 1, limit: LIMIT, duration: LONGEST_WINDOW_MS };
-  const template = prepareCheck(0, body);
-  const at = template.bytes.indexOf('#');
-  const nextCheck = () => {
-    const bytes = Buffer.from(template.bytes);
-    bytes.write(String(sent++).padStart(8, '0'), at, 'latin1');
-    return { ...template, bytes };
-  };
-  // A multiple of the checks in a packet.
-  const checks = Math.ceil(IDENTIFIERS / seconds / CHECKS_PER_PACKET) * CHECKS_PER_PACKET;
-  const { port } = server;
-  for (let second = 0; second < seconds; second++) {
-    const secondEnded = sleep(seconds === 1 ? 0 : 1_000);
-    const traffic = new Traffic({
-      port,
-      connections,
-      checksPerPacket: CHECKS_PER_PACKET,
-      seed: 1,
-      checks,
-      nextCheck,
-    });
-    await traffic.ended;
-    expect([traffic.responses, traffic.connectionErrors, [...traffic.errors]]).toEqual([
-      checks,
-      [],
-      [],
-    ]);
-    await secondEnded;
-  }
 }
 
 describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
@@ -128,7 +88,7 @@ describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
         expect(counters).toBeGreaterThan(COUNTERS_DEFAULT_MIN);
         expect(memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * memoryLimitMiB);
         const idleMiB = group.unreclaimableMiB();
-        await sendDistinct(server, connections, seconds);
+        await sendDistinctChecks(server.port, { identifiers: IDENTIFIERS, connections, seconds });
         const fullMiB = group.unreclaimableMiB();
         expect(fullMiB).toBeLessThanOrEqual(memoryAtFullUseMiB + 16);
         const body = { identifier: 'one more', limit: 10, duration: LONGEST_WINDOW_MS };
