@@ -81,7 +81,7 @@ describe('the sources', () => {
   });
 
   test('are all reachable from the entries of the build', () => {
-    const scripts = `${manifest.scripts.build} ${manifest.scripts.docs}`;
+    const scripts = Object.values(manifest.scripts).join(' ');
     const entries = [...scripts.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
     const reached = new Set<string>();
     const left = [...entries];
@@ -114,6 +114,7 @@ const LAYERS = [
   'runtime',
   'commands',
   'docs',
+  'release',
   '.',
 ];
 

@@ -48,10 +48,12 @@ function start(architecture: Architecture, options: string[], args: string[] = [
   return name;
 }
 
+/** Starts a container, and waits until it answers checks. @returns its name */
 async function startReady(architecture: Architecture, options: string[], args: string[] = []) {
   const name = start(architecture, options, args);
-  const { stdout, stderr } = images.exec(name, 'weir', 'health', '--wait', '60s');
-  expect([stdout, stderr, stdout === '' ? images.logOf(name) : '']).toEqual(['ready\n', '', '']);
+  // Under emulation threads may be so slow that weir replaces them: it is degraded then.
+  const { status, stderr } = images.exec(name, 'weir', 'health', '--wait', '60s');
+  expect([status, stderr, status === 0 ? '' : images.logOf(name)]).toEqual([0, '', '']);
   return name;
 }
 
@@ -159,7 +161,7 @@ describe.runIf(IS_OUTSIDE_LONG && canBuildImages).each(architectures)(
         for (const name of ['vitest', 'typebox', 'rolldown']) {
           expect([name, existsSync(join(root, modules, name))]).toEqual([name, false]);
         }
-        const licences = ['opt/weir/LICENSE', 'usr/local/LICENSE'];
+        const licences = ['opt/weir/LICENSE', 'opt/weir/NOTICE', 'usr/local/LICENSE'];
         expect(licences.filter((path) => !files.includes(path))).toEqual([]);
       });
     });
