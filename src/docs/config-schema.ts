@@ -28,7 +28,7 @@ import { documentedSchema } from './openapi.ts';
 import { detailsOf } from './settings.ts';
 
 /** A JSON Schema of draft-07. */
-type JsonSchema = Readonly<Record<string, unknown>>;
+export type JsonSchema = Readonly<Record<string, unknown>>;
 
 /** What a file may violate although it matches the schema, by the fields concerned. */
 export const RULES_BEYOND_SCHEMA = {

@@ -1,6 +1,7 @@
 /** All generated documentation. Each entry is rendered from the declarations in the sources. */
 
 import { apiPage } from './api-page.ts';
+import { chartValuesSchemaJson, chartValuesTable, chartValuesYaml } from './chart.ts';
 import { commandSections, commandsTable } from './commands.ts';
 import { configSchemaJson, rulesBeyondSchema } from './config-schema.ts';
 import { constantsTable } from './constants.ts';
@@ -23,6 +24,8 @@ export const GENERATED: Generated = {
     'docs/api.md': apiPage,
     'docs/openapi.json': openApiJson,
     'docs/weir.schema.json': configSchemaJson,
+    'deploy/helm/values.yaml': chartValuesYaml,
+    'deploy/helm/values.schema.json': chartValuesSchemaJson,
     ...gatewayExamples,
     'docs/reference/index.html': () => referencePage(),
     ...errorPageFiles(),
@@ -31,6 +34,7 @@ export const GENERATED: Generated = {
     ...GATEWAY_PARTS,
     ...METRIC_PARTS,
     ...OVERLOAD_PARTS,
+    'chart-values': chartValuesTable,
     'command-sections': commandSections,
     commands: commandsTable,
     'config-schema-rules': rulesBeyondSchema,

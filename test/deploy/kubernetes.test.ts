@@ -1,0 +1,261 @@
+/** The manifests of deploy/kubernetes and the chart of deploy/helm agree with weir. */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv, type ValidateFunction } from 'ajv';
+import { describe, expect, test } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { annotations, environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { CHART_VALUES, CONFIG_SETTINGS } from '../../src/docs/chart-values.ts';
+
+const ROOT = new URL('../..', import.meta.url).pathname;
+const MANIFESTS = 'deploy/kubernetes';
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+const { version } = JSON.parse(read('package.json')) as { version: string };
+
+interface Probe {
+  httpGet: { path: string; port: string };
+}
+
+interface Container {
+  name: string;
+  image: string;
+  args?: string[];
+  env: { name: string; value?: string }[];
+  ports: { name: string; containerPort: number }[];
+  startupProbe?: Probe;
+  readinessProbe?: Probe;
+  livenessProbe?: Probe;
+  lifecycle?: unknown;
+  restartPolicy?: string;
+  resources: { requests: Record<string, string>; limits: Record<string, string> };
+  securityContext: Record<string, unknown>;
+  volumeMounts?: { name: string; mountPath: string }[];
+}
+
+interface PodSpec {
+  automountServiceAccountToken: boolean;
+  securityContext: Record<string, unknown>;
+  initContainers?: Container[];
+  containers: Container[];
+  volumes: { name: string; emptyDir?: object; persistentVolumeClaim?: { claimName: string } }[];
+}
+
+interface Manifest {
+  kind: string;
+  metadata: { name: string; labels: Record<string, string> };
+  spec: {
+    replicas?: number;
+    strategy?: { type: string };
+    maxUnavailable?: number;
+    selector: Record<string, unknown>;
+    template: { metadata: { labels: Record<string, string> }; spec: PodSpec };
+    ports: { name: string; port: number; targetPort: string }[];
+    endpoints: { port: string }[];
+    ingress: { ports: { port: string }[] }[];
+    podSelector: { matchLabels: Record<string, string> };
+  };
+}
+
+function documentsOf(name: string): Manifest[] {
+  return parseAllDocuments(read(`${MANIFESTS}/${name}`)).map((document) => {
+    expect([name, document.errors]).toEqual([name, []]);
+    return document.toJS() as Manifest;
+  });
+}
+
+function ofKind(name: string, kind: string): Manifest | undefined {
+  return documentsOf(name).find((manifest) => manifest.kind === kind);
+}
+
+function podOf(name: string): { pod: PodSpec; weir: Container } {
+  const pod = ofKind(name, 'Deployment')!.spec.template.spec;
+  const containers = [...(pod.initContainers ?? []), ...pod.containers];
+  return { pod, weir: containers.find((container) => container.name === 'weir')! };
+}
+
+const SERVICES = ['standalone.yaml', 'replicas.yaml'];
+const PODS = ['sidecar.yaml', ...SERVICES];
+
+test('deploy/kubernetes has no other manifests', () => {
+  expect(readdirSync(join(ROOT, MANIFESTS)).toSorted()).toEqual(
+    [...PODS, 'servicemonitor.yaml'].toSorted(),
+  );
+});
+
+test('the chart and all manifests have the version of package.json', () => {
+  expect(parse(read('deploy/helm/Chart.yaml'))).toMatchObject({ version, appVersion: version });
+  for (const name of PODS) expect(podOf(name).weir.image).toBe(`weir:${version}`);
+  for (const name of [...SERVICES, 'servicemonitor.yaml']) {
+    for (const { kind, metadata } of documentsOf(name)) {
+      const shown = metadata.labels['app.kubernetes.io/version'];
+      expect([name, kind, shown]).toEqual([name, kind, version]);
+    }
+  }
+});
+
+describe.each(PODS)('%s', (name) => {
+  const { pod, weir } = podOf(name);
+  const portNamed = (of: string) => weir.ports.find((port) => port.name === of)?.containerPort;
+
+  test('runs weir without privileges and without a token of the API server', () => {
+    expect({ ...pod.securityContext, ...weir.securityContext }).toEqual({
+      runAsNonRoot: true,
+      runAsUser: 10_001,
+      runAsGroup: 10_001,
+      fsGroup: 10_001,
+      seccompProfile: { type: 'RuntimeDefault' },
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+    expect(pod.automountServiceAccountToken).toBe(false);
+    expect(weir.args).toEqual(['serve']);
+  });
+
+  test('limits memory, and requests as much as the limit', () => {
+    expect(weir.resources.limits.memory).toMatch(/^\d+Mi$/);
+    expect(weir.resources.requests.memory).toBe(weir.resources.limits.memory);
+  });
+
+  test('sets only variables that weir reads, and the root key from a mounted file', () => {
+    const known = SETTING_NAMES.map(environmentName);
+    expect(weir.env.filter((variable) => !known.includes(variable.name))).toEqual([]);
+    const file = weir.env.find((variable) => variable.name === 'WEIR_ROOT_KEY_FILE')?.value;
+    const mounts = weir.volumeMounts!.map(({ mountPath }) => mountPath);
+    expect(mounts.some((mount) => file?.startsWith(`${mount}/`))).toBe(true);
+  });
+
+  test('mounts a volume for data, and every volume that it declares', () => {
+    expect(weir.volumeMounts!.map(({ mountPath }) => mountPath)).toContain('/var/lib/weir');
+    const mounted = weir.volumeMounts!.map((mount) => mount.name);
+    expect(mounted.toSorted()).toEqual(pod.volumes.map((volume) => volume.name).toSorted());
+  });
+
+  test('probes the admin port by its name', () => {
+    expect(portNamed('admin')).toBe(annotations('adminPort').default);
+    expect(weir.startupProbe).toMatchObject({ httpGet: { path: '/readyz', port: 'admin' } });
+    expect(weir.livenessProbe).toMatchObject({ httpGet: { path: '/livez', port: 'admin' } });
+  });
+});
+
+describe('sidecar.yaml', () => {
+  const { pod, weir } = podOf('sidecar.yaml');
+
+  test('is a native sidecar, which starts before the application and ends after it', () => {
+    expect(pod.initContainers).toEqual([weir]);
+    expect(weir.restartPolicy).toBe('Always');
+    expect(weir.lifecycle).toBeUndefined();
+  });
+
+  test('does not take the application out of its service when weir is not ready', () => {
+    expect(weir.readinessProbe).toBeUndefined();
+  });
+
+  test('accepts checks from its pod only, where the application sends them', () => {
+    const host = weir.env.find((variable) => variable.name === 'WEIR_HOST')?.value;
+    const [application] = pod.containers;
+    const url = application.env.find((variable) => variable.name === 'WEIR_URL')?.value;
+    expect(url).toBe(`http://${host}:${annotations('port').default}`);
+    expect(host).toBe('127.0.0.1');
+  });
+});
+
+describe.each(SERVICES)('%s', (name) => {
+  const deployment = ofKind(name, 'Deployment')!;
+  const { weir } = podOf(name);
+  const labels = deployment.spec.template.metadata.labels;
+  const portNames = weir.ports.map((port) => port.name);
+
+  test('has selectors that match its pods', () => {
+    const selectors = [
+      deployment.spec.selector.matchLabels,
+      ofKind(name, 'Service')!.spec.selector,
+      ofKind(name, 'NetworkPolicy')!.spec.podSelector.matchLabels,
+      ofKind(name, 'PodDisruptionBudget')?.spec.selector.matchLabels ?? {},
+      ofKind('servicemonitor.yaml', 'ServiceMonitor')!.spec.selector.matchLabels,
+    ];
+    for (const selector of selectors) expect(labels).toMatchObject(selector as object);
+  });
+
+  test('names ports that the container has', () => {
+    const service = ofKind(name, 'Service')!;
+    expect(weir.ports.map(({ containerPort }) => containerPort)).toEqual([
+      annotations('port').default,
+      annotations('adminPort').default,
+    ]);
+    expect(service.spec.ports.map(({ targetPort }) => targetPort)).toEqual(portNames);
+    const allowed = ofKind(name, 'NetworkPolicy')!.spec.ingress.flatMap(({ ports }) => ports);
+    expect(allowed.map(({ port }) => port)).toEqual(portNames);
+    const [endpoint] = ofKind('servicemonitor.yaml', 'ServiceMonitor')!.spec.endpoints;
+    expect(service.spec.ports.map((port) => port.name)).toContain(endpoint.port);
+    expect(weir.readinessProbe).toMatchObject({ httpGet: { path: '/readyz', port: 'admin' } });
+  });
+});
+
+test('one process uses a volume, and replicas share Redis', () => {
+  const single = ofKind('standalone.yaml', 'Deployment')!;
+  expect(single.spec).toMatchObject({ replicas: 1, strategy: { type: 'Recreate' } });
+  const claim = ofKind('standalone.yaml', 'PersistentVolumeClaim')!;
+  const [data] = podOf('standalone.yaml').pod.volumes;
+  expect(data.persistentVolumeClaim?.claimName).toBe(claim.metadata.name);
+  expect(podOf('standalone.yaml').weir.lifecycle).toBeUndefined();
+  expect(ofKind('standalone.yaml', 'PodDisruptionBudget')).toBeUndefined();
+
+  const shared = ofKind('replicas.yaml', 'Deployment')!;
+  expect(shared.spec).toMatchObject({ replicas: 3, strategy: { type: 'RollingUpdate' } });
+  const variables = podOf('replicas.yaml').weir.env.map((variable) => variable.name);
+  expect(variables).toEqual(expect.arrayContaining(['WEIR_ENGINE', 'WEIR_REDIS_URL']));
+  expect(podOf('replicas.yaml').pod.volumes[0].emptyDir).toEqual({});
+  expect(podOf('replicas.yaml').weir.lifecycle).toEqual({ preStop: { sleep: { seconds: 5 } } });
+  expect(ofKind('replicas.yaml', 'PodDisruptionBudget')!.spec.maxUnavailable).toBe(1);
+});
+
+describe('the values of the chart', () => {
+  const schema = JSON.parse(read('deploy/helm/values.schema.json'));
+  const defaults = () => parse(read('deploy/helm/values.yaml'));
+  const validate: ValidateFunction = new Ajv({ strict: false }).compile(schema);
+  const isValid = (change: object) => validate({ ...defaults(), ...change });
+
+  test('are valid by default', () => {
+    expect([validate(defaults()), validate.errors]).toEqual([true, null]);
+  });
+
+  test('are those that the templates use', () => {
+    const templates = readdirSync(join(ROOT, 'deploy/helm/templates'))
+      .map((name) => read(`deploy/helm/templates/${name}`))
+      .join('\n');
+    const used = [...templates.matchAll(/\.Values\.([\w.]+)/g)].map(([, path]) => path);
+    // The image is used as a whole.
+    const declared = Object.keys(CHART_VALUES).map((path) => path.replace(/^image\..*/, 'image'));
+    const named = used.map((path) => path.replace(/^image\..*/, 'image'));
+    expect([...new Set(named)].toSorted()).toEqual([...new Set(declared)].toSorted());
+  });
+
+  test('have no pattern that Go cannot compile', () => {
+    expect(JSON.stringify(schema)).not.toMatch(/\(\?[!=<]/);
+  });
+
+  test('accept settings and policies, but no address, file or secret', () => {
+    const policies = { login: { gateway: 'nginx', limit: 2, duration: 60_000 } };
+    expect(isValid({ config: { logLevel: 'warn', policies } })).toBe(true);
+    for (const name of ['host', 'rootKey', 'rootKeyFile', 'redisUrl', 'tlsKey', 'dataDir']) {
+      expect([name, isValid({ config: { [name]: 'a' } })]).toEqual([name, false]);
+    }
+    const files = SETTING_NAMES.filter((name) => annotations(name).accepts.startsWith('a path'));
+    const excluded = SETTING_NAMES.filter((name) => annotations(name).secret).concat(files);
+    expect(CONFIG_SETTINGS.filter((name) => excluded.includes(name))).toEqual([]);
+  });
+
+  test.each([
+    { engine: 'disk' },
+    { replicas: 3 },
+    { redis: { replicas: 0 } },
+    { config: { logLevl: 'warn' } },
+    { config: { policies: { login: { gateway: 'nginx', limit: 2 } } } },
+    { networkPolicy: { clients: [] } },
+    { image: { digest: 'sha256:1' } },
+  ])('are rejected if they are wrong: %j', (change) => {
+    expect(isValid(change)).toBe(false);
+  });
+});
