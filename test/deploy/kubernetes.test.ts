@@ -221,6 +221,12 @@ describe('the values of the chart', () => {
     expect([validate(defaults()), validate.errors]).toEqual([true, null]);
   });
 
+  test('are valid in every example of docs/kubernetes.md', () => {
+    const examples = [...read('docs/kubernetes.md').matchAll(/^```yaml\n(.*?)^```$/gms)];
+    expect(examples.length).toBeGreaterThan(0);
+    for (const [, text] of examples) expect([text, isValid(parse(text))]).toEqual([text, true]);
+  });
+
   test('are those that the templates use', () => {
     const templates = readdirSync(join(ROOT, 'deploy/helm/templates'))
       .map((name) => read(`deploy/helm/templates/${name}`))
