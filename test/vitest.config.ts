@@ -47,7 +47,7 @@ const SAME_ON_EVERY_NODE = [
   ...['batch', 'batch-full-table', 'table', 'windows/*'].map((of) => `engine/memory/${of}`),
   ...['registry/shared/*', 'runtime/shared-registry', 'engine/redis/recovery-outcomes'],
   ...['core/file-ownership', 'commands/cluster', 'commands/overrides', 'overrides/*'],
-  ...['deploy/*', 'redis/acl', 'redis/servers', 'engine/redis/lease-contention'],
+  ...['deploy/*', 'release/*', 'redis/acl', 'redis/servers', 'engine/redis/lease-contention'],
   ...['cluster-*', 'recovery', 'system-clock', 'connections', 'disk', 'overload'].map(
     (of) => `faults/${of}`,
   ),

@@ -130,6 +130,14 @@ export class ContainerImages {
     this.podman('run', '--detach', '--name', name, ...RUN_OPTIONS, ...CONFINED, ...args);
   }
 
+  /** Boots the systemd of a root file system, which it changes. It has no network but a loopback. */
+  boot(name: string, directory: string): void {
+    this.#containers.push(name);
+    const options = ['--detach', '--name', name, '--systemd=always', '--privileged'];
+    const root = ['--network', 'none', '--rootfs', directory, '/sbin/init'];
+    this.podman('run', ...options, ...RUN_OPTIONS, ...root);
+  }
+
   /** Runs a container to its end. */
   runOnce(...args: string[]): CommandResult {
     return this.#podman('run', '--rm', ...RUN_OPTIONS, ...CONFINED, ...args);
