@@ -1,8 +1,6 @@
-/** The configuration files and the unit of systemd that pages show. */
+/** The configuration files that pages show. */
 
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { findPages } from '../../src/docs/generator.ts';
@@ -29,20 +27,4 @@ test('the policies of every configuration file on a page are valid', () => {
     expect([page, faults]).toEqual([page, []]);
   }
   expect(files.map(([page]) => page)).toContain('docs/policies.md');
-});
-
-const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
-test.skipIf(!hasSystemd)('systemd accepts the unit of docs/deployment.md', () => {
-  const units = blocksOf('ini').filter(([, text]) => text.startsWith('[Unit]'));
-  expect(units.map(([page]) => page)).toEqual(['docs/deployment.md']);
-  const directory = mkdtempSync(join(tmpdir(), 'weir-unit-'));
-  try {
-    const path = join(directory, 'weir.service');
-    writeFileSync(path, units[0][1].replace('/usr/bin/node', process.execPath));
-    const verify = ['verify', '--man=no', path];
-    const { status, stderr } = spawnSync('systemd-analyze', verify, { encoding: 'utf8' });
-    expect([status, stderr]).toEqual([0, '']);
-  } finally {
-    rmSync(directory, { recursive: true });
-  }
 });

@@ -134,8 +134,10 @@ export class ContainerImages {
   boot(name: string, directory: string): void {
     this.#containers.push(name);
     const options = ['--detach', '--name', name, '--systemd=always', '--privileged'];
-    const root = ['--network', 'none', '--rootfs', directory, '/sbin/init'];
-    this.podman('run', ...options, ...RUN_OPTIONS, ...root);
+    const root = ['--network', 'none', '--rootfs', directory];
+    // As systemd itself does, but not in a container. Without it services cannot read credentials.
+    const init = ['sh', '-c', 'mount --make-rshared / && exec /sbin/init'];
+    this.podman('run', ...options, ...RUN_OPTIONS, ...root, ...init);
   }
 
   /** Runs a container to its end. */
