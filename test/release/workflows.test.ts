@@ -1,6 +1,9 @@
 /** The workflows run only pinned code, with the permissions they need, and name what exists. */
 
-import { existsSync, readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 
@@ -14,12 +17,16 @@ interface Step {
   with?: Record<string, unknown>;
 }
 
+interface Job {
+  permissions: Record<string, string>;
+  'timeout-minutes': number;
+  container?: unknown;
+  steps: Step[];
+}
+
 interface Workflow {
   permissions: Record<string, string>;
-  jobs: Record<
-    string,
-    { permissions: Record<string, string>; 'timeout-minutes': number; steps: Step[] }
-  >;
+  jobs: Record<string, Job>;
 }
 
 const workflows = ['ci.yml', 'release.yml'].map((name) => {
@@ -65,6 +72,36 @@ test.each(workflows)('$name keeps no credentials in the checkout', ({ jobs }) =>
   expect(checkouts.map((step) => step.with)).toEqual(
     checkouts.map(() => ({ 'persist-credentials': false })),
   );
+});
+
+test.each(workflows)('$name lets git read the checkout in containers', ({ jobs }) => {
+  const inContainers = jobs.filter(({ container }) => container !== undefined);
+  expect(inContainers.length).toBeGreaterThan(0);
+  for (const { steps } of inContainers) {
+    const [checkout, allow] = steps;
+    expect(checkout.uses).toMatch(/^actions\/checkout@/);
+    expect(allow.run).toBe('git config --global --add safe.directory "$GITHUB_WORKSPACE"');
+  }
+});
+
+test('the published package names the repository of its provenance', () => {
+  const { jobs } = workflows.find(({ name }) => name === 'release.yml')!.workflow;
+  const commands = jobs.npm.steps.flatMap(({ run }) => run ?? []);
+  const publish = commands.findIndex((command) => command.startsWith('npm publish'));
+  const name = commands[publish - 1];
+
+  const directory = mkdtempSync(join(tmpdir(), 'weir-workflows-'));
+  try {
+    copyFileSync(join(ROOT, 'package.json'), join(directory, 'package.json'));
+    const github = { GITHUB_SERVER_URL: 'https://github.com', GITHUB_REPOSITORY: 'owner/name' };
+    const env = { ...process.env, ...github };
+    execFileSync('bash', ['-ec', name], { cwd: directory, env, stdio: 'pipe' });
+    const manifest = JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
+    const repository = { type: 'git', url: 'git+https://github.com/owner/name.git' };
+    expect(manifest).toEqual({ ...JSON.parse(read('package.json')), repository });
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
 });
 
 test('scripts and paths in the workflows exist', () => {
