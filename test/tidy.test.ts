@@ -40,7 +40,9 @@ const TYPED_CLIENT = 'test/outside/openapi-client';
 describe('the sources', () => {
   test('read clocks in clock.ts only', () => {
     const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
-    expect(findLines(sources, clock, ['src/shared-memory/clock.ts'])).toEqual([]);
+    // The second one runs in applications, beside their clock.
+    const own = ['src/shared-memory/clock.ts', 'src/middleware/fetch.ts'];
+    expect(findLines(sources, clock, own)).toEqual([]);
   });
 
   test('import uWebSockets.js in one file, and register handlers in one file', () => {
@@ -82,7 +84,11 @@ describe('the sources', () => {
 
   test('are all reachable from the entries of the build', () => {
     const scripts = Object.values(manifest.scripts).join(' ');
-    const entries = [...scripts.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
+    const built = [...scripts.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
+    const exported = Object.keys(manifest.exports)
+      .filter((name) => name !== './package.json')
+      .map((name) => join('src/middleware', `${name}.ts`));
+    const entries = [...built, ...exported];
     const reached = new Set<string>();
     const left = [...entries];
     while (left.length > 0) {
@@ -100,6 +106,7 @@ describe('the sources', () => {
 /** The folders of src, from the lowest layer to the highest. A folder imports only lower ones. */
 const LAYERS = [
   'core',
+  'middleware',
   'redis',
   'shared-memory',
   'auth',
@@ -260,7 +267,8 @@ describe('the repository', () => {
     };
     // One of these is loaded, by a name that is put together.
     const platform = Object.keys(manifest.optionalDependencies);
-    const tools = ['@biomejs/biome', '@types/node', 'autocannon', 'rolldown', 'typescript'];
+    const types = ['@types/express', '@types/node'];
+    const tools = ['@biomejs/biome', ...types, 'autocannon', 'rolldown', 'typescript'];
     const reasons = read('CONTRIBUTING.md');
     const text = tracked
       .filter((path) => /\.(ts|mjs)$/.test(path) && !path.startsWith(PEERS))

@@ -16,7 +16,7 @@ import { haproxy, haproxySnippet } from './gateways/haproxy.ts';
 import { haproxyLua } from './gateways/haproxy-lua.ts';
 import { istio } from './gateways/istio.ts';
 import { nginx, nginxSnippet } from './gateways/nginx.ts';
-import { express, fastify } from './gateways/node-client.ts';
+import { express, expressSnippet, fastify, fastifySnippet } from './gateways/node-client.ts';
 import {
   everyPath,
   type GatewaySetup,
@@ -56,14 +56,14 @@ const TEMPLATES: Record<Gateway, Templates> = {
   envoy: { complete: envoy, snippet: envoySnippet },
   istio: { complete: istio, onePolicyReason: 'Istio checks a workload with one provider' },
   apisix: { complete: apisix, snippet: apisixSnippet },
-  express: middleware(express, "app.use('/login', limit)"),
-  fastify: middleware(fastify, 'the option onRequest of a route'),
+  express: middleware(express, expressSnippet, "app.use('/login', limit)"),
+  fastify: middleware(fastify, fastifySnippet, 'the option onRequest of a route'),
 };
 
 /** @param use how an application uses a middleware for some paths */
-function middleware(complete: Template, use: string): Templates {
+function middleware(complete: Template, snippet: Template, use: string): Templates {
   const reason = `print weir.mjs once for each namespace, and choose the paths with ${use}`;
-  return { complete, onePolicyReason: reason, everyPathReason: reason };
+  return { complete, snippet, onePolicyReason: reason, everyPathReason: reason };
 }
 
 interface ListPoliciesResponse {
@@ -130,7 +130,8 @@ the prefix / by default. Of several matching prefixes, the longest applies. A ga
 before it compares it. Only Caddy ignores case: for the others /LOGIN does not begin with /login.
 --namespace is required if the gateway has several policies.
 
---snippet prints parts, and where in an existing configuration each part goes. Of the other options,
+--snippet prints parts, and where in an existing configuration each part goes. For express and
+fastify it prints a module that imports its code from the npm package of weir. Of the other options,
 only --namespace and --lua apply to all snippets; a snippet for caddy contains --upstream, and one
 for haproxy a port next to --listen.
 

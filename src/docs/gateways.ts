@@ -11,7 +11,12 @@ import { haproxy, haproxySnippet } from '../commands/gateways/haproxy.ts';
 import { haproxyLua } from '../commands/gateways/haproxy-lua.ts';
 import { istio } from '../commands/gateways/istio.ts';
 import { nginx, nginxSnippet } from '../commands/gateways/nginx.ts';
-import { express, fastify } from '../commands/gateways/node-client.ts';
+import {
+  express,
+  expressSnippet,
+  fastify,
+  fastifySnippet,
+} from '../commands/gateways/node-client.ts';
 import type { GatewaySetup, Upstream } from '../commands/gateways/setup.ts';
 import { traefik, traefikSnippet } from '../commands/gateways/traefik.ts';
 import type { Gateway } from '../policies/gateways.ts';
@@ -52,8 +57,6 @@ const FILES: Readonly<Record<string, PrintedFile>> = {
     language: 'yaml',
     hasOnError: true,
   },
-  'gateway-express': { gateway: 'express', print: express, language: 'js', hasOnError: true },
-  'gateway-fastify': { gateway: 'fastify', print: fastify, language: 'js', hasOnError: true },
   'gateway-haproxy': {
     gateway: 'haproxy',
     print: haproxy,
@@ -129,9 +132,24 @@ function partsOf(name: string, file: PrintedFile): [string, () => string][] {
   return parts;
 }
 
-export const GATEWAY_PARTS: Readonly<Record<string, () => string>> = Object.fromEntries(
-  Object.entries(FILES).flatMap(([name, file]) => partsOf(name, file)),
-);
+/** The parts for an application: the code that follows the options is in `examples`. */
+function moduleParts(
+  gateway: 'express' | 'fastify',
+  print: PrintedFile['print'],
+  printSnippet: PrintedFile['print'],
+): [string, () => string][] {
+  const file: PrintedFile = { gateway, print, language: 'js', hasOnError: true };
+  return [
+    [`gateway-${gateway}-snippet`, () => codeBlock('js', printSnippet(setupOf(gateway)))],
+    [`gateway-${gateway}-deny`, () => changesPart(file, { onError: 'deny' })],
+  ];
+}
+
+export const GATEWAY_PARTS: Readonly<Record<string, () => string>> = Object.fromEntries([
+  ...Object.entries(FILES).flatMap(([name, file]) => partsOf(name, file)),
+  ...moduleParts('express', express, expressSnippet),
+  ...moduleParts('fastify', fastify, fastifySnippet),
+]);
 
 /** The lines that differ, after the line before them. Each place is separated by an empty line. */
 export function changedLines(before: string, after: string): string[] {

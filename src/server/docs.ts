@@ -8,12 +8,11 @@
  */
 
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { readFileSync } from 'node:fs';
 import { PAGE_HEADERS } from '../api/common/page-headers.ts';
 import { ERROR_PAGES_PATH, OPENAPI_PATH, REFERENCE_PATH } from '../api/common/paths.ts';
 import { ERRORS } from '../core/errors.ts';
+import { packageFile } from '../core/package-files.ts';
 import type { Responder } from './responder.ts';
 import type { Route } from './route.ts';
 import { fixedText } from './uws.ts';
@@ -101,7 +100,7 @@ class KeptFile {
 
   /** @throws if the package does not have the file */
   read(): Page {
-    this.#page ??= readPage(join(packageDirectory(), this.#path));
+    this.#page ??= readPage(packageFile(this.#path));
     return this.#page;
   }
 }
@@ -110,16 +109,4 @@ function readPage(path: string): Page {
   const bytes = readFileSync(path);
   const digest = createHash('sha256').update(bytes).digest('base64url');
   return { bytes, etag: `"${digest.slice(0, 22)}"` };
-}
-
-/**
- * The build is one folder below it, the sources are deeper.
- * @throws if there is no package.json
- */
-function packageDirectory(): string {
-  const start = dirname(fileURLToPath(import.meta.url));
-  for (let folder = start; ; folder = dirname(folder)) {
-    if (existsSync(join(folder, 'package.json'))) return folder;
-    if (folder === dirname(folder)) throw new Error(`there is no package.json above ${start}`);
-  }
 }

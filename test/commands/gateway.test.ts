@@ -1,7 +1,8 @@
 /** `weir gateway`, as its own process, on a running server. */
 
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { GATEWAYS } from '../../src/policies/gateways.ts';
 import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
@@ -52,7 +53,8 @@ describe('weir gateway', () => {
       expect(stdout).toContain(`of-${gateway}`);
       expect(stdout).toContain(String(gatewayPort));
       expect(stdout).not.toContain(ROOT_KEY);
-      expect(stdout).not.toContain('undefined');
+      // The code of a module follows its options.
+      expect(stdout.split('/**')[0]).not.toContain('undefined');
       // The printed text of these has no listener of its own.
       if (!['express', 'fastify', 'istio'].includes(gateway)) expect(stdout).toContain('8123');
     },
@@ -81,6 +83,24 @@ describe('weir gateway', () => {
       expect(stdout).toContain(`of-${gateway}`);
       // The application and the listener belong to the existing configuration.
       expect(stdout).not.toMatch(/127\.0\.0\.1:3000|listen 8080|bind :8080/);
+    },
+  );
+
+  test.concurrent.each(['express', 'fastify'])(
+    'prints for %s a snippet that imports its code from the package',
+    async (gateway) => {
+      const application = join(place, `application-of-${gateway}`);
+      const scope = join(application, 'node_modules/@weir-ratelimit');
+      mkdirSync(scope, { recursive: true });
+      symlinkSync(new URL('../..', import.meta.url).pathname, join(scope, 'weir'));
+      const { stdout } = await weir([gateway, '--snippet']);
+      writeFileSync(join(application, 'weir.mjs'), stdout);
+      const { limit } = await import(join(application, 'weir.mjs'));
+      const reply = { headers() {}, setHeader() {}, code: () => ({ send() {} }), end() {} };
+      const request = { headers: {}, socket: { remoteAddress: '192.0.2.1' } };
+      const setHeader = vi.spyOn(reply, gateway === 'express' ? 'setHeader' : 'headers');
+      await limit(request, reply, () => {});
+      expect(JSON.stringify(setHeader.mock.calls)).toContain(`of-${gateway}`);
     },
   );
 

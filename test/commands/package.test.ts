@@ -1,45 +1,124 @@
-/** The package that `npm pack` makes, installed in another directory. */
+/** The package that `npm pack` makes, alone and installed in another directory. */
 
 import { execFile, spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, test } from 'vitest';
-import { ROOT_KEY, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import { publint } from 'publint';
+import { formatMessage } from 'publint/utils';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
 
-describe('npm pack', () => {
-  const run = (command: string, args: string[], cwd: string) => {
-    return new Promise<string>((resolve, reject) => {
-      const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
-      let output = '';
-      for (const stream of [child.stdout, child.stderr]) {
-        stream.on('data', (data) => {
-          output += data;
-        });
-      }
-      child.on('close', (code) => {
-        if (code === 0) resolve(output);
-        else reject(new Error(`${command} ${args.join(' ')}: ${code}\n${output}`));
+const ROOT = new URL('../..', import.meta.url).pathname;
+const MANIFEST = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+const TARBALL = 'weir-ratelimit-weir-0.1.0.tgz';
+
+/** An application that uses all modules of the package, with the types of both frameworks. */
+const APPLICATION = `
+import express from 'express';
+import Fastify from 'fastify';
+import { rateLimit as expressLimit, type RateLimitOptions } from '@weir-ratelimit/weir/express';
+import { rateLimit as fastifyLimit } from '@weir-ratelimit/weir/fastify';
+import { createLimiter, type Decision, rateLimit } from '@weir-ratelimit/weir/fetch';
+
+const options: RateLimitOptions = { url: 'http://127.0.0.1:7072', namespace: 'login' };
+express().use('/login', expressLimit({ ...options, identify: ['ip', 'header:x-api-key'] }));
+Fastify().addHook('onRequest', fastifyLimit({ ...options, key: process.env.WEIR_KEY }));
+Fastify().get('/', { onRequest: fastifyLimit(options) }, async () => 'hello');
+
+const limits = { namespace: 'n', limit: 1, duration: 60_000 };
+const limiter = createLimiter({ key: process.env.WEIR_KEY, ...limits });
+const decision: Decision = await limiter.check('user_1', 2);
+const remaining: number | undefined = decision.quota?.remaining;
+const userOf = (request: Request) => request.headers.get('X-User') ?? 'none';
+const handler = rateLimit(limiter, userOf, (request) => new Response(request.url));
+export const response: Promise<Response> = handler(new Request('http://a/'));
+export { remaining };
+`;
+
+/** Lines that must not compile. */
+const INVALID_LINES = [
+  '  expressLimit({ ...options, limit: 3 });',
+  "  fastifyLimit({ ...options, onError: 'open' });",
+  '  createLimiter(limits);',
+];
+
+/** The same at run time: prints a decision of each module. */
+const SCRIPT = `
+import { createServer } from 'node:http';
+import { rateLimit as expressLimit } from '@weir-ratelimit/weir/express';
+import { rateLimit as fastifyLimit } from '@weir-ratelimit/weir/fastify';
+import { createLimiter } from '@weir-ratelimit/weir/fetch';
+
+const [, , checks, gateways] = process.argv;
+const options = { url: gateways, namespace: 'login' };
+const request = { headers: {}, ip: '192.0.2.1', socket: {} };
+const reply = { headers() {}, code: (status) => ({ send: () => status }) };
+const limit = fastifyLimit(options);
+const limiter = createLimiter({
+  url: checks, key: process.env.WEIR_KEY, namespace: 'n', limit: 5, duration: 60_000,
+});
+const server = createServer((request, response) => {
+  expressLimit(options)(request, response, () => response.end('next'));
+});
+server.listen(0, '127.0.0.1', async () => {
+  const response = await fetch('http://127.0.0.1:' + server.address().port);
+  console.log(response.status, await response.text(), response.headers.get('RateLimit-Policy'));
+  console.log(await limit(request, reply), await limit(request, reply));
+  console.log((await limiter.check('user_1')).quota.remaining);
+  process.exit();
+});
+`;
+
+function run(command: string, args: string[], cwd: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (data) => {
+        output += data;
       });
+    }
+    child.on('close', (code) => {
+      if (code === 0) resolve(output);
+      else reject(new Error(`${command} ${args.join(' ')}: ${code}\n${output}`));
     });
-  };
+  });
+}
 
-  test('creates a package whose command runs in another directory', async () => {
-    const root = new URL('../..', import.meta.url).pathname;
-    const elsewhere = temporaryDirectory();
-    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', elsewhere], root);
+describe('npm pack creates a package', () => {
+  const elsewhere = temporaryDirectory();
+  const installed = join(elsewhere, 'node_modules/@weir-ratelimit/weir');
+  beforeAll(async () => {
+    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', elsewhere], ROOT);
     writeFileSync(join(elsewhere, 'package.json'), '{"name":"elsewhere","private":true}');
     const install = ['install', '--prefer-offline', '--no-audit', '--no-fund'];
-    await run('npm', [...install, './weir-ratelimit-weir-0.1.0.tgz'], elsewhere);
-    const own = join(elsewhere, 'data');
-    const packed = await startServer(own, {
-      main: join(elsewhere, 'node_modules', '@weir-ratelimit', 'weir', 'dist', 'cli.js'),
+    await run('npm', [...install, `./${TARBALL}`], elsewhere);
+  }, 120_000);
+  afterAll(() => removeDirectory(elsewhere));
+
+  test('in which publint finds no fault', async () => {
+    const { buffer, byteOffset, byteLength } = readFileSync(join(elsewhere, TARBALL));
+    const tarball = buffer.slice(byteOffset, byteOffset + byteLength);
+    const { messages } = await publint({ pack: { tarball }, strict: true, level: 'suggestion' });
+    expect(messages.map((message) => formatMessage(message, MANIFEST))).toEqual([]);
+  });
+
+  test('whose command runs in another directory', async () => {
+    const packed = await startServer(join(elsewhere, 'data'), {
+      main: join(installed, 'dist/cli.js'),
       args: ['--counters', '1024'],
     });
-    const installed = join(elsewhere, 'node_modules', '.bin', 'weir');
+    const weir = join(elsewhere, 'node_modules/.bin/weir');
     const env = { PATH: process.env.PATH, WEIR_URL: packed.url, WEIR_KEY: ROOT_KEY };
     const runInstalled = (args: string[]) => {
-      return promisify(execFile)(installed, args, { env: env as NodeJS.ProcessEnv });
+      return promisify(execFile)(weir, args, { env: env as NodeJS.ProcessEnv });
     };
     const result = await runInstalled(['check', 'a', '--limit', '5', '--duration', '1h']);
     expect([result.stdout, result.stderr]).toEqual([
@@ -48,6 +127,69 @@ describe('npm pack', () => {
     ]);
     expect((await runInstalled(['--version'])).stdout).toMatch(/^weir 0\.1\.0 \(node v/);
     expect(await packed.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(elsewhere);
-  }, 180_000);
+  });
+
+  /** @returns the lines with errors */
+  async function compile(source: string, resolution: string, module: string): Promise<number[]> {
+    const file = `application-${resolution}.mts`;
+    writeFileSync(join(elsewhere, file), source);
+    const packages = join(ROOT, 'node_modules');
+    const tsconfig = {
+      compilerOptions: {
+        ...{ target: 'es2022', module, moduleResolution: resolution },
+        ...{ strict: true, exactOptionalPropertyTypes: true, skipLibCheck: true, noEmit: true },
+        typeRoots: [join(packages, '@types')],
+        types: ['node'],
+        paths: {
+          express: [join(packages, '@types/express/index.d.ts')],
+          fastify: [join(packages, 'fastify/fastify.d.ts')],
+        },
+      },
+      files: [file],
+    };
+    const path = join(elsewhere, `tsconfig-${resolution}.json`);
+    writeFileSync(path, JSON.stringify(tsconfig));
+    const command = [join(packages, '.bin/tsc'), '--project', path, '--pretty', 'false'];
+    const output = await run('sh', ['-c', '"$@" || true', 'sh', ...command], elsewhere);
+    return [...output.matchAll(/^\S+\((\d+),\d+\): error/gm)].map(([, line]) => Number(line));
+  }
+
+  test.each([
+    ['bundler', 'esnext'],
+    ['nodenext', 'nodenext'],
+  ])('whose modules have types for Express and Fastify, with %s', async (resolution, module) => {
+    expect(await compile(APPLICATION, resolution, module)).toEqual([]);
+    const invalid = [APPLICATION, ...INVALID_LINES].join('\n');
+    const lineCount = APPLICATION.split('\n').length;
+    const expected = INVALID_LINES.map((_, i) => lineCount + 1 + i);
+    expect(await compile(invalid, resolution, module)).toEqual(expected);
+  });
+
+  test('whose documentation has code that compiles', async () => {
+    const page = readFileSync(join(ROOT, 'docs/middleware.md'), 'utf8');
+    const fences = blocksOf(page).filter(
+      (block) => block.kind === 'fence' && block.language === 'ts',
+    );
+    expect(fences.length).toBeGreaterThan(3);
+    for (const { text } of fences)
+      expect([text, await compile(text, 'bundler', 'esnext')]).toEqual([text, []]);
+  });
+
+  test('whose modules check requests', async () => {
+    const gatewayPort = await freePort();
+    const policies = { login: { gateway: ['express', 'fastify'], limit: 1, duration: 3_600_000 } };
+    writeFileSync(join(elsewhere, 'weir.json'), JSON.stringify({ gatewayPort, policies }));
+    const packed = await startServer(join(elsewhere, 'data'), {
+      main: join(installed, 'dist/cli.js'),
+      args: ['--counters', '1024', '--config', join(elsewhere, 'weir.json')],
+    });
+    writeFileSync(join(elsewhere, 'script.mjs'), SCRIPT);
+    const { stdout, stderr } = await promisify(execFile)(
+      process.execPath,
+      ['script.mjs', packed.url, `http://127.0.0.1:${gatewayPort}`],
+      { cwd: elsewhere, env: { WEIR_KEY: ROOT_KEY } },
+    );
+    expect([stdout, stderr]).toEqual(['200 next "login";q=1;w=3600\nundefined 429\n4\n', '']);
+    await packed.stop();
+  });
 });
