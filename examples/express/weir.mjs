@@ -151,6 +151,10 @@ const DENIED = {
 // weir accepts no identity longer than this. The client caused that, so onError does not apply.
 const IDENTITY_MAX = 16_384;
 const TOO_LARGE = { status: 431, headers: {}, body: '' };
+const INVALID = { status: 400, headers: {}, body: '' };
+
+// Characters that Node sends in no header, for example of a path that the application has decoded.
+const INVALID_CHARACTER = /[^\t\x20-\x7e\x80-\xff]/;
 
 // A flood queues for these connections, and the timeout does not include that wait.
 const CONNECTIONS_MAX = 64;
@@ -179,8 +183,11 @@ function gatewayCheck(gateway, options) {
   const breaker = new Breaker();
   return (request) => {
     const headers = identity(request);
-    if (Object.values(headers).join().length > IDENTITY_MAX)
+    const values = Object.values(headers).join();
+    if (values.length > IDENTITY_MAX)
       return TOO_LARGE;
+    if (INVALID_CHARACTER.test(values))
+      return INVALID;
     const isProbe = breaker.isOpen;
     if (isProbe && !breaker.takeProbe())
       return fallback;
@@ -332,6 +339,9 @@ function rateLimit(options) {
   const check = gatewayCheck('express', options);
   return async (request, response, next) => {
     const { status, headers, body } = await check(request);
+    // Something else has answered in the meantime, for example a timeout of the application.
+    if (response.headersSent)
+      return;
     for (const [name, value] of Object.entries(headers))
       response.setHeader(name, value);
     if (status === 200) {

@@ -149,6 +149,10 @@ const DENIED = {
 // weir accepts no identity longer than this. The client caused that, so onError does not apply.
 const IDENTITY_MAX = 16_384;
 const TOO_LARGE = { status: 431, headers: {}, body: '' };
+const INVALID = { status: 400, headers: {}, body: '' };
+
+// Characters that Node sends in no header, for example of a path that the application has decoded.
+const INVALID_CHARACTER = /[^\t\x20-\x7e\x80-\xff]/;
 
 // A flood queues for these connections, and the timeout does not include that wait.
 const CONNECTIONS_MAX = 64;
@@ -177,8 +181,11 @@ function gatewayCheck(gateway, options) {
   const breaker = new Breaker();
   return (request) => {
     const headers = identity(request);
-    if (Object.values(headers).join().length > IDENTITY_MAX)
+    const values = Object.values(headers).join();
+    if (values.length > IDENTITY_MAX)
       return TOO_LARGE;
+    if (INVALID_CHARACTER.test(values))
+      return INVALID;
     const isProbe = breaker.isOpen;
     if (isProbe && !breaker.takeProbe())
       return fallback;

@@ -30,6 +30,8 @@ export function rateLimit(options: RateLimitOptions): Middleware {
   const check = gatewayCheck('express', options);
   return async (request, response, next) => {
     const { status, headers, body } = await check(request);
+    // Something else has answered in the meantime, for example a timeout of the application.
+    if (response.headersSent) return;
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     if (status === 200) {
       next();

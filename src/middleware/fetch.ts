@@ -127,7 +127,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
         const fields = { namespace, limit, duration, algorithm, burst, cost };
         const body = JSON.stringify({ ...fields, identifier: await shorten(identifier) });
         const { signal } = abort;
-        const response = await fetch(target, { method: 'POST', headers, body, signal });
+        const init = { method: 'POST', headers, body, signal, redirect: 'error' } as const;
+        const response = await fetch(target, init);
         breaker.countResponse();
         return readDecision(policyName, response.status, await response.text());
       } catch (error) {

@@ -110,6 +110,9 @@ const DENIED: GatewayDecision = {
 // weir accepts no identity longer than this. The client caused that, so onError does not apply.
 const IDENTITY_MAX = 16_384;
 const TOO_LARGE: GatewayDecision = { status: 431, headers: {}, body: '' };
+const INVALID: GatewayDecision = { status: 400, headers: {}, body: '' };
+// Characters that Node sends in no header, for example of a path that the application has decoded.
+const INVALID_CHARACTER = /[^\t\x20-\x7e\x80-\xff]/;
 
 // A flood queues for these connections, and the timeout does not include that wait.
 const CONNECTIONS_MAX = 64;
@@ -146,7 +149,9 @@ export function gatewayCheck(
 
   return (request) => {
     const headers = identity(request);
-    if (Object.values(headers).join().length > IDENTITY_MAX) return TOO_LARGE;
+    const values = Object.values(headers).join();
+    if (values.length > IDENTITY_MAX) return TOO_LARGE;
+    if (INVALID_CHARACTER.test(values)) return INVALID;
     const isProbe = breaker.isOpen;
     if (isProbe && !breaker.takeProbe()) return fallback;
     return new Promise((resolve) => {

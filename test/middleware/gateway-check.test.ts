@@ -154,6 +154,21 @@ describe('a check', () => {
   });
 
   test.each([
+    ['a path', { originalUrl: '/😀' }, 400],
+    ['an address', { ip: 'a\nb' }, 400],
+    ['a long path', { originalUrl: `/${'a'.repeat(16_384)}` }, 431],
+  ])('is not sent for %s that no header can have', async (_name, request, denied) => {
+    received = [];
+    const { port } = server.address() as AddressInfo;
+    const options = { url: `http://127.0.0.1:${port}`, identify: ['ip', 'path'] };
+    const decision = await gatewayCheck(
+      'express',
+      optionsWith(options),
+    )({ ...REQUEST, ...request });
+    expect([decision, received]).toEqual([{ status: denied, headers: {}, body: '' }, []]);
+  });
+
+  test.each([
     ['allow', { status: 200, headers: {}, body: '' }],
     [
       'deny',

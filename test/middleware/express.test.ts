@@ -1,0 +1,34 @@
+/** The middleware in a server of node:http. The files of test/gateways run it in Express. */
+
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, test } from 'vitest';
+import { rateLimit } from '../../src/middleware/express.ts';
+
+test('a response that the application sends before the decision is left alone', async () => {
+  // The application answers when it sees the check.
+  let answer = () => {};
+  const weir = createServer((_, response) => {
+    answer();
+    response.writeHead(429).end();
+  });
+  await new Promise<void>((resolve) => weir.listen(0, '127.0.0.1', resolve));
+  const { port } = weir.address() as AddressInfo;
+  const limit = rateLimit({ url: `http://127.0.0.1:${port}`, namespace: 'login' });
+  let calls = 0;
+  let checked: Promise<void> | undefined;
+  const application = createServer((request, response) => {
+    answer = () => response.writeHead(503).end('too late');
+    checked = limit(request, response, () => calls++);
+  });
+  await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve));
+  const { port: own } = application.address() as AddressInfo;
+  const response = await fetch(`http://127.0.0.1:${own}`);
+  expect([response.status, await response.text()]).toEqual([503, 'too late']);
+  await expect(checked).resolves.toBeUndefined();
+  expect(calls).toBe(0);
+  for (const server of [weir, application]) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
