@@ -101,6 +101,11 @@ function readKey(value) {
   throw new TypeError(`"key" must be an API key of weir, in printable ASCII; got ${received}`);
 }
 
+/** A URL as an error may show it: it may contain a password before an @. */
+function shownUrl(value) {
+  return String(value).includes('@') ? 'a URL with a user' : value;
+}
+
 function formatOption(value) {
   if (value === undefined)
     return 'nothing';
@@ -250,7 +255,7 @@ function readUrl(value) {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isPlain = url?.protocol === 'http:' && url.href === `${url.origin}/`;
   const accepted = 'a URL such as http://127.0.0.1:7072, or unix: and the path of a socket';
-  requireOption(isPlain, 'url', accepted, value);
+  requireOption(isPlain, 'url', accepted, shownUrl(value));
   // An IPv6 address has brackets in a URL only.
   return { host: url.hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(url.port || 80) };
 }

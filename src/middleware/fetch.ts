@@ -13,6 +13,7 @@ import {
   readTimeout,
   requireKnownOptions,
   requireOption,
+  shownUrl,
 } from './options.ts';
 
 export interface LimiterOptions {
@@ -87,16 +88,18 @@ const RETRY_AFTER_S = '1';
 export function createLimiter(options: LimiterOptions): Limiter {
   requireKnownOptions(options, LIMITER_OPTIONS);
   const { url = 'http://127.0.0.1:7070', namespace, limit, duration, algorithm, burst } = options;
-  const address = URL.canParse(url) ? new URL(url) : undefined;
-  const isHttp = address !== undefined && /^https?:$/.test(address.protocol);
-  requireOption(isHttp, 'url', 'a URL such as http://127.0.0.1:7070', url);
+  const target = `${readBaseUrl(url)}/v2/ratelimit.limit`;
   const isName = isText(namespace) && namespace.isWellFormed();
   requireOption(isName, 'namespace', 'a text that is not empty', namespace);
   requireOption(isCount(limit, 1), 'limit', 'a positive integer', limit);
   const isDuration = isCount(duration, DURATION_MIN_MS) && duration <= DURATION_MAX_MS;
   const range = `from ${DURATION_MIN_MS} to ${DURATION_MAX_MS}`;
   requireOption(isDuration, 'duration', `an integer number of milliseconds ${range}`, duration);
-  const target = `${url.replace(/\/+$/, '')}/v2/ratelimit.limit`;
+  const isAlgorithm = ['fixed', 'sliding', 'gcra', undefined].includes(algorithm);
+  requireOption(isAlgorithm, 'algorithm', "'fixed', 'sliding' or 'gcra'", algorithm);
+  const isBurst =
+    burst === undefined || (algorithm === 'gcra' && isCount(burst, 1) && burst <= limit);
+  requireOption(isBurst, 'burst', "an integer from 1 to the limit, with 'gcra' only", burst);
   const headers = {
     Authorization: `Bearer ${readKey(options.key)}`,
     'Content-Type': 'application/json',
@@ -177,6 +180,19 @@ function withHeaders(response: Response, headers: Record<string, string>): Respo
     const { status, statusText } = response;
     return new Response(response.body, { status, statusText, headers: all });
   }
+}
+
+/** @returns the URL without a slash at its end */
+function readBaseUrl(value: unknown): string {
+  const text = String(value);
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isBase =
+    url !== undefined &&
+    /^https?:$/.test(url.protocol) &&
+    url.href === `${url.origin}${url.pathname}` &&
+    !/[?#]/.test(text);
+  requireOption(isBase, 'url', 'a URL such as http://127.0.0.1:7070', shownUrl(value));
+  return url!.href.replace(/\/+$/, '');
 }
 
 /** @throws Error if the response is not a decision */

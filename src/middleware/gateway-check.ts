@@ -19,6 +19,7 @@ import {
   readTimeout,
   requireKnownOptions,
   requireOption,
+  shownUrl,
 } from './options.ts';
 
 /** Each option but `url`, `key` and `timeoutMs` has the value of the policy's field. */
@@ -214,7 +215,7 @@ function readUrl(value: unknown): { host: string; port: number } | { socketPath:
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isPlain = url?.protocol === 'http:' && url.href === `${url.origin}/`;
   const accepted = 'a URL such as http://127.0.0.1:7072, or unix: and the path of a socket';
-  requireOption(isPlain, 'url', accepted, value);
+  requireOption(isPlain, 'url', accepted, shownUrl(value));
   // An IPv6 address has brackets in a URL only.
   return { host: url!.hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(url!.port || 80) };
 }

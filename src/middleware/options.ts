@@ -39,6 +39,11 @@ export function readKey(value: unknown): string {
   throw new TypeError(`"key" must be an API key of weir, in printable ASCII; got ${received}`);
 }
 
+/** A URL as an error may show it: it may contain a password before an @. */
+export function shownUrl(value: unknown): unknown {
+  return String(value).includes('@') ? 'a URL with a user' : value;
+}
+
 function formatOption(value: unknown): string {
   if (value === undefined) return 'nothing';
   return typeof value === 'string' ? JSON.stringify(value) : String(value);

@@ -98,6 +98,12 @@ describe('a limiter', () => {
 
   test.each([
     [{ url: 'weir' }, '"url" must be a URL such as http://127.0.0.1:7070; got "weir"'],
+    [{ url: 'http://user:secret@127.0.0.1:7070' }, 'got "a URL with a user"'],
+    [{ url: 'http://127.0.0.1:7070?a=b' }, 'got "http://127.0.0.1:7070?a=b"'],
+    [{ url: 7070 }, '"url" must be a URL such as http://127.0.0.1:7070; got 7070'],
+    [{ algorithm: 'leaky' }, "\"algorithm\" must be 'fixed', 'sliding' or 'gcra'; got \"leaky\""],
+    [{ burst: 2 }, '"burst" must be an integer from 1 to the limit, with \'gcra\' only; got 2'],
+    [{ algorithm: 'gcra', burst: 4 }, '"burst" must be'],
     [{ key: undefined }, '"key" must be an API key of weir'],
     [{ namespace: '' }, '"namespace" must be'],
     [{ limit: 0 }, '"limit" must be a positive integer; got 0'],
@@ -122,7 +128,7 @@ describe.each([
     for (const [more, message] of [
       [{ url: `http://127.0.0.1:${await freePort()}` }, 'weir has not answered: connect ECONN'],
       [{ key: 'a-wrong-key' }, 'weir answered 401: '],
-      [{ algorithm: 'leaky' }, 'weir answered 400: '],
+      [{ namespace: 'n'.repeat(513) }, 'weir answered 400: '],
       [{ url: `http://127.0.0.1:${port}` }, 'weir answered 200: {"data":{"success":1}}'],
     ] as const) {
       warnings.length = 0;

@@ -27,7 +27,7 @@ describe('an invalid option is an error that names it, the value and what is acc
     [{ url: undefined }, '"url" must be a URL such as http://127.0.0.1:7072, or unix: and'],
     [{ url: 'https://weir.example.com' }, 'got "https://weir.example.com"'],
     [{ url: 'http://127.0.0.1:7072/v1' }, 'got "http://127.0.0.1:7072/v1"'],
-    [{ url: 'http://user@127.0.0.1:7072' }, '"url" must be'],
+    [{ url: 'http://user:secret@127.0.0.1:7072' }, 'got "a URL with a user"'],
     [{ url: 'unix:weir.sock' }, 'got "unix:weir.sock"'],
     [
       { namespace: 'a/../b' },
