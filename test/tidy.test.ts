@@ -40,7 +40,7 @@ const TYPED_CLIENT = 'test/outside/openapi-client';
 describe('the sources', () => {
   test('read clocks in clock.ts only', () => {
     const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
-    // The second one runs in applications, beside their clock.
+    // The second one runs in applications, which have no clock of weir.
     const own = ['src/shared-memory/clock.ts', 'src/middleware/fetch.ts'];
     expect(findLines(sources, clock, own)).toEqual([]);
   });

@@ -183,14 +183,10 @@ function withHeaders(response: Response, headers: Record<string, string>): Respo
 }
 
 /** @returns the URL without a slash at its end */
-function readBaseUrl(value: unknown): string {
-  const text = String(value);
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isBase =
-    url !== undefined &&
-    /^https?:$/.test(url.protocol) &&
-    url.href === `${url.origin}${url.pathname}` &&
-    !/[?#]/.test(text);
+function readBaseUrl(value: string): string {
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  const isHttp = url !== undefined && /^https?:$/.test(url.protocol);
+  const isBase = isHttp && url.href === `${url.origin}${url.pathname}`;
   requireOption(isBase, 'url', 'a URL such as http://127.0.0.1:7070', shownUrl(value));
   return url!.href.replace(/\/+$/, '');
 }

@@ -34,8 +34,8 @@ export interface RateLimitOptions {
   /** An API key of weir with the permission `limit`. The listener for gateways needs none. */
   key?: string | undefined;
   /**
-   * What identifies a client: `ip` (default), `method`, `path`, `header:<name>`, `cookie:<name>`,
-   * or several of these.
+   * One or more parts of a request that identify a client: `ip` (default), `method`, `path`,
+   * `header:<name>`, `cookie:<name>`.
    */
   identify?: string | readonly string[];
   /** `allow` (default) or `deny`: what to do with a request if weir has not decided. */

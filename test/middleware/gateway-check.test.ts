@@ -8,6 +8,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { TIMEOUT_MS } from '../../src/commands/gateways/setup.ts';
 import { LIMITER_OPTIONS } from '../../src/middleware/fetch.ts';
 import {
   type CheckedRequest,
@@ -15,6 +16,7 @@ import {
   RATE_LIMIT_OPTIONS,
   type RateLimitOptions,
 } from '../../src/middleware/gateway-check.ts';
+import { readTimeout } from '../../src/middleware/options.ts';
 import { readPart, TOKEN } from '../../src/policies/identifier.ts';
 import { reducedCapacity } from '../../src/policies/quota.ts';
 
@@ -66,6 +68,10 @@ test('each part that a policy may have can identify', () => {
       gatewayCheck('express', optionsWith({ identify }));
     }),
   );
+});
+
+test('the default timeout is that of other printed configurations', () => {
+  expect(readTimeout()).toBe(TIMEOUT_MS);
 });
 
 test('every option is in the documentation', () => {
