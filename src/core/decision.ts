@@ -14,6 +14,15 @@ export interface TableDecision extends Decision {
   outcome: number;
 }
 
+/** Why a check is allowed or denied. A denial for `limit_reached` ends at a known time. */
+export const DECISION_CAUSES = [
+  'within_limit',
+  'limit_reached',
+  'cost_above_limit',
+  'table_full',
+] as const;
+export type DecisionCause = (typeof DECISION_CAUSES)[number];
+
 export function newDecision(): TableDecision {
   return { allowed: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
 }

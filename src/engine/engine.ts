@@ -11,8 +11,9 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../core/check.ts';
-import type { Decision } from '../core/decision.ts';
+import type { CheckParameters, Decision, DecisionCause } from '../core/decision.ts';
 import type { Identity } from '../core/hash.ts';
+import type { Namespace } from '../core/namespace.ts';
 import type { RuleName, RuleNumber } from '../core/window-rules.ts';
 
 /** Takes decisions that come in a later turn. A route has one for all of its requests. */
@@ -60,6 +61,32 @@ export interface WindowUsage {
   remaining: number;
   /** The end of the current window, or when the bucket is full again: Unix time in ms. */
   reset: number;
+}
+
+/** The decision that a check would get. */
+export interface Prediction {
+  allowed: boolean;
+  /** As in the decision. */
+  remaining: number;
+  reset: number;
+  cause: DecisionCause;
+  /**
+   * The first ms at which a denied check would pass if no other is counted, Unix time. Undefined
+   * unless `cause` is `limit_reached`.
+   */
+  passesAt: number | undefined;
+}
+
+/** The counters of an identity, and what checks of it would get at the same moment. */
+export interface CounterExplanation {
+  /** The time of the moment: Unix time in ms. */
+  nowMs: number;
+  /** In the order of their durations. */
+  counters: CounterState[];
+  /** Whether every check would be allowed. */
+  allowed: boolean;
+  /** By the number of the check. */
+  predictions: Prediction[];
 }
 
 /** Which counters of an identity a call means. */
@@ -113,8 +140,8 @@ export interface Engine {
   ): BatchDecision | undefined;
 
   /**
-   * Returns tokens to a counter. Like `reset` and `inspect` it takes effect after all checks that
-   * were answered before it, on any thread.
+   * Returns tokens to a counter. Like `reset`, `inspect` and `explain` it takes effect after all
+   * checks that were answered before it, on any thread.
    * @param window the number of the window in which they were counted; GCRA ignores it
    * @param confirm called before a deferred call acts. If it throws, nothing changes.
    * @returns how many: no more than are used, and none when the window is not the current one
@@ -144,6 +171,18 @@ export interface Engine {
     selector: CounterSelector,
     confirm: () => void,
   ): CounterState[] | Promise<CounterState[]>;
+
+  /**
+   * Shows all counters of an identity, and predicts checks of it: one, or several that are decided
+   * as one batch, each with a counter of its own. Changes nothing. A check that is decided at the
+   * same moment gets this decision, if no other machine shares the counters.
+   */
+  explain(
+    namespace: Namespace,
+    identity: Identity,
+    checks: readonly CheckParameters[],
+    confirm: () => void,
+  ): CounterExplanation | Promise<CounterExplanation>;
 
   /** A worker of the engine has started; messages on the port say that it has decided checks. */
   connectWorker(worker: number, port: MessagePort): void;

@@ -1,6 +1,7 @@
 /** The common guarantees of all engines, through the engine interface, in one process. */
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { Check } from '../../src/core/check.ts';
 import { AMOUNT_MAX, CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES } from '../../src/core/constants.ts';
 import { RULE } from '../../src/core/window-rules.ts';
 import type { CounterState } from '../../src/engine/engine.ts';
@@ -291,6 +292,63 @@ function engineCases(mode: EngineMode, leases = true): void {
     });
   });
 
+  describe('an explanation', () => {
+    const explain = async (engine: TestEngine, ...checks: Check[]) => {
+      const [{ namespace, identity }] = checks;
+      return await engine.engine.explain(namespace, identity, checks, confirm);
+    };
+
+    test.each(Object.entries(RULE))(
+      'predicts the next check by the %s rule, and changes nothing',
+      async (_name, rule) => {
+        const engine = await open(1_024);
+        await engine.decide('a', { rule, cost: 4 });
+        for (const [cost, allowed, cause] of [
+          [3, true, 'within_limit'],
+          [4, false, 'limit_reached'],
+          [11, false, 'cost_above_limit'],
+          [0, true, 'within_limit'],
+        ] as const) {
+          const explained = await explain(engine, engine.check('a', { rule, cost }));
+          const again = await explain(engine, engine.check('a', { rule, cost }));
+          expect({ ...again, nowMs: 0 }).toEqual({ ...explained, nowMs: 0 });
+          const decision = await engine.decide('a', { rule, cost });
+          const { remaining, reset } = decision;
+          expect(explained.predictions).toMatchObject([{ allowed, remaining, reset, cause }]);
+          expect([explained.allowed, decision.allowed]).toEqual([allowed, allowed]);
+        }
+        expect(await remaining(engine, 'a', { rule })).toBe(3);
+      },
+    );
+
+    test('predicts several windows as one batch, beside all counters', async () => {
+      const engine = await open(1_024);
+      const windows = () => [
+        engine.check('a', { cost: 4 }),
+        engine.check('a', { cost: 4, limit: 6, durationMs: DURATION_MS - 1 }),
+      ];
+      for (const allowed of [true, false]) {
+        const explained = await explain(engine, ...windows());
+        const decided = await engine.decideBatch(windows());
+        expect([explained.allowed, decided.allowed]).toEqual([allowed, allowed]);
+        expect(explained.predictions).toMatchObject(
+          decided.decisions.map(({ allowed, remaining, reset }) => ({ allowed, remaining, reset })),
+        );
+      }
+      const { counters } = await explain(engine, ...windows());
+      expect(counters).toEqual(await inspect(engine, 'a'));
+      expect(counters.map(({ durationMs }) => durationMs)).toEqual([DURATION_MS - 1, DURATION_MS]);
+    });
+
+    test('shows the counters where there is no check to predict', async () => {
+      const engine = await open(1_024);
+      await engine.decide('a', { cost: 4 });
+      const { namespace, identity } = engine.check('a');
+      const explained = await engine.engine.explain(namespace, identity, [], confirm);
+      expect(explained).toMatchObject({ counters: [{ current: 4 }], predictions: [] });
+    });
+  });
+
   describe('with deferred work in the queue', () => {
     const defer = (engine: TestEngine, identifier: string) => {
       const terms = { cost: 3, isAsync: hasQueuedDeductions };
@@ -299,11 +357,12 @@ function engineCases(mode: EngineMode, leases = true): void {
       engine.engine.decide(check, engine.clock.monotonicMs(), undefined, completion);
     };
 
-    test('corrects and inspects counters after that work', async () => {
+    test('corrects, inspects and explains counters after that work', async () => {
       const engine = await open(1_024);
-      for (const identifier of ['a', 'b', 'c']) defer(engine, identifier);
+      for (const identifier of ['a', 'b', 'c', 'd']) defer(engine, identifier);
       const reset = (Math.floor(engine.clock.nowMs() / DURATION_MS) + 1) * DURATION_MS;
       const window = reset / DURATION_MS - 1;
+      const d = engine.check('d');
       const [a, b, c] = ['a', 'b', 'c'].map((identifier) => engine.check(identifier).identity);
       let confirmed = 0;
       const count = () => confirmed++;
@@ -311,11 +370,13 @@ function engineCases(mode: EngineMode, leases = true): void {
         engine.engine.refund(a, RULE.fixed, DURATION_MS, window, 2, count),
         engine.engine.reset(b, ALL, count),
         engine.engine.inspect(c, ALL, count),
+        engine.engine.explain(d.namespace, d.identity, [d], count),
       ]);
       expect(confirmed).toBe(0);
       engine.runWorker();
-      const [refunded, cleared, [counter]] = await results;
-      expect([confirmed, refunded, cleared, counter.current]).toEqual([3, 2, 1, 3]);
+      const [refunded, cleared, [counter], { predictions }] = await results;
+      expect([confirmed, refunded, cleared, counter.current]).toEqual([4, 2, 1, 3]);
+      expect(predictions).toMatchObject([{ allowed: true, remaining: 6 }]);
     });
 
     test('does nothing for a call whose confirmation was withdrawn', async () => {

@@ -126,6 +126,16 @@ export class TestTables {
     return this.tables[shardOf(this.id)].inspect(this.id, now, duration, rule);
   }
 
+  /** What the checks of an identifier would get, decided as one batch. */
+  explain(identifier: string, checks: CheckOptions[], now = NOW_MS, namespace = 'default') {
+    const [tag] = this.#hash(namespace, identifier);
+    const terms = checks.map(({ limit = 10, duration = MINUTE_MS, cost = 1, ...of }) => {
+      const { rule = RULE.fixed, burst = NO_BURST } = of;
+      return { limit, durationMs: duration, cost, rule, burst };
+    });
+    return this.tables[shardOf(this.id)].explain(this.id, tag, now, terms);
+  }
+
   /** Sweeps all tables. @returns the number of live counters */
   countLive(now = NOW_MS): number {
     return this.sweepers.reduce((sum, sweeper) => {

@@ -198,6 +198,13 @@ export class Group {
     });
   }
 
+  /** Whether `insert` would find a slot for a new counter. */
+  hasSlotFor(at: Location, id: Identity, namespaceTag: number, nowMs: number): boolean {
+    const memory = this.#memory;
+    if (findFreeSlot(memory, at, nowMs) !== NO_SLOT) return true;
+    return chooseEviction(memory, at, id, namespaceTag, nowMs) !== NO_SLOT;
+  }
+
   /** The key of the counter in a slot. */
   readKey(slot: Slot): number {
     return this.#memory.doubles[keyAt(slot)];

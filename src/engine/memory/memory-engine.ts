@@ -20,6 +20,7 @@ import {
 } from '../../core/decision.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
+import type { Namespace } from '../../core/namespace.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
@@ -27,6 +28,7 @@ import type {
   BatchCompletion,
   BatchDecision,
   Completion,
+  CounterExplanation,
   CounterSelector,
   CounterState,
   Engine,
@@ -175,6 +177,18 @@ export class MemoryEngine implements Engine {
         )
         .toSorted((a, b) => a.durationMs - b.durationMs)
         .map((counter) => counterState(counter, nowMs));
+    });
+  }
+
+  explain(
+    { hashState }: Namespace,
+    identity: Identity,
+    checks: readonly CheckParameters[],
+    confirm: () => void,
+  ): CounterExplanation | Promise<CounterExplanation> {
+    return this.#afterDeferredWork(identity, confirm, () => {
+      const table = this.counters.tableOf(identity);
+      return table.explain(identity, hashState[0], this.clock.nowMs(), checks);
     });
   }
 

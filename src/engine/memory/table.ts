@@ -19,11 +19,13 @@ import {
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
+import type { CounterExplanation } from '../engine.ts';
 import { type InspectedCounter, inspectCells } from './counter-state.ts';
 import { applyFullTablePolicy } from './full-table-policy.ts';
 import { Group, type Location, newLocation } from './group.ts';
 import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } from './layout.ts';
 import { acquire, release } from './lock.ts';
+import { explainCounters } from './prediction.ts';
 import { attachTable, type TableMemory } from './table-memory.ts';
 import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from './windows/registry.ts';
 import { type Cells, clearCells, newCells } from './windows/rule.ts';
@@ -220,16 +222,38 @@ export class CounterTable implements TableMemory {
    */
   inspect(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): InspectedCounter[] {
     const location = this.#location;
+    this.group.locate(id, location);
+    const { lock } = location;
+    this.acquire(lock);
+    try {
+      return this.#inspectAll(id, this.#timeOf(lock, nowMs), durationMs, rule);
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /**
+   * Shows the counters of an identity, and predicts checks of it. Changes nothing.
+   * @param namespaceTag as for `decide`
+   */
+  explain(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    checks: readonly CheckParameters[],
+  ): CounterExplanation {
+    const location = this.#location;
     const { group } = this;
     group.locate(id, location);
     const { lock } = location;
     this.acquire(lock);
     try {
-      const now = Math.max(nowMs, this.doubles[latestMsAt(lock)]);
-      const live = group
-        .findAll(location, id, durationMs, rule)
-        .filter((slot) => !group.isExpired(slot, now));
-      return live.map((slot) => this.#inspectSlot(slot, now));
+      const now = this.#timeOf(lock, nowMs);
+      return explainCounters(this.#inspectAll(id, now), now, checks, (decision) => {
+        if (group.hasSlotFor(location, id, namespaceTag, now)) return;
+        decision.outcome = OUTCOME.full;
+        applyFullTablePolicy(this.#fullTablePolicy, group.earliestEndMs(location), decision);
+      });
     } finally {
       this.release(lock);
     }
@@ -242,6 +266,25 @@ export class CounterTable implements TableMemory {
 
   release(lock: Lock): void {
     release(this.words, lock);
+  }
+
+  /** The time at which a group would decide. Its lock is held. */
+  #timeOf(lock: Lock, nowMs: number): number {
+    return Math.max(nowMs, this.doubles[latestMsAt(lock)]);
+  }
+
+  /** The live counters of an identity at `#location`, whose lock is held. */
+  #inspectAll(
+    id: Identity,
+    nowMs: number,
+    durationMs?: number,
+    rule?: RuleNumber,
+  ): InspectedCounter[] {
+    const { group } = this;
+    return group
+      .findAll(this.#location, id, durationMs, rule)
+      .filter((slot) => !group.isExpired(slot, nowMs))
+      .map((slot) => this.#inspectSlot(slot, nowMs));
   }
 
   #inspectSlot(slot: Slot, nowMs: number): InspectedCounter {

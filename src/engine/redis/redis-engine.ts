@@ -11,20 +11,23 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../../core/check.ts';
 import { CHECK_DEADLINE_MS } from '../../core/constants.ts';
-import { type Decision, newDecision } from '../../core/decision.ts';
+import { type CheckParameters, type Decision, newDecision } from '../../core/decision.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
+import type { Namespace } from '../../core/namespace.ts';
 import { RULE, type RuleNumber } from '../../core/window-rules.ts';
 import { ACCEPTOR_STAT } from '../../shared-memory/stats.ts';
 import type {
   BatchCompletion,
   BatchDecision,
   Completion,
+  CounterExplanation,
   CounterSelector,
   CounterState,
   Engine,
 } from '../engine.ts';
-import { counterState, inspectCells } from '../memory/counter-state.ts';
+import { counterState, type InspectedCounter, inspectCells } from '../memory/counter-state.ts';
+import { explainCounters } from '../memory/prediction.ts';
 import { counterKey, isExpired } from '../memory/windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { Batches } from './batches.ts';
@@ -33,6 +36,8 @@ import { VERDICT } from './lease-table.ts';
 import type { CounterAction, CounterResponse, ResultOf } from './port-messages.ts';
 import type { StoredCounter } from './scripts/protocol.ts';
 import { TokenQueue, type TokenQueueParts } from './token-queue.ts';
+
+const ALL_COUNTERS: CounterSelector = { durationsMs: undefined, rule: undefined };
 
 export class RedisEngine implements Engine {
   readonly #parts: TokenQueueParts;
@@ -127,12 +132,21 @@ export class RedisEngine implements Engine {
     selector: CounterSelector,
     confirm: () => void,
   ): Promise<CounterState[]> {
-    const action = { kind: 'inspect', selector } as const;
-    const { counters, nowMs } = await this.#afterQueuedChecks(identity, confirm, action);
+    const { counters, nowMs } = await this.#readCounters(identity, selector, confirm);
     return counters
-      .filter((counter) => !isExpired(keyOf(counter), counter.newest, nowMs))
       .toSorted((a, b) => a.durationMs - b.durationMs)
-      .map((counter) => stateOf(counter, nowMs));
+      .map((counter) => counterState(counter, nowMs));
+  }
+
+  /** Redis has a slot for every counter, so the prediction asks for none. */
+  async explain(
+    _namespace: Namespace,
+    identity: Identity,
+    checks: readonly CheckParameters[],
+    confirm: () => void,
+  ): Promise<CounterExplanation> {
+    const { counters, nowMs } = await this.#readCounters(identity, ALL_COUNTERS, confirm);
+    return explainCounters(counters, nowMs, checks, () => {});
   }
 
   #decideLater<C>(
@@ -148,6 +162,18 @@ export class RedisEngine implements Engine {
     if (this.#queue.enqueue(kind, check, startedMs, context, completion)) return undefined;
     this.#queue.decideWithoutRedis(check, startedMs, this.#decision);
     return this.#decision;
+  }
+
+  /** The live counters of an identity in Redis, at the time of Redis. */
+  async #readCounters(
+    identity: Identity,
+    selector: CounterSelector,
+    confirm: () => void,
+  ): Promise<{ counters: InspectedCounter[]; nowMs: number }> {
+    const action = { kind: 'inspect', selector } as const;
+    const { counters, nowMs } = await this.#afterQueuedChecks(identity, confirm, action);
+    const live = counters.filter((counter) => !isExpired(keyOf(counter), counter.newest, nowMs));
+    return { counters: live.map((counter) => inspectStored(counter, nowMs)), nowMs };
   }
 
   /** Has a worker act, after the checks that are in the queues to it. */
@@ -183,9 +209,8 @@ function keyOf({ isGcra, durationMs }: StoredCounter): number {
   return counterKey(isGcra ? RULE.gcra : RULE.fixed, durationMs);
 }
 
-function stateOf(counter: StoredCounter, nowMs: number): CounterState {
+function inspectStored(counter: StoredCounter, nowMs: number): InspectedCounter {
   const { isGcra, durationMs, limit, newest, current, previous } = counter;
   const cells = { newest, current, previous, limit };
-  const rule = isGcra ? RULE.gcra : RULE.fixed;
-  return counterState(inspectCells(rule, durationMs, cells, nowMs), nowMs);
+  return inspectCells(isGcra ? RULE.gcra : RULE.fixed, durationMs, cells, nowMs);
 }

@@ -27,4 +27,6 @@ export const fixed: WindowRule = {
   judge: judgeFixed,
   protect: protectNewest,
   tokensUsed: ({ used }) => used,
+  // The next window begins without usage.
+  passesAtMs: (_cells, _parameters, { reset }) => reset,
 };

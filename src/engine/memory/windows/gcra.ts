@@ -149,6 +149,7 @@ export const gcra: WindowRule = {
   },
 
   tokensUsed: ({ used }) => used,
+  passesAtMs: (_cells, _parameters, { reset }) => reset,
   view: ({ newest }) => ({ fullAt: newest }),
 };
 

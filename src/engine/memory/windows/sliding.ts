@@ -10,6 +10,7 @@
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
+import { ceilOfQuotient } from './gcra.ts';
 import type { Judge, WindowRule } from './rule.ts';
 import { protectCarriedOver, usageBefore, usageIn, windowAt, windowRuleBase } from './window.ts';
 
@@ -41,6 +42,14 @@ export function share(amount: number, part: number, whole: number): number {
   return Number((BigInt(amount) * BigInt(part)) / BigInt(whole));
 }
 
+/**
+ * @param before tokens used in the window before, more than `left`
+ * @returns how long before the end of a window at most `left` of them are carried over
+ */
+function carriedMs(before: number, left: number, durationMs: number): number {
+  return ceilOfQuotient(left + 1, durationMs, 0, before) - 1;
+}
+
 export const sliding: WindowRule = {
   ...windowRuleBase,
   judge: judgeSliding,
@@ -48,5 +57,14 @@ export const sliding: WindowRule = {
 
   tokensUsed({ used, usedBefore, endMs }, durationMs, nowMs) {
     return used + share(usedBefore, Math.min(endMs - nowMs, durationMs), durationMs);
+  },
+
+  passesAtMs(cells, { limit, durationMs, cost }, { window, reset }) {
+    const used = usageIn(cells, window);
+    const left = limit - used - cost;
+    // In this window as soon as less is carried over, or else in the next, which carries `used`.
+    return left >= 0
+      ? reset - carriedMs(usageBefore(cells, window), left, durationMs)
+      : reset + durationMs - carriedMs(used, limit - cost, durationMs);
   },
 };

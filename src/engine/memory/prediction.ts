@@ -1,0 +1,77 @@
+/**
+ * Predicts the decisions on checks from the counters of their identity, as an inspection reads
+ * them. Pure: the rules that decide checks judge copies of the cells.
+ */
+
+import {
+  type CheckParameters,
+  type DecisionCause,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../core/decision.ts';
+import { hasWindows } from '../../core/window-rules.ts';
+import type { CounterExplanation, Prediction } from '../engine.ts';
+import { counterState, type InspectedCounter } from './counter-state.ts';
+import { counterKey, judge, ruleOf } from './windows/registry.ts';
+import { type Cells, newCells } from './windows/rule.ts';
+
+/**
+ * @param counters all counters of the identity at a time
+ * @param insert called for an allowed check that would need a new counter: it says by the outcome
+ *   of the decision whether there is a slot for it
+ */
+export function explainCounters(
+  counters: readonly InspectedCounter[],
+  nowMs: number,
+  checks: readonly CheckParameters[],
+  insert: (decision: TableDecision) => void,
+): CounterExplanation {
+  const predictions = checks.map((check) => {
+    const { cells, isNew } = cellsFor(check, counters);
+    const decision = newDecision();
+    judge(cells, nowMs, check, decision);
+    if (isNew && decision.allowed && check.cost !== 0) insert(decision);
+    return predictionOf(cells, check, decision);
+  });
+  const allowed = predictions.every((prediction) => prediction.allowed);
+  if (!allowed) {
+    // A batch that is denied counts nothing: its other checks report what there was before.
+    checks.forEach((check, number) => {
+      if (!predictions[number].allowed) return;
+      const { cells } = cellsFor(check, counters);
+      const decision = newDecision();
+      judge(cells, nowMs, { ...check, cost: 0 }, decision);
+      predictions[number] = predictionOf(cells, check, decision);
+    });
+  }
+  const states = counters
+    .toSorted((a, b) => a.durationMs - b.durationMs)
+    .map((counter) => counterState(counter, nowMs));
+  return { nowMs, counters: states, allowed, predictions };
+}
+
+function cellsFor(
+  { rule, durationMs }: CheckParameters,
+  counters: readonly InspectedCounter[],
+): { cells: Cells; isNew: boolean } {
+  const key = counterKey(rule, durationMs);
+  const counter = counters.find((of) => counterKey(of.rule, of.durationMs) === key);
+  return { cells: counter?.cells ?? newCells(), isNew: counter === undefined };
+}
+
+function predictionOf(cells: Cells, check: CheckParameters, decision: TableDecision): Prediction {
+  const { allowed, remaining, reset } = decision;
+  const cause = causeOf(check, decision);
+  const passesAt =
+    cause === 'limit_reached' ? ruleOf(check.rule).passesAtMs(cells, check, decision) : undefined;
+  return { allowed, remaining, reset, cause, passesAt };
+}
+
+function causeOf(check: CheckParameters, { allowed, outcome }: TableDecision): DecisionCause {
+  if (outcome === OUTCOME.full) return 'table_full';
+  if (allowed) return 'within_limit';
+  const { rule, limit, burst, cost } = check;
+  const most = hasWindows(rule) ? limit : Math.min(burst, limit);
+  return cost > most ? 'cost_above_limit' : 'limit_reached';
+}
