@@ -55,6 +55,19 @@ export class WritableExactTable {
     this.#doubles[offset / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
   }
 
+  /** The override of an identity. */
+  get(identity: Identity): OverrideValue | undefined {
+    const offset = this.#find(identity);
+    if (this.#isFree(offset)) return undefined;
+    const durationMs = this.#doubles[offset / 2 + SLOT.durationMs];
+    return {
+      id: decodeId(this.#words, offset + SLOT.id),
+      limit: this.#doubles[offset / 2 + SLOT.limit],
+      durationMs: Math.abs(durationMs),
+      isAsync: durationMs < 0,
+    };
+  }
+
   /** Moves later entries of the probe sequence into the hole, so that no lookup ends early. */
   remove(identity: Identity): void {
     let hole = this.#find(identity);

@@ -9,8 +9,14 @@ import { encodeValues, type SerializedWildcards } from './build.ts';
 import { WritableExactTable } from './exact.ts';
 import type { OverrideValue } from './id.ts';
 import { VALUE_DOUBLES } from './layout.ts';
-import { collapseStars, escapeStars, isPattern } from './pattern.ts';
-import { comparePrecedence, type TextPrecedence, textPrecedence } from './precedence.ts';
+import { collapseStars, escapeStars, isPattern, matchesPattern } from './pattern.ts';
+import {
+  comparePrecedence,
+  type OverridePrecedence,
+  type PrecedenceReason,
+  type TextPrecedence,
+  textPrecedence,
+} from './precedence.ts';
 
 export interface OverrideEntry extends OverrideValue {
   /** The row in the store, which identifies the override until it is removed. */
@@ -19,6 +25,25 @@ export interface OverrideEntry extends OverrideValue {
   /** If false, `namespace` is a name, in which a star is an ordinary character. */
   isNamespacePattern: boolean;
   identifier: string;
+}
+
+/** An override that matches a check. */
+export type OverrideMatch = Omit<OverrideEntry, 'row'>;
+
+/** An override that matches a check, and another one that takes precedence. */
+export interface LosingOverride extends OverrideMatch {
+  /** Why the other one takes precedence. */
+  reason: PrecedenceReason;
+}
+
+/** All overrides that match a check. */
+export interface OverrideMatches {
+  /** The one that applies. */
+  winner: OverrideMatch | undefined;
+  /** The next ones in order of precedence, up to the requested number. */
+  losers: LosingOverride[];
+  /** How many match, the winner included. */
+  count: number;
 }
 
 export function isExact({ isNamespacePattern, identifier }: OverrideEntry): boolean {
@@ -46,7 +71,13 @@ export class ExactOverrideSet {
     this.table.remove(this.#identify(override));
   }
 
-  #identify({ namespace, identifier }: OverrideEntry): Identity {
+  /** The override of a namespace and an identifier. */
+  find(namespace: string, identifier: string): OverrideMatch | undefined {
+    const value = this.table.get(this.#identify({ namespace, identifier }));
+    return value && { ...value, namespace, isNamespacePattern: false, identifier };
+  }
+
+  #identify({ namespace, identifier }: Pick<OverrideEntry, 'namespace' | 'identifier'>): Identity {
     return this.#hasher.hash(this.#hasher.namespace(namespace), identifier, this.#id);
   }
 }
@@ -82,6 +113,23 @@ export class WildcardOverrideSet {
     const index = this.#indexOf(wildcard);
     if (!this.#isAt(index, wildcard)) throw new Error(`there is no override ${override.row}`);
     this.#sorted.splice(index, 1);
+  }
+
+  /** The overrides that match a namespace and an identifier, in order of precedence. */
+  *matches(namespace: string, identifier: string): Iterable<OverrideMatch> {
+    // Those of one namespace or pattern are neighbours, so it is compared once.
+    let lastScope: TextPrecedence | undefined;
+    let isInScope = false;
+    for (const { namespace: scope, override } of this.#sorted) {
+      const isSame = scope.text === lastScope?.text && scope.isPattern === lastScope.isPattern;
+      if (!isSame) {
+        lastScope = scope;
+        isInScope = override.isNamespacePattern
+          ? matchesPattern(override.namespace, namespace)
+          : override.namespace === namespace;
+      }
+      if (isInScope && matchesPattern(override.identifier, identifier)) yield override;
+    }
   }
 
   serialize(): SerializedWildcards {
@@ -127,11 +175,14 @@ export class WildcardOverrideSet {
 }
 
 function wildcardOf(override: OverrideEntry): Wildcard {
+  return { ...precedenceOf(override), override, encodedValue: encodeValues([override]) };
+}
+
+/** The precedence of an override among those that match the same check. */
+export function precedenceOf(override: OverrideMatch): OverridePrecedence {
   const { namespace, isNamespacePattern, identifier } = override;
   return {
     namespace: textPrecedence(namespace, isNamespacePattern),
     identifier: textPrecedence(identifier),
-    override,
-    encodedValue: encodeValues([override]),
   };
 }

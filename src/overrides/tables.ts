@@ -12,7 +12,16 @@ import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../core/constants.ts';
 import { requirePackage } from '../core/packages.ts';
 import type { PublishedTables } from './active.ts';
 import compile, { type CompileJob, type CompileResult } from './compile.ts';
-import { ExactOverrideSet, isExact, type OverrideEntry, WildcardOverrideSet } from './sets.ts';
+import { explainPrecedence } from './precedence.ts';
+import {
+  ExactOverrideSet,
+  isExact,
+  type LosingOverride,
+  type OverrideEntry,
+  type OverrideMatches,
+  precedenceOf,
+  WildcardOverrideSet,
+} from './sets.ts';
 
 /**
  * A task that times out delays its change by the timeout and costs a buffer. After so many
@@ -87,6 +96,27 @@ export class OverrideTables {
     const overrides = isExact((after ?? before)!) ? this.#exact : this.#wildcards;
     if (after === undefined) overrides.remove(before!);
     else overrides.put(after);
+  }
+
+  /**
+   * All overrides that match a check, from the overrides that are published, or are being
+   * published.
+   * @param losersMax how many of those that do not apply are returned
+   */
+  match(namespace: string, identifier: string, losersMax: number): OverrideMatches {
+    // An exact override takes precedence over all patterns.
+    let winner = this.#exact.find(namespace, identifier);
+    let count = winner === undefined ? 0 : 1;
+    const losers: LosingOverride[] = [];
+    for (const override of this.#wildcards.matches(namespace, identifier)) {
+      count++;
+      if (winner === undefined) winner = override;
+      else if (losers.length < losersMax) {
+        const reason = explainPrecedence(precedenceOf(winner), precedenceOf(override));
+        losers.push({ ...override, reason });
+      }
+    }
+    return { winner, losers, count };
   }
 
   /** Writes the tables that have changed since the last call. @returns these tables */

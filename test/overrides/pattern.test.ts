@@ -1,14 +1,24 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { collapseStars, countStars, isPattern } from '../../src/overrides/pattern.ts';
-import { comparePrecedence, textPrecedence } from '../../src/overrides/precedence.ts';
+import {
+  collapseStars,
+  countStars,
+  isPattern,
+  matchesPattern,
+} from '../../src/overrides/pattern.ts';
+import {
+  comparePrecedence,
+  explainPrecedence,
+  PRECEDENCE_RULES,
+  textPrecedence,
+} from '../../src/overrides/precedence.ts';
 import { matches, precedes } from '../support/override-model.ts';
 
+const pair = ([namespace, identifier]: [string, string]) => ({
+  namespace: textPrecedence(namespace),
+  identifier: textPrecedence(identifier),
+});
 const compare = (a: [string, string], b: [string, string]) => {
-  const pair = ([namespace, identifier]: [string, string]) => ({
-    namespace: textPrecedence(namespace),
-    identifier: textPrecedence(identifier),
-  });
   return Math.sign(comparePrecedence(pair(a), pair(b)));
 };
 
@@ -88,6 +98,46 @@ describe('precedence', () => {
       { numRuns: 5_000 },
     );
   });
+});
+
+describe('the reason of a precedence', () => {
+  test.each([
+    ['exact_namespace', ['a', '*'], ['a*', 'i'], 'an exact namespace takes precedence over a'],
+    ['more_literal_characters_in_namespace', ['ab*', '*'], ['a*', 'i'], '2 are more than 1'],
+    ['longer_prefix_of_namespace', ['ab*c', '*'], ['a*bc', 'i'], '2 characters are more than 1'],
+    ['smaller_text_of_namespace', ['a*', '*'], ['a**', 'i'], 'the smaller text of the namespace'],
+    ['exact_identifier', ['n', 'a'], ['n', 'a*'], 'an exact identifier takes precedence over a'],
+    ['more_literal_characters_in_identifier', ['n', '😀a*'], ['n', '😀*'], '2 are more than 1'],
+    ['longer_prefix_of_identifier', ['*', 'ab*c'], ['*', 'a*bc'], '2 characters are more than 1'],
+    ['smaller_text_of_identifier', ['n', 'a*'], ['n', 'a**'], 'the smaller text of the identifier'],
+  ] as [string, [string, string], [string, string], string][])(
+    'names the first rule that distinguishes two overrides: %s',
+    (rule, winner, loser, text) => {
+      expect(explainPrecedence(pair(winner), pair(loser))).toEqual({
+        rule,
+        text: expect.stringContaining(text),
+      });
+    },
+  );
+
+  test('exists for each rule', () => {
+    expect(PRECEDENCE_RULES).toHaveLength(8);
+    expect(() => explainPrecedence(pair(['n', 'a']), pair(['n', 'a']))).toThrow('itself');
+  });
+});
+
+test('a single pattern matches the texts that the model matches', () => {
+  const part = (...stars: string[]) => {
+    return fc
+      .array(fc.constantFrom('a', 'b', '😀', ...stars), { maxLength: 8 })
+      .map((characters) => characters.join(''));
+  };
+  fc.assert(
+    fc.property(part('*', '*'), part('*'), (pattern, text) => {
+      expect(matchesPattern(pattern, text)).toBe(matches(pattern, text));
+    }),
+    { numRuns: 10_000 },
+  );
 });
 
 test('a run of stars matches the same texts as one star', () => {

@@ -73,6 +73,51 @@ describe('the tables of overrides', () => {
     );
   });
 
+  test('list all overrides that match a check, in order of precedence', () => {
+    fc.assert(
+      fc.property(overrides, checks, (all, texts) => {
+        publish(all);
+        for (const [namespace, identifier] of texts) {
+          const left = [...all];
+          const expected: string[] = [];
+          for (;;) {
+            const next = findOverride(left, namespace, identifier);
+            if (next === undefined) break;
+            expected.push(next.id);
+            left.splice(left.indexOf(next), 1);
+          }
+          const { winner, losers, count } = shared.match(namespace, identifier, 3);
+          expect(winner?.id).toBe(expected[0]);
+          expect(losers.map(({ id }) => id)).toEqual(expected.slice(1, 4));
+          expect(count).toBe(expected.length);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('say why each override that matches does not apply', () => {
+    const tables = newTables();
+    const exact = { ...override(1, 'n', 'user_1'), isAsync: true };
+    const all = [exact, override(2, 'n', 'user_*'), override(3, '*', 'user_1')];
+    for (const one of all) tables.apply(undefined, one);
+    const { row: _, ...winner } = exact;
+    expect(tables.match('n', 'user_1', 9)).toMatchObject({
+      winner,
+      losers: [
+        { id: overrideId(2), reason: { rule: 'exact_identifier' } },
+        { id: overrideId(3), reason: { rule: 'exact_namespace' } },
+      ],
+      count: 3,
+    });
+    tables.apply(exact, undefined);
+    expect(tables.match('n', 'user_1', 9)).toMatchObject({
+      winner: { id: overrideId(2) },
+      count: 2,
+    });
+    expect(tables.match('n', 'user', 9)).toEqual({ winner: undefined, losers: [], count: 0 });
+  });
+
   test('do not depend on the order in which overrides are added', () => {
     const shuffled = overrides.chain((all) => {
       const whole = { minLength: all.length, maxLength: all.length };
