@@ -1,5 +1,6 @@
 /**
- * Executes the operations that acceptors forward, on the main thread. Reads are answered from the
+ * Executes the operations that acceptors forward, on the main thread, and answers their questions.
+ * Reads are answered from the
  * registry at once; writes wait for a group commit of the writer.
  *
  * The acceptor has verified the key. It is looked up again when the operation executes, since it
@@ -19,10 +20,17 @@ import type {
   GatewayInfo,
   OperationContext,
   OperationHandler,
+  OverrideMatcher,
 } from './common/operation-context.ts';
-import type { OperationName, OperationRequest, OperationResult } from './common/operations.ts';
-import { OPERATIONS } from './common/operations.ts';
+import {
+  EXECUTED,
+  type OperationName,
+  type OperationRequest,
+  type OperationResult,
+  type QuestionName,
+} from './common/operations.ts';
 import { listAudit } from './v1/audit.ts';
+import { explainFacts } from './v1/explain-facts.ts';
 import { createKey, listKeys, revokeKey } from './v1/keys.ts';
 import {
   deleteOverride,
@@ -36,7 +44,8 @@ import {
 import { listPolicies } from './v1/policies.ts';
 import { deleteOverrideV2, getOverrideV2, listOverridesV2, setOverrideV2 } from './v2/overrides.ts';
 
-const HANDLERS: Record<OperationName, OperationHandler> = {
+const HANDLERS: Record<OperationName | QuestionName, OperationHandler> = {
+  'ratelimits.explain': explainFacts,
   'ratelimits.setOverride': setOverride,
   'ratelimits.getOverride': getOverride,
   'ratelimits.listOverrides': listOverrides,
@@ -60,6 +69,7 @@ export class OperationExecutor {
   readonly #writer: Writer;
   readonly #gateways: GatewayInfo;
   readonly #auditLog: AuditLog;
+  readonly #overrides: OverrideMatcher;
   readonly #nowMs: () => number;
 
   constructor(
@@ -67,19 +77,21 @@ export class OperationExecutor {
     writer: Writer,
     gateways: GatewayInfo,
     auditLog: AuditLog,
+    overrides: OverrideMatcher,
     nowMs: () => number,
   ) {
     this.#registry = registry;
     this.#writer = writer;
     this.#gateways = gateways;
     this.#auditLog = auditLog;
+    this.#overrides = overrides;
     this.#nowMs = nowMs;
   }
 
   /** Never rejects: a failure is a result with its code, or without one when it is internal. */
   async execute({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
-      const { isWrite } = OPERATIONS[operation];
+      const { isWrite } = EXECUTED[operation];
       // Parsed when it executes: a waiting write takes only the memory of its bytes.
       const work = () => HANDLERS[operation](this.#contextFor(keyId), parseInput(input));
       const body = isWrite ? await this.#writer.submit(input.length, work) : work();
@@ -98,7 +110,8 @@ export class OperationExecutor {
     const permissions = new Permissions(key.permissions);
     const [registry, gateways, nowMs] = [this.#registry, this.#gateways, this.#nowMs];
     const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, keyId });
-    return { registry, permissions, nowMs, gateways, auditLog: this.#auditLog, audit };
+    const [auditLog, overrides] = [this.#auditLog, this.#overrides];
+    return { registry, permissions, nowMs, gateways, auditLog, overrides, audit };
   }
 }
 

@@ -22,6 +22,8 @@ export const V2_DURATION_MAX_MS = 2_592_000_000;
 /** Overrides without a wildcard, and with one in the namespace or the identifier. */
 export const EXACT_OVERRIDES_MAX = 100_000;
 export const WILDCARD_OVERRIDES_MAX = 10_000;
+/** Overrides that match a check and do not apply, as an explanation shows them. */
+export const EXPLAINED_OVERRIDES_MAX = 20;
 /** Gateway policies, windows of a policy, and parts of an identity. */
 export const POLICIES_MAX = 1_000;
 export const POLICY_WINDOWS_MAX = 8;

@@ -36,8 +36,8 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
     '- v1: `@unkey/ratelimit` 0.5.5, `@unkey/api` 0.38.0, and `unkey.py` 0.9.0.\n' +
       '- v2: `@unkey/ratelimit` 2.1.4, `@unkey/api` 2.5.1, and `unkey.py` 3.2.2.',
     'weir adds the fields `algorithm` and `burst` to checks, and these operations to v1: refund, ' +
-      'reset, inspect, export, import, the lists of namespaces and policies, keys, the audit log ' +
-      "and gateway checks. The response to all other operations of Unkey's API is a 404.",
+      'reset, inspect, explain, export, import, the lists of namespaces and policies, keys, the ' +
+      "audit log and gateway checks. The response to all other operations of Unkey's API is a 404.",
   ],
   [
     'Differences between v1 and v2',
@@ -64,7 +64,8 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
     'Every operation except the documentation requires the header `Authorization: Bearer <key>`. ' +
       'Gateway checks have the key in the header `X-Weir-Key` instead. On the listener for ' +
       'gateways they need no key. The case of `Bearer` does not matter.',
-    'Each operation lists permissions, one of which is sufficient. The permission `*` grants ' +
+    'Each operation lists permissions, one of which is sufficient. If it lists others as also ' +
+      'required, one of these is required too. The permission `*` grants ' +
       'all. In a permission, `<namespaceId>` is the id of the namespace that the request names. ' +
       'A request for a pattern of namespaces requires a permission for all: `ratelimit.*.…`.',
   ],

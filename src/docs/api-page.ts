@@ -118,15 +118,17 @@ function operationSection(document: OpenApiDocument, operation: ReferenceOperati
 /** Permissions, and the largest body. */
 function requirements({ operation }: ReferenceOperation): string {
   const permissions = operation['x-permissions'];
+  const also = operation['x-also-permissions']?.map(inlineCode).join(' or ');
   const maxBytes = operation['x-max-body-bytes'];
   const key = operation.security.length > 1 ? 'Permission, where a key is required' : 'Permission';
   const listed = permissions?.map(inlineCode).join(' or ');
   return [
     listed === undefined ? 'It requires no key.' : `${key}: ${listed}.`,
+    also === undefined ? '' : `Also required: ${also}.`,
     maxBytes === undefined ? '' : `The body has at most ${bytesText(maxBytes)}.`,
   ]
-    .join(' ')
-    .trim();
+    .filter((sentence) => sentence !== '')
+    .join(' ');
 }
 
 function requestTable({ body, operation }: ReferenceOperation): string | undefined {

@@ -306,6 +306,105 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
       ...IDENTIFIER_REQUIRED,
     },
   },
+  'ratelimits.explain': {
+    denied: {
+      summary: 'An override denies the check',
+      request: { namespace: 'email.send', identifier: 'user_10' },
+      ...ok({
+        namespace: 'email.send',
+        identifier: 'user_10',
+        at: 1795179540600,
+        success: false,
+        cause: 'limit_reached',
+        passesAt: RESET,
+        reason:
+          'The check is denied: the fixed window of 60000 ms has 0 of 5 tokens left, and the ' +
+          'cost is 1. It can pass at 2026-11-20T13:00:00Z, if no other is counted.',
+        isExact: true,
+        override: {
+          id: OVERRIDE_ID,
+          namespace: 'email.send',
+          identifier: 'user_*',
+          limit: 5,
+          duration: 60_000,
+          async: false,
+        },
+        otherOverrides: [
+          {
+            id: OVERRIDE_ID,
+            namespace: 'email.*',
+            identifier: 'user_10',
+            limit: 50,
+            duration: 60_000,
+            async: false,
+            rule: 'exact_namespace',
+            reason: 'an exact namespace takes precedence over a pattern',
+          },
+        ],
+        matchingOverrides: 2,
+        windows: [
+          {
+            success: false,
+            left: 0,
+            remaining: 0,
+            reset: RESET,
+            cause: 'limit_reached',
+            passesAt: RESET,
+            terms: {
+              limit: { value: 5, from: 'override' },
+              duration: { value: 60_000, from: 'override' },
+              algorithm: { value: 'fixed', from: 'default' },
+              async: { value: false, from: 'default' },
+              cost: { value: 1, from: 'default' },
+            },
+          },
+        ],
+        counters: [
+          {
+            duration: 60_000,
+            limit: 5,
+            windowStart: 1795179540000,
+            current: 5,
+            previous: 0,
+            algorithms: {
+              fixed: { used: 5, remaining: 0, reset: RESET },
+              sliding: { used: 5, remaining: 0, reset: RESET },
+            },
+          },
+        ],
+      }),
+    },
+    noLimit: {
+      summary: 'Nothing sets a limit',
+      request: { namespace: 'email.send', identifier: 'order_1' },
+      ...ok({
+        namespace: 'email.send',
+        identifier: 'order_1',
+        at: 1795179540600,
+        cause: 'no_limit',
+        reason:
+          'No decision is predicted: the request has no limit and duration, and no override or ' +
+          'policy sets them.',
+        isExact: true,
+        otherOverrides: [],
+        matchingOverrides: 0,
+        windows: [],
+        counters: [],
+      }),
+    },
+    unknownNamespace: {
+      summary: 'The namespace does not exist',
+      request: { namespace: 'nowhere', identifier: 'user_1' },
+      ...notFoundV1('there is no namespace "nowhere"'),
+    },
+    invalid: {
+      summary: 'A limit without a duration',
+      request: { identifier: 'user_1', limit: 10 },
+      ...badRequestV1(
+        '"duration" is required with "limit": a check has both; got only "limit" = 10',
+      ),
+    },
+  },
   'ratelimits.setOverride': {
     pattern: {
       summary: 'Another limit for all identifiers that begin with vip_',

@@ -92,6 +92,8 @@ export interface Operation {
   responses: Readonly<Record<string, Response | Reference>>;
   /** One of these permissions is sufficient. Absent for an operation without a key. */
   'x-permissions'?: readonly string[];
+  /** One of these is required too. */
+  'x-also-permissions'?: readonly string[];
   /** The largest body that is accepted, in bytes. */
   'x-max-body-bytes'?: number;
   /** The operation accepts every method, and answers all alike. */

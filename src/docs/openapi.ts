@@ -176,7 +176,7 @@ function post(name: ApiOperation): Operation {
       },
     },
     responses: responses(name),
-    'x-permissions': OPERATION_DOCS[name].permissions,
+    ...permissionsOf(name),
     'x-max-body-bytes': maxBytes,
   };
 }
@@ -199,7 +199,15 @@ function get(name: ApiOperation): Operation {
     ...operation(name),
     parameters,
     responses: responses(name),
-    'x-permissions': OPERATION_DOCS[name].permissions,
+    ...permissionsOf(name),
+  };
+}
+
+function permissionsOf(name: ApiOperation) {
+  const { permissions, alsoRequires } = OPERATION_DOCS[name];
+  return {
+    'x-permissions': permissions,
+    ...(alsoRequires && { 'x-also-permissions': alsoRequires }),
   };
 }
 

@@ -8,6 +8,7 @@ import Type from 'typebox';
 import type { CounterOperationName, OperationName } from '../api/common/operations.ts';
 import { listValidator as listAudit } from '../api/v1/audit.ts';
 import { countersValidator, refundValidator } from '../api/v1/corrections.ts';
+import { explainValidator } from '../api/v1/explain.ts';
 import { createKeyValidator, listKeysValidator, revokeKeyValidator } from '../api/v1/keys.ts';
 import { limitValidator as limitV1 } from '../api/v1/limit.ts';
 import * as overridesV1 from '../api/v1/overrides.ts';
@@ -33,6 +34,7 @@ import {
 import {
   describePermissions,
   requireGcraForBurst,
+  requireLimitWithDuration,
   requireNamespace,
   requireResetUnlessGcra,
 } from './request-rules.ts';
@@ -45,7 +47,8 @@ export const TAGS = {
   Checks:
     'A check decides whether an identifier may use tokens now. The response to a denied check is ' +
     'a 200 too: read `success` or `passed`.',
-  'Refund, reset, inspect': 'These operations correct and show counters. weir adds them to v1.',
+  'Refund, reset, inspect, explain':
+    'These operations correct, show and explain counters. weir adds them to v1.',
   Overrides:
     'An override gives an identifier, or all identifiers that match a pattern, another limit and ' +
     'duration than those of the check.',
@@ -67,6 +70,8 @@ export interface OperationDocs {
   description: readonly string[];
   /** One of these is sufficient. */
   permissions: readonly string[];
+  /** One of these is required too. */
+  alsoRequires?: readonly string[];
   /** The body of a POST, or the query of a GET. */
   request: TSchema;
   response: TSchema;
@@ -199,7 +204,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     notFound: CHECK_NOT_FOUND,
   },
   'ratelimits.refund': {
-    tag: 'Refund, reset, inspect',
+    tag: 'Refund, reset, inspect, explain',
     summary: 'Return tokens of a check',
     description: [
       'Returns tokens of a check to its window. `reset` names the window: it is the `reset` in ' +
@@ -216,7 +221,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     notFound: 'No namespace has this id.',
   },
   'ratelimits.reset': {
-    tag: 'Refund, reset, inspect',
+    tag: 'Refund, reset, inspect, explain',
     summary: 'Clear the counters of an identifier',
     description: [
       'Clears the counters of an identifier: all of them, or those of one duration or ' +
@@ -230,7 +235,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     notFound: 'No namespace has this id.',
   },
   'ratelimits.inspect': {
-    tag: 'Refund, reset, inspect',
+    tag: 'Refund, reset, inspect, explain',
     summary: 'Show the counters of an identifier',
     description: [
       'Shows the counters of an identifier, and changes none of them. A counter of `fixed` and ' +
@@ -243,6 +248,33 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     permissions: inNamespace('read_namespace'),
     request: countersValidator.schema,
     response: RESPONSES_V1['ratelimits.inspect'],
+    notFound: 'The namespace does not exist.',
+  },
+  'ratelimits.explain': {
+    tag: 'Refund, reset, inspect, explain',
+    summary: 'Explain why a check is allowed or denied',
+    description: [
+      'Says which override applies to an identifier, what its counters hold, and what its next ' +
+        'check would get. Nothing changes: no token is used, and no namespace is created.',
+      'With `limit` and `duration` the check is one of the API. `algorithm` is then `fixed` ' +
+        'unless the field is set; for a check of v2 without an algorithm, set `sliding`. An ' +
+        'override that matches replaces `limit` and `duration`.',
+      'Without `limit`, `duration`, `algorithm` and `burst`, the check is that of a gateway, if ' +
+        'the namespace has a policy. `windows` then has an entry for each window of the policy, ' +
+        'or one entry if an override matches.',
+      'If nothing sets a limit, the response has the counters and the cause `no_limit`.',
+      '`rule` of another override is the first rule of precedence that distinguishes it from the ' +
+        'one that applies. The rules are those of `ratelimits.setOverride`.',
+      'A check at the time `at` gets this decision, unless another check or change comes first. ' +
+        'With `WEIR_ENGINE=redis`, `isExact` is `false`. Tokens that other machines hold in ' +
+        'leases, and do not return within 0.3 s, are then shown as used. `WEIR_ON_ENGINE_DOWN` ' +
+        'is not taken into account.',
+      AFTER_ASYNC,
+    ],
+    permissions: inNamespace('read_namespace'),
+    alsoRequires: inNamespace('read_override'),
+    request: requireLimitWithDuration(requireGcraForBurst(explainValidator.schema)),
+    response: RESPONSES_V1['ratelimits.explain'],
     notFound: 'The namespace does not exist.',
   },
   'ratelimits.setOverride': {

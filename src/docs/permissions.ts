@@ -74,16 +74,24 @@ function operationsTable(): string {
 
 /** For example "`limit` in the namespace". */
 function requirementOf(name: ApiOperation): string {
-  const { permissions } = OPERATION_DOCS[name];
+  const { permissions, alsoRequires } = OPERATION_DOCS[name];
   const [action] = actionsOf(name);
   if (action === permissions[0]) return inlineCode(action);
   if (permissions.length === 1) return `${inlineCode(action)} in all namespaces`;
+  if (alsoRequires !== undefined) {
+    const also = inlineCode(actionOf(alsoRequires[0]));
+    return `${inlineCode(action)} and ${also} in the namespace`;
+  }
   return `${inlineCode(action)} in ${LISTS.includes(name) ? 'each listed' : 'the'} namespace`;
 }
 
 /** The actions or global permissions that an operation requires. */
 function actionsOf(name: ApiOperation): string[] {
-  return OPERATION_DOCS[name].permissions.map((text) => text.replace(/^ratelimit\.[^.]*\./, ''));
+  return OPERATION_DOCS[name].permissions.map(actionOf);
+}
+
+function actionOf(permission: string): string {
+  return permission.replace(/^ratelimit\.[^.]*\./, '');
 }
 
 function codeList(names: readonly string[]): string {

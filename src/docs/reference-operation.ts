@@ -55,17 +55,20 @@ export function statusBadge(status: number): Html {
 /** Permissions, and the largest body. */
 function facts({ operation }: ReferenceOperation): Html {
   const permissions = operation['x-permissions'];
+  const also = operation['x-also-permissions'];
   const maxBytes = operation['x-max-body-bytes'];
-  const codes = joinHtml(
-    (permissions ?? []).map((permission) => breakableCode(permission)),
-    ' or ',
-  );
   const hasOptionalKey = operation.security.length > 1;
   return html`<dl class="facts">
 <dt>Key</dt><dd>${keyText(operation.security.length === 0, hasOptionalKey)}</dd>
-${permissions && html`<dt>Permission</dt><dd>${codes}</dd>`}
+${permissions && html`<dt>Permission</dt><dd>${alternatives(permissions)}</dd>`}
+${also && html`<dt>Also required</dt><dd>${alternatives(also)}</dd>`}
 ${maxBytes && html`<dt>Body</dt><dd>at most ${bytesText(maxBytes)}</dd>`}
 </dl>`;
+}
+
+function alternatives(permissions: readonly string[]): Html {
+  const codes = permissions.map((permission) => breakableCode(permission));
+  return html`${joinHtml(codes, ' or ')}`;
 }
 
 function keyText(isPublic: boolean, isOptional: boolean): Html {

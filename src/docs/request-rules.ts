@@ -9,12 +9,16 @@ import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
 
 const ONLY_GCRA = { required: ['algorithm'], properties: { algorithm: { const: 'gcra' } } };
 
+/** The alternatives of each rule; a body satisfies one of each. */
+type Rules = readonly { anyOf: readonly object[] }[];
+
 /**
  * Within `allOf`, generators of clients add the alternatives to the fields. Beside them, some take
  * each alternative as a type of its own.
  */
 function withRule<S extends TSchema>(schema: S, anyOf: readonly object[]): S {
-  return { ...schema, allOf: [{ anyOf }] };
+  const { allOf = [] } = schema as { allOf?: Rules };
+  return { ...schema, allOf: [...allOf, { anyOf }] };
 }
 
 /** One of both fields is required. In the query of a GET only the description says so. */
@@ -24,6 +28,12 @@ export function requireNamespace<S extends TSchema>(schema: S): S {
 
 export function requireGcraForBurst<S extends TSchema>(schema: S): S {
   return withRule(schema, [{ properties: { burst: false } }, ONLY_GCRA]);
+}
+
+/** Both fields, or none of them. */
+export function requireLimitWithDuration<S extends TSchema>(schema: S): S {
+  const neither = { properties: { limit: false, duration: false } };
+  return withRule(schema, [{ required: ['limit', 'duration'] }, neither]);
 }
 
 export function requireResetUnlessGcra<S extends TSchema>(schema: S): S {

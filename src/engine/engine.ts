@@ -66,6 +66,8 @@ export interface WindowUsage {
 /** The decision that a check would get. */
 export interface Prediction {
   allowed: boolean;
+  /** Tokens left before the check, also where the rule reports no `remaining` after a denial. */
+  left: number;
   /** As in the decision. */
   remaining: number;
   reset: number;
@@ -83,6 +85,8 @@ export interface CounterExplanation {
   nowMs: number;
   /** In the order of their durations. */
   counters: CounterState[];
+  /** Whether a check at this moment gets the prediction: no other machine can use the tokens. */
+  isExact: boolean;
   /** Whether every check would be allowed. */
   allowed: boolean;
   /** By the number of the check. */
@@ -174,8 +178,7 @@ export interface Engine {
 
   /**
    * Shows all counters of an identity, and predicts checks of it: one, or several that are decided
-   * as one batch, each with a counter of its own. Changes nothing. A check that is decided at the
-   * same moment gets this decision, if no other machine shares the counters.
+   * as one batch, each with a counter of its own. Changes nothing.
    */
   explain(
     namespace: Namespace,

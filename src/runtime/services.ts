@@ -69,7 +69,7 @@ export class Services {
     const ledger = shared?.replicator ?? new LocalLedger(store);
     const writer = new Writer(registry, ledger, publish, log, nowMs);
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
-    const executor = new OperationExecutor(registry, writer, gateways, store, nowMs);
+    const executor = new OperationExecutor(registry, writer, gateways, store, overrides, nowMs);
     this.log = log;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);

@@ -30,6 +30,7 @@ import { CorrectionHandler } from './corrections.ts';
 import { createEngine } from './create-engine.ts';
 import { DeferredResponses } from './deferred-responses.ts';
 import { ErrorReporter } from './error-reporter.ts';
+import { ExplanationHandler } from './explanations.ts';
 import { GatewayCheckHandler } from './gateway-checks.ts';
 import { hasGatewayAddress, Listener } from './listener.ts';
 import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
@@ -135,14 +136,19 @@ export class Acceptor {
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
     const corrections = new CorrectionHandler({ ...shared, responder: responders.v1 });
+    this.#operations = new OperationForwarder(stats, servers, (number, request) => {
+      this.#send({ kind: 'operation', number, request });
+    });
+    const explanations = new ExplanationHandler({
+      ...shared,
+      operations: this.#operations,
+      responder: responders.v1,
+    });
     this.#gateway = new GatewayCheckHandler({
       ...shared,
       knownNamespaces: this.#knownNamespaces,
       responseWriter,
       responder: responders.v1,
-    });
-    this.#operations = new OperationForwarder(stats, servers, (number, request) => {
-      this.#send({ kind: 'operation', number, request });
     });
     this.activate(data.activePublication);
 
@@ -154,7 +160,7 @@ export class Acceptor {
     const gatewayRoutes = this.#gateway.routes(false);
     const portRoutes = [
       ...this.#gateway.routes(true),
-      ...apiRoutes(keyring, servers, checks, corrections, this.#operations),
+      ...apiRoutes(keyring, servers, { checks, corrections, explanations }, this.#operations),
     ];
     this.#apps = new Apps(data.tls, hasGateway, (app, kind) => {
       mount(app, kind === 'gateway' ? gatewayRoutes : portRoutes, responders, errorReporter);

@@ -19,6 +19,7 @@ import type { BodyHandler } from './body.ts';
 import type { CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
 import { docsRoutes } from './docs.ts';
+import type { ExplanationHandler } from './explanations.ts';
 import type { ApiServer, OperationForwarder } from './operation-forwarder.ts';
 import type { Handler, Route } from './route.ts';
 import { fixedText, type HttpRequest } from './uws.ts';
@@ -27,11 +28,17 @@ const AUTHORIZATION = fixedText('authorization');
 const CONTENT_TYPE = fixedText('content-type');
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
+/** The handlers of the operations on counters. */
+interface CounterHandlers {
+  checks: CheckHandler;
+  corrections: CorrectionHandler;
+  explanations: ExplanationHandler;
+}
+
 export function apiRoutes(
   keyring: Keyring,
   servers: ByVersion<ApiServer>,
-  checks: CheckHandler,
-  corrections: CorrectionHandler,
+  { checks, corrections, explanations }: CounterHandlers,
   operations: OperationForwarder,
 ): Route[] {
   /** A POST that the acceptor answers itself. */
@@ -66,6 +73,7 @@ export function apiRoutes(
     counterRoute('ratelimits.refund', corrections.refund),
     counterRoute('ratelimits.reset', corrections.reset),
     counterRoute('ratelimits.inspect', corrections.inspect),
+    counterRoute('ratelimits.explain', explanations.explain),
     ...operationRoutes,
     ...docsRoutes(servers.v1.responder),
   ];

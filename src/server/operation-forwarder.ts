@@ -1,16 +1,19 @@
 /**
  * Forwards operations that the main thread executes: reads the whole body, sends it with the id of
- * the key, and responds with the result. No check passes through here.
+ * the key, and responds with the result. Also asks it the questions of this acceptor. No check
+ * passes through here.
  *
  * An operation whose client disconnects executes all the same. uWebSockets.js closes a connection
  * that sends a second request before the first has its response.
  */
 
 import {
+  EXECUTED,
   OPERATIONS,
   type OperationName,
   type OperationRequest,
   type OperationResult,
+  type QuestionName,
 } from '../api/common/operations.ts';
 import type { ByVersion } from '../api/common/versions.ts';
 import type { Key } from '../auth/keyring.ts';
@@ -22,11 +25,11 @@ import type { Framing } from './framing.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
+const encoder = new TextEncoder();
+
 interface PendingOperation {
-  /** Undefined after the client has disconnected. */
-  res: HttpResponse | undefined;
-  responder: Responder;
   bytes: number;
+  complete: (result: OperationResult) => void;
 }
 
 /** The reader and the responder of one version of the API. */
@@ -69,33 +72,54 @@ export class OperationForwarder {
     this.#forward(res, { operation, keyId: key.id, input: query });
   }
 
-  complete(number: number, result: OperationResult): void {
-    const { res, responder, bytes } = this.#pending.get(number)!;
-    this.#pending.delete(number);
-    this.#pendingBytes -= bytes;
-    this.#stats.heartbeat();
-    if (res === undefined) return;
-    res.cork(() => {
-      if ('body' in result) responder.sendResult(res, result.body);
-      else responder.sendError(res, errorOf(result));
+  /**
+   * Asks the main thread on behalf of a request whose key it verifies again.
+   * @returns rejects with the ApiError of the main thread, or because too many operations wait
+   */
+  ask<Answer>(question: QuestionName, { id }: Key, fields: object): Promise<Answer> {
+    const input = encoder.encode(JSON.stringify(fields));
+    return new Promise((resolve, reject) => {
+      this.#submit({ operation: question, keyId: id, input }, (result) => {
+        if ('body' in result) resolve(JSON.parse(result.body));
+        else reject(errorOf(result));
+      });
     });
   }
 
-  #forward(res: HttpResponse, request: OperationRequest): void {
-    const { version, responseBytesEstimate } = OPERATIONS[request.operation];
-    const bytes = request.input.length + responseBytesEstimate;
+  complete(number: number, result: OperationResult): void {
+    const { bytes, complete } = this.#pending.get(number)!;
+    this.#pending.delete(number);
+    this.#pendingBytes -= bytes;
+    this.#stats.heartbeat();
+    complete(result);
+  }
+
+  #forward(res: HttpResponse, request: OperationRequest & { operation: OperationName }): void {
+    const { responder } = this.#servers[OPERATIONS[request.operation].version];
+    let isAborted = false;
+    this.#submit(request, (result) => {
+      if (isAborted) return;
+      res.cork(() => {
+        if ('body' in result) responder.sendResult(res, result.body);
+        else responder.sendError(res, errorOf(result));
+      });
+    });
+    res.onAborted(() => {
+      isAborted = true;
+    });
+  }
+
+  /** @throws ApiError (503) where too many operations wait */
+  #submit(request: OperationRequest, complete: (result: OperationResult) => void): void {
+    const bytes = request.input.length + EXECUTED[request.operation].responseBytesEstimate;
     if (this.#pendingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
       this.#stats.increment(ACCEPTOR_STAT.shedOperations);
       const message = 'too many operations are queued; nothing was changed';
       throw new ApiError('SERVICE_UNAVAILABLE', message);
     }
     const number = this.#nextNumber++;
-    const pending: PendingOperation = { res, responder: this.#servers[version].responder, bytes };
-    this.#pending.set(number, pending);
+    this.#pending.set(number, { bytes, complete });
     this.#pendingBytes += bytes;
-    res.onAborted(() => {
-      pending.res = undefined;
-    });
     this.#send(number, request);
   }
 }

@@ -34,6 +34,7 @@ const READ: FieldLocation[] = [
     'identifier',
   ],
   ['ratelimits.reset', { ...counted, namespace: HERE }, 'namespace'],
+  ['ratelimits.explain', { ...counted, namespace: HERE }, 'namespace'],
   ['ratelimits.setOverride', { ...one, ...terms, identifier: HERE }, 'identifier'],
   ['ratelimits.setOverride', { ...one, ...terms, namespaceName: HERE }, 'namespaceName'],
   ['ratelimits.deleteOverride', { ...one, identifier: HERE }, 'identifier'],

@@ -86,6 +86,8 @@ const EVERYWHERE: NamespaceCase[] = [{ name: 'all', fields: {}, exists: true }];
 interface OperationCase {
   route: Operation;
   permission: string;
+  /** A second permission that is required. */
+  also?: string;
   fields: Fields;
   targets: NamespaceCase[];
 }
@@ -177,6 +179,13 @@ const ROWS: OperationCase[] = [
     targets: ID_OR_NAME_TARGETS,
   },
   {
+    route: 'ratelimits.explain',
+    permission: 'read_namespace',
+    also: 'read_override',
+    fields: { identifier },
+    targets: ID_OR_NAME_TARGETS,
+  },
+  {
     route: 'ratelimit.limit',
     permission: 'limit',
     fields: { identifier, limit: 5, duration, cost: 0 },
@@ -214,7 +223,7 @@ const ROWS: OperationCase[] = [
   },
 ];
 
-/** The permissions of valid keys, which have one each. */
+/** The permissions of valid keys. */
 const GRANTED = [
   '*',
   'ratelimit.*.create_namespace',
@@ -226,26 +235,36 @@ const GRANTED = [
     return ['*', OURS, THEIRS].map((namespace) => `ratelimit.${namespace}.${action}`);
   }),
 ];
+/** The permissions of keys that have two, separated by a space. */
+const GRANTED_PAIRS = ['*', OURS, THEIRS].map((namespace) => {
+  return `ratelimit.${namespace}.read_namespace ratelimit.${namespace}.read_override`;
+});
 const REJECTED = ['none', 'malformed', 'unknown', 'expired', 'revoked'] as const;
 
-const everywhereIn = ({ permission }: OperationCase): string => {
+const everywhere = (permission: string): string => {
   const isNamespaceAction = ACTIONS.includes(permission);
   return isNamespaceAction ? `ratelimit.*.${permission}` : permission;
 };
 
-function expectedStatus(
-  row: OperationCase,
-  { id, exists, creates }: NamespaceCase,
+/** The first permission of an operation that a key lacks. @param granted its permissions */
+function missingPermission(
+  { permission, also }: OperationCase,
+  { id }: NamespaceCase,
   granted: string,
-): number {
+): string | undefined {
+  const grants = granted.split(' ');
+  return [permission, ...(also === undefined ? [] : [also])].find((required) => {
+    const sufficient = ['*', everywhere(required), `ratelimit.${id}.${required}`];
+    return !grants.some((one) => {
+      return sufficient.includes(one) || (id === 'any' && one.endsWith(`.${required}`));
+    });
+  });
+}
+
+function expectedStatus(row: OperationCase, target: NamespaceCase, granted: string): number {
   const { permission } = row;
-  const everywhere = everywhereIn(row);
-  const isGranted =
-    granted === '*' ||
-    granted === everywhere ||
-    granted === `ratelimit.${id}.${permission}` ||
-    (id === 'any' && granted.endsWith(`.${permission}`));
-  if (!isGranted) return 403;
+  const { exists, creates } = target;
+  if (missingPermission(row, target, granted) !== undefined) return 403;
   // A check with a cost of 0 creates no namespace, but needs the permission to create one.
   if (permission === 'limit' && creates) return granted === '*' ? 200 : 404;
   // A correction accepts the name of a namespace that does not exist.
@@ -268,7 +287,9 @@ beforeAll(async () => {
       { id: overrideId(2), scope: 'our*', ...override },
       { id: overrideId(3), scope: THEIRS, ...override },
     ]);
-    for (const granted of GRANTED) keys.set(granted, addKey(store, { permissions: [granted] }));
+    for (const granted of [...GRANTED, ...GRANTED_PAIRS]) {
+      keys.set(granted, addKey(store, { permissions: granted.split(' ') }));
+    }
     keys.set('nothing', addKey(store, { permissions: [] }));
     keys.set('expired', addKey(store, { permissions: ['*'], expiresMs: 1 }));
     keys.set('revoked', addKey(store, { id: 'key_revoked', permissions: ['*'] }));
@@ -297,8 +318,11 @@ test('every operation has a row in the matrix', () => {
 
 test('every operation documents the permission that the matrix tests', () => {
   for (const row of ROWS) {
-    const [everywhere, inOne] = OPERATION_DOCS[row.route].permissions;
-    expect([row.route, everywhere]).toEqual([row.route, everywhereIn(row)]);
+    const { permissions, alsoRequires } = OPERATION_DOCS[row.route];
+    const [inAll, inOne] = permissions;
+    expect([row.route, inAll]).toEqual([row.route, everywhere(row.permission)]);
+    const also = row.also && [`ratelimit.*.${row.also}`, `ratelimit.<namespaceId>.${row.also}`];
+    expect([row.route, alsoRequires]).toEqual([row.route, also]);
     const hasId = row.targets.some(({ id }) => id !== undefined);
     const isImport = row.route === 'ratelimits.importOverrides';
     const expected = hasId || isImport ? `ratelimit.<namespaceId>.${row.permission}` : undefined;
@@ -320,7 +344,7 @@ test('every operation requires its permission, for every key and namespace', asy
   for (const row of ROWS) {
     for (const target of row.targets) {
       const fields = { ...row.fields, ...target.fields };
-      for (const granted of [...GRANTED, 'nothing']) {
+      for (const granted of [...GRANTED, ...GRANTED_PAIRS, 'nothing']) {
         const response = await callRoute(row.route, fields, keys.get(granted)!);
         const status = expectedStatus(row, target, granted);
         cells++;
@@ -330,7 +354,8 @@ test('every operation requires its permission, for every key and namespace', asy
         if (status !== 403) continue;
         // The error names the missing permission.
         const { error } = JSON.parse(response.body);
-        expect(error.message ?? error.detail).toContain(`"${everywhereIn(row)}"`);
+        const missing = everywhere(missingPermission(row, target, granted)!);
+        expect(error.message ?? error.detail).toContain(`"${missing}"`);
       }
       for (const rejected of REJECTED) {
         const key = { none: '', malformed: 'a b', unknown: 'wrong' }[rejected as 'none'];

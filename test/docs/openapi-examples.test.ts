@@ -101,6 +101,12 @@ const PREPARATIONS: Record<string, Call[]> = {
     check('ratelimits.limit', 'user_9', { duration: 3_600_000, cost: 3 }),
     check('ratelimits.limit', 'user_9', { limit: 20, duration: 600_000, algorithm: 'gcra' }),
   ],
+  'ratelimits.explain denied': [
+    override('email.send', 'user_*', 5),
+    override('email.*', 'user_10', 50),
+    check('ratelimits.limit', 'user_10', { namespace: 'email.send', cost: 5 }),
+  ],
+  'ratelimits.explain noLimit': [override('email.send', 'user_*', 5)],
   'ratelimits.getOverride found': [override('mail')],
   'ratelimits.listOverrides page': [override('push'), override('push', 'user_*')],
   'ratelimits.deleteOverride deleted': [override('sms')],

@@ -213,6 +213,7 @@ const OTHERS: RequestKind[] = [
     ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(operationPath),
     '/v1/ratelimits.reset',
     '/v1/ratelimits.inspect',
+    '/v1/ratelimits.explain',
   ].map(
     (path): RequestKind => ({
       parts: { path },

@@ -103,6 +103,15 @@ const SHAPES: Partial<Record<Operation, OperationShape>> = {
     texts: { identifier: textField(512, 0), namespace: textField(512) },
     integers: { duration: { min: 1_000, max: DURATION_MAX_MS } },
   },
+  'ratelimits.explain': {
+    fields: { ...one, limit: 5, namespace: 'shapes', cost: 1 },
+    texts: { identifier: textField(512, 0), namespace: textField(512) },
+    integers: {
+      limit: { min: 1, max: AMOUNT_MAX },
+      duration: { min: 1_000, max: DURATION_MAX_MS },
+      cost: { min: 0, max: AMOUNT_MAX },
+    },
+  },
   'ratelimits.setOverride': {
     fields: { ...one, namespaceName: 'shapes', limit: 5 },
     texts: { identifier: textField(512, 3), namespaceName: textField(512) },

@@ -16,7 +16,10 @@ import {
 } from './namespace-reference.ts';
 
 /** The actions on counters. */
-type CounterAction = Extract<NamespaceAction, 'limit' | 'refund' | 'reset' | 'read_namespace'>;
+type CounterAction = Extract<
+  NamespaceAction,
+  'limit' | 'refund' | 'reset' | 'read_namespace' | 'read_override'
+>;
 
 export class NamespaceFinder {
   readonly #known: KnownNamespaces;

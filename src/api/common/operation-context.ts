@@ -1,6 +1,7 @@
 /** What a handler of an operation gets, on the main thread. */
 
 import type { Permissions } from '../../auth/permissions.ts';
+import type { OverrideTables } from '../../overrides/tables.ts';
 import type { Policy } from '../../policies/policy.ts';
 import type { AuditDetails } from '../../registry/audit-entries.ts';
 import type { Registry } from '../../registry/registry.ts';
@@ -13,12 +14,16 @@ export interface OperationContext {
   nowMs: () => number;
   gateways: GatewayInfo;
   auditLog: AuditLog;
+  overrides: OverrideMatcher;
   /** Adds an entry by the request's key to the audit log. */
   audit: (details: AuditDetails) => void;
 }
 
 /** The part of the store that the registry does not keep in memory. */
 export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;
+
+/** The overrides that are published, or are being published. */
+export type OverrideMatcher = Pick<OverrideTables, 'match'>;
 
 /** The policies of gateways, and where gateways send checks without a key. */
 export interface GatewayInfo {

@@ -69,9 +69,22 @@ export const COUNTER_OPERATIONS = {
   'ratelimits.refund': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
   'ratelimits.reset': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
   'ratelimits.inspect': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
+  'ratelimits.explain': { version: 'v1', method: 'POST', maxBytes: BODY_MAX_BYTES },
   'ratelimit.limit': { version: 'v2', method: 'POST', maxBytes: BODY_MAX_BYTES },
   'ratelimit.multiLimit': { version: 'v2', method: 'POST', maxBytes: MULTI_LIMIT_MAX_BYTES },
 } as const satisfies Record<string, Pick<OperationSpec, 'version' | 'method' | 'maxBytes'>>;
+
+/**
+ * What acceptors ask the main thread before they answer an operation on counters, by the name of
+ * that operation. No client calls these.
+ */
+export const QUESTIONS = {
+  'ratelimits.explain': { isWrite: false, responseBytesEstimate: RESPONSE_BYTES.read },
+} as const satisfies Record<string, Pick<OperationSpec, 'isWrite' | 'responseBytesEstimate'>>;
+export type QuestionName = keyof typeof QUESTIONS;
+
+/** All that the main thread executes. */
+export const EXECUTED = { ...OPERATIONS, ...QUESTIONS };
 
 /** An operation that the main thread executes. */
 export type OperationName = keyof typeof OPERATIONS;
@@ -88,9 +101,9 @@ export function counterOperationPath(name: CounterOperationName): string {
 
 /** What an acceptor forwards to the main thread. */
 export interface OperationRequest {
-  operation: OperationName;
+  operation: OperationName | QuestionName;
   keyId: string;
-  /** The body of a POST, the query of a GET. */
+  /** The body of a POST or of a question, the query of a GET. */
   input: Uint8Array | string;
 }
 

@@ -170,8 +170,15 @@ export function inspectResult(
   return {
     namespace: namespace.name,
     identifier,
-    counters: counters.map(({ durationMs, usage, ...counter }) => {
-      return { duration: durationMs, ...counter, algorithms: usage };
-    }),
+    counters: showCounters(counters),
   };
+}
+
+/** Counters in the form of a response. */
+export function showCounters(
+  counters: readonly CounterState[],
+): ResponseV1<'ratelimits.inspect'>['counters'] {
+  return counters.map(({ durationMs, usage, ...counter }) => {
+    return { duration: durationMs, ...counter, algorithms: usage };
+  });
 }

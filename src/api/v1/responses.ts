@@ -3,9 +3,17 @@
  * responses with them. The code uses their types only.
  */
 
-import Type, { type Static } from 'typebox';
+import Type, { type Static, type TSchema } from 'typebox';
 import { ALGORITHMS } from '../../core/algorithm-fields.ts';
-import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX } from '../../core/constants.ts';
+import {
+  AMOUNT_MAX,
+  AUDIT_NAMESPACES_MAX,
+  AUDIT_PERMISSIONS_MAX,
+  EXPLAINED_OVERRIDES_MAX,
+} from '../../core/constants.ts';
+import { DECISION_CAUSES } from '../../core/decision.ts';
+import { field } from '../../core/schema.ts';
+import { PRECEDENCE_RULES } from '../../overrides/precedence.ts';
 import { GATEWAYS } from '../../policies/gateways.ts';
 import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../registry/store/store.ts';
 import {
@@ -16,9 +24,12 @@ import {
   listOf,
   named,
   nextCursor,
+  REMAINING,
+  RESET,
   total,
   unixMs,
 } from '../common/responses.ts';
+import { TERM_SOURCES } from './explain-terms.ts';
 
 const namespaceId = (description: string) => idText('rlns', description);
 const namespaceName = (description: string) => named(description);
@@ -66,6 +77,47 @@ const counter = Type.Object({
       [gcra]: Type.Optional(usage),
     },
     { description: 'The state by each algorithm that shares the counter.' },
+  ),
+});
+
+const matchedOverride = {
+  id: overrideId,
+  namespace: named('Name of the namespace of the override, or its pattern of names.'),
+  ...overrideValues,
+};
+const from = Type.Enum([...TERM_SOURCES], {
+  description: 'Where the value comes from.',
+});
+const term = <S extends TSchema>(value: S, description: string) => {
+  return Type.Object({ value: field(value, 'The value.'), from }, { description });
+};
+const number = () => Type.Integer({ minimum: 0, maximum: AMOUNT_MAX });
+const decisionCause = Type.Enum([...DECISION_CAUSES], {
+  description: 'Reason of the decision in this window.',
+});
+const passesAt = Type.Optional(
+  amount(
+    'Earliest time at which the check would pass if no other check is counted, in Unix ' +
+      'milliseconds. Only if the cause is `limit_reached`.',
+  ),
+);
+const explainedWindow = Type.Object({
+  success: flagged('Whether this window allows the check.'),
+  left: amount('Tokens that are left before the check.'),
+  remaining: amount(REMAINING),
+  reset: amount(RESET),
+  cause: decisionCause,
+  passesAt,
+  terms: Type.Object(
+    {
+      limit: term(number(), 'Tokens that may be used in one window.'),
+      duration: term(number(), 'Length of the window in milliseconds.'),
+      algorithm: term(Type.Enum([...ALGORITHMS]), 'Window rule.'),
+      burst: Type.Optional(term(number(), 'Tokens that may be used at once. Only with `gcra`.')),
+      async: term(Type.Boolean(), 'Whether the tokens are deducted after the response.'),
+      cost: term(number(), 'Tokens of the check.'),
+    },
+    { description: 'The terms by which the check is decided.' },
   ),
 });
 
@@ -173,6 +225,55 @@ export const RESPONSES_V1 = {
     namespace: named('Name of the namespace.'),
     identifier: named('The identifier of the request.'),
     counters: listOf(counter, 'The counters of the identifier.'),
+  }),
+  'ratelimits.explain': Type.Object({
+    namespace: named('Name of the namespace.'),
+    identifier: named('The identifier of the request.'),
+    at: unixMs('Time of the counters and of the prediction'),
+    success: Type.Optional(
+      flagged('Whether the next check would be allowed. Absent if nothing sets a limit.'),
+    ),
+    cause: Type.Enum([...DECISION_CAUSES, 'no_limit'], {
+      description: 'Reason of the decision. `no_limit`: nothing sets a limit.',
+    }),
+    passesAt,
+    reason: named('The cause as a sentence.'),
+    isExact: flagged(
+      'Whether a check at the time `at` gets this decision. `false` if other machines share the ' +
+        'counters: they may use tokens.',
+    ),
+    override: Type.Optional(
+      Type.Object(matchedOverride, {
+        description: 'The override that applies. Absent if none matches.',
+      }),
+    ),
+    otherOverrides: listOf(
+      Type.Object({
+        ...matchedOverride,
+        rule: Type.Enum([...PRECEDENCE_RULES], {
+          description: 'Rule by which `override` takes precedence.',
+        }),
+        reason: named('The rule in words.'),
+      }),
+      'Overrides that match and do not apply, in the order of their precedence: the first ' +
+        `${EXPLAINED_OVERRIDES_MAX}.`,
+    ),
+    matchingOverrides: amount('Number of overrides that match.'),
+    policy: Type.Optional(
+      Type.Object(
+        { gateway: policy.properties.gateway, shadow: policy.properties.shadow },
+        { description: 'The policy by which the check is decided. Absent for a check of the API.' },
+      ),
+    ),
+    windows: listOf(
+      explainedWindow,
+      'The decision in each window. A policy can have several, which must all allow the check. ' +
+        'Empty if nothing sets a limit.',
+    ),
+    counters: listOf(
+      counter,
+      'The counters of the identifier, as `ratelimits.inspect` shows them.',
+    ),
   }),
   'ratelimits.setOverride': Type.Object({ overrideId }),
   'ratelimits.getOverride': override,

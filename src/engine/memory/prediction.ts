@@ -29,26 +29,24 @@ export function explainCounters(
 ): CounterExplanation {
   const predictions = checks.map((check) => {
     const { cells, isNew } = cellsFor(check, counters);
-    const decision = newDecision();
-    judge(cells, nowMs, check, decision);
+    const decision = judged(cells, nowMs, check);
     if (isNew && decision.allowed && check.cost !== 0) insert(decision);
-    return predictionOf(cells, check, decision);
+    return predictionOf(cells, nowMs, check, decision);
   });
   const allowed = predictions.every((prediction) => prediction.allowed);
   if (!allowed) {
     // A batch that is denied counts nothing: its other checks report what there was before.
-    checks.forEach((check, number) => {
-      if (!predictions[number].allowed) return;
+    for (const [number, prediction] of predictions.entries()) {
+      if (!prediction.allowed) continue;
+      const check = { ...checks[number], cost: 0 };
       const { cells } = cellsFor(check, counters);
-      const decision = newDecision();
-      judge(cells, nowMs, { ...check, cost: 0 }, decision);
-      predictions[number] = predictionOf(cells, check, decision);
-    });
+      predictions[number] = predictionOf(cells, nowMs, check, judged(cells, nowMs, check));
+    }
   }
   const states = counters
     .toSorted((a, b) => a.durationMs - b.durationMs)
     .map((counter) => counterState(counter, nowMs));
-  return { nowMs, counters: states, allowed, predictions };
+  return { nowMs, counters: states, isExact: true, allowed, predictions };
 }
 
 function cellsFor(
@@ -60,12 +58,24 @@ function cellsFor(
   return { cells: counter?.cells ?? newCells(), isNew: counter === undefined };
 }
 
-function predictionOf(cells: Cells, check: CheckParameters, decision: TableDecision): Prediction {
+function judged(cells: Cells, nowMs: number, check: CheckParameters): TableDecision {
+  const decision = newDecision();
+  judge(cells, nowMs, check, decision);
+  return decision;
+}
+
+function predictionOf(
+  cells: Cells,
+  nowMs: number,
+  check: CheckParameters,
+  decision: TableDecision,
+): Prediction {
   const { allowed, remaining, reset } = decision;
   const cause = causeOf(check, decision);
   const passesAt =
     cause === 'limit_reached' ? ruleOf(check.rule).passesAtMs(cells, check, decision) : undefined;
-  return { allowed, remaining, reset, cause, passesAt };
+  const { remaining: left } = judged(cells, nowMs, { ...check, cost: 0 });
+  return { allowed, left, remaining, reset, cause, passesAt };
 }
 
 function causeOf(check: CheckParameters, { allowed, outcome }: TableDecision): DecisionCause {

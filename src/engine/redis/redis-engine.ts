@@ -146,7 +146,7 @@ export class RedisEngine implements Engine {
     confirm: () => void,
   ): Promise<CounterExplanation> {
     const { counters, nowMs } = await this.#readCounters(identity, ALL_COUNTERS, confirm);
-    return explainCounters(counters, nowMs, checks, () => {});
+    return { ...explainCounters(counters, nowMs, checks, () => {}), isExact: false };
   }
 
   #decideLater<C>(

@@ -1,0 +1,142 @@
+/**
+ * The terms of the check that POST /v1/ratelimits.explain predicts, and where each of them comes
+ * from. A request with a limit describes a check of the API. Without one, it means the check that a
+ * gateway sends, if the namespace has a policy. An override replaces limit and duration of either.
+ */
+
+import type { CheckParameters } from '../../core/decision.ts';
+import { NO_BURST, RULE, type RuleName } from '../../core/window-rules.ts';
+import type { OverrideMatch } from '../../overrides/sets.ts';
+import type { Policy } from '../../policies/policy.ts';
+import { DEFAULT_COST } from '../common/check-request.ts';
+import type { ExplainFacts } from './explain-facts.ts';
+
+/** Where a term of a check comes from. */
+export const TERM_SOURCES = ['request', 'override', 'policy', 'default'] as const;
+export type TermSource = (typeof TERM_SOURCES)[number];
+
+export interface Term<T> {
+  value: T;
+  from: TermSource;
+}
+
+/** One window in which the check is decided. */
+export interface CheckTerms {
+  limit: Term<number>;
+  duration: Term<number>;
+  algorithm: Term<RuleName>;
+  /** Only with `gcra`: never above the limit. */
+  burst?: Term<number>;
+  async: Term<boolean>;
+  cost: Term<number>;
+}
+
+/** What a request may say of the check. */
+export interface RequestedTerms {
+  limit?: number | undefined;
+  duration?: number | undefined;
+  algorithm?: RuleName | undefined;
+  burst?: number | undefined;
+  cost?: number | undefined;
+}
+
+/** A window before an override is applied. */
+interface OwnWindow {
+  limit?: Term<number>;
+  duration?: Term<number>;
+  algorithm: Term<RuleName>;
+  burst: Term<number> | undefined;
+}
+
+const DEFAULT_ALGORITHM = 'fixed';
+
+/** The policy by which a gateway would check, unless the request describes another check. */
+export function policyOf(
+  { limit, algorithm, burst }: RequestedTerms,
+  { policy }: ExplainFacts,
+): Policy | undefined {
+  const isOther = limit !== undefined || algorithm !== undefined || burst !== undefined;
+  return isOther ? undefined : policy;
+}
+
+/** @returns one window or several; none if nothing sets a limit */
+export function termsOf(request: RequestedTerms, facts: ExplainFacts): CheckTerms[] {
+  const policy = policyOf(request, facts);
+  const { winner } = facts.overrides;
+  const cost = given(request.cost) ?? ofPolicy(policy?.cost) ?? byDefault(DEFAULT_COST);
+  const windows = policy === undefined ? [requestWindow(request)] : policyWindows(policy);
+  // An override replaces all windows of a policy by one, with the algorithm of the first.
+  const decisive = winner === undefined ? windows : windows.slice(0, 1);
+  return decisive.flatMap((window) => {
+    const { limit, duration } = winner === undefined ? window : overrideLimits(winner);
+    if (limit === undefined || duration === undefined) return [];
+    const isAsync = winner?.isAsync === true;
+    const async: Term<boolean> = isAsync ? { value: true, from: 'override' } : byDefault(false);
+    const { algorithm } = window;
+    const burst = algorithm.value === 'gcra' ? burstUnder(window.burst, limit) : undefined;
+    return [{ limit, duration, algorithm, ...(burst && { burst }), async, cost }];
+  });
+}
+
+/** The check as an engine decides it. */
+export function parametersOf({
+  limit,
+  duration,
+  algorithm,
+  burst,
+  cost,
+}: CheckTerms): CheckParameters {
+  return {
+    limit: limit.value,
+    durationMs: duration.value,
+    cost: cost.value,
+    rule: RULE[algorithm.value],
+    burst: burst?.value ?? NO_BURST,
+  };
+}
+
+function requestWindow({ limit, duration, algorithm, burst }: RequestedTerms): OwnWindow {
+  return {
+    ...(limit !== undefined && { limit: { value: limit, from: 'request' } }),
+    ...(duration !== undefined && { duration: { value: duration, from: 'request' } }),
+    algorithm: given(algorithm) ?? byDefault(DEFAULT_ALGORITHM),
+    burst: given(burst),
+  };
+}
+
+function policyWindows({ windows }: Policy): OwnWindow[] {
+  return windows.map(({ limit, duration, algorithm, burst }) => ({
+    limit: { value: limit, from: 'policy' },
+    duration: { value: duration, from: 'policy' },
+    algorithm: ofPolicy<RuleName>(algorithm) ?? byDefault(DEFAULT_ALGORITHM),
+    burst: ofPolicy(burst),
+  }));
+}
+
+function overrideLimits({
+  limit,
+  durationMs,
+}: OverrideMatch): Pick<CheckTerms, 'limit' | 'duration'> {
+  return {
+    limit: { value: limit, from: 'override' },
+    duration: { value: durationMs, from: 'override' },
+  };
+}
+
+/** A burst above the limit of an override is lowered to that limit. */
+function burstUnder(burst: Term<number> | undefined, limit: Term<number>): Term<number> {
+  if (burst === undefined) return byDefault(limit.value);
+  return burst.value > limit.value ? { value: limit.value, from: limit.from } : burst;
+}
+
+function given<T>(value: T | undefined): Term<T> | undefined {
+  return value === undefined ? undefined : { value, from: 'request' };
+}
+
+function ofPolicy<T>(value: T | undefined): Term<T> | undefined {
+  return value === undefined ? undefined : { value, from: 'policy' };
+}
+
+function byDefault<T>(value: T): Term<T> {
+  return { value, from: 'default' };
+}

@@ -1,0 +1,64 @@
+/**
+ * The route that explains what the next check of an identifier would get, and why. The main thread
+ * says which overrides match; the engine then shows the counters and predicts the check in one
+ * moment. Nothing changes. The response comes in a later turn; a client that disconnects gets none.
+ */
+
+import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import { type ExplainRequest, explainResult, readExplain } from '../api/v1/explain.ts';
+import type { ExplainFacts, ExplainQuestion } from '../api/v1/explain-facts.ts';
+import { parametersOf, termsOf } from '../api/v1/explain-terms.ts';
+import type { Key, Keyring } from '../auth/keyring.ts';
+import { type Hasher, newIdentity } from '../core/hash.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { BodyHandler } from './body.ts';
+import type { DeferredResponses } from './deferred-responses.ts';
+import type { OperationForwarder } from './operation-forwarder.ts';
+import type { Responder } from './responder.ts';
+
+interface ExplanationDependencies {
+  keyring: Keyring;
+  finder: NamespaceFinder;
+  hasher: Hasher;
+  engine: Engine;
+  deferredResponses: DeferredResponses;
+  operations: OperationForwarder;
+  responder: Responder;
+}
+
+export class ExplanationHandler {
+  readonly #dependencies: ExplanationDependencies;
+
+  constructor(dependencies: ExplanationDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  readonly explain: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, finder, deferredResponses, responder } = this.#dependencies;
+    keyring.requireValid(key);
+    const request = readExplain(finder, key, bytes);
+    deferredResponses.defer(res);
+    this.#explain(key, request).then(
+      (result) => {
+        deferredResponses.send(res, () => responder.sendJson(res, JSON.stringify(result)));
+      },
+      (error) => deferredResponses.send(res, () => responder.sendError(res, error)),
+    );
+  };
+
+  async #explain(key: Key, request: ExplainRequest): Promise<object> {
+    const { keyring, hasher, engine, operations } = this.#dependencies;
+    const { namespace, identifier } = request;
+    const question: ExplainQuestion = { namespace: namespace.name, identifier };
+    // The winner and the losers are of one version, also if an override changes meanwhile.
+    const facts = await operations.ask<ExplainFacts>('ratelimits.explain', key, question);
+    const terms = termsOf(request, facts);
+    const identity = newIdentity();
+    hasher.hash(namespace.hashState, identifier, identity);
+    const checks = terms.map(parametersOf);
+    const explanation = await engine.explain(namespace, identity, checks, () => {
+      keyring.requireValid(key);
+    });
+    return explainResult(request, facts, terms, explanation);
+  }
+}

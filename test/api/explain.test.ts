@@ -1,0 +1,360 @@
+/**
+ * Explanations: the override that applies and why others do not, the terms of the check, and a
+ * prediction that equals the next check. The property at the end compares both at random.
+ */
+
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXPLAINED_OVERRIDES_MAX } from '../../src/core/constants.ts';
+import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
+import { newSeed } from '../support/guarantees.ts';
+import { errorIn } from '../support/http.ts';
+import {
+  callOperation,
+  callOperationOk,
+  type Fields,
+  type Operation,
+} from '../support/operations.ts';
+import { forwardedFor, sendGatewayCheck, writeConfig } from '../support/policy-config.ts';
+import { ROOT_KEY, removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+/** The longest duration of v2: no window ends during a test. */
+const MONTH_MS = 2_592_000_000;
+const DAY_MS = 86_400_000;
+const NAMESPACE = 'explained';
+
+interface Explanation {
+  namespace: string;
+  success?: boolean;
+  cause: string;
+  passesAt?: number;
+  reason: string;
+  at: number;
+  isExact: boolean;
+  override?: Fields;
+  otherOverrides: Fields[];
+  matchingOverrides: number;
+  policy?: Fields;
+  windows: (Fields & { terms: Record<string, { value: unknown; from: string }> })[];
+  counters: Fields[];
+}
+
+describeEngines('decided %s:', (mode) => {
+  const directory = temporaryDirectory();
+  const dataDir = join(directory, 'data');
+  let server: EngineServer;
+  beforeAll(async () => {
+    const two = {
+      windows: [
+        { limit: 3, duration: DAY_MS },
+        { limit: 5, duration: MONTH_MS, algorithm: 'gcra' as const, burst: 4 },
+      ],
+    };
+    const config = writeConfig(directory, {
+      two: { ...two, cost: 2 },
+      shadow: { limit: 1, duration: MONTH_MS, shadow: true },
+    });
+    const args = ['--acceptors', '2', '--counters', '4096', '--config', config];
+    server = await startEngineServer(mode, dataDir, { args });
+    await call('ratelimits.limit', { ...check('first'), cost: 1 });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
+    removeDirectory(directory);
+  });
+
+  let serial = 0;
+  const fresh = () => `user_${serial++}`;
+  const check = (identifier: string, changes: Fields = {}): Fields => {
+    return { namespace: NAMESPACE, identifier, limit: 10, duration: MONTH_MS, ...changes };
+  };
+  const call = (operation: Operation, fields: Fields = {}) => {
+    return callOperationOk(server.port, operation, fields);
+  };
+  const explain = async (fields: Fields): Promise<Explanation> => {
+    return (await call('ratelimits.explain', fields)) as unknown as Explanation;
+  };
+  const setOverride = async (namespace: string, identifier: string, values: Fields = {}) => {
+    const fields = { namespaceName: namespace, identifier, limit: 5, duration: MONTH_MS };
+    const set = await call('ratelimits.setOverride', { ...fields, ...values });
+    return set.overrideId as string;
+  };
+  const deleteOverride = (namespaceName: string, identifier: string) => {
+    return call('ratelimits.deleteOverride', { namespaceName, identifier });
+  };
+  /** The value and the source of each term of a window. */
+  const termsOf = ({ windows }: Explanation, window = 0) => {
+    const entries = Object.entries(windows[window].terms);
+    return Object.fromEntries(entries.map(([name, { value, from }]) => [name, [value, from]]));
+  };
+
+  describe('an explanation', () => {
+    test('names the override that applies, and the rule by which each other one lost', async () => {
+      const identifier = fresh();
+      const exact = await setOverride(NAMESPACE, identifier, { limit: 7, async: true });
+      const others = [
+        await setOverride(NAMESPACE, `${identifier}*`),
+        await setOverride(NAMESPACE, `*${identifier}*`),
+        await setOverride('expl*', identifier),
+      ];
+      const explained = await explain({ namespace: NAMESPACE, identifier });
+      expect(explained).toMatchObject({
+        override: {
+          ...{ id: exact, namespace: NAMESPACE, identifier },
+          ...{ limit: 7, duration: MONTH_MS, async: true },
+        },
+        otherOverrides: [
+          { id: others[0], identifier: `${identifier}*`, rule: 'exact_identifier' },
+          { id: others[1], identifier: `*${identifier}*`, rule: 'exact_identifier' },
+          { id: others[2], namespace: 'expl*', rule: 'exact_namespace' },
+        ],
+        matchingOverrides: 4,
+      });
+      await deleteOverride(NAMESPACE, identifier);
+      const next = await explain({ namespace: NAMESPACE, identifier });
+      expect(next.override).toMatchObject({ id: others[0] });
+      expect(next.otherOverrides).toMatchObject([
+        {
+          rule: 'longer_prefix_of_identifier',
+          reason: expect.stringMatching(/prefix of the identifier takes precedence: \d+ char.* 0$/),
+        },
+        { rule: 'exact_namespace' },
+      ]);
+      await deleteOverride('expl*', identifier);
+    });
+
+    test('shows a bounded number of other overrides, and counts all', async () => {
+      const identifier = `many_${'x'.repeat(EXPLAINED_OVERRIDES_MAX + 5)}`;
+      for (let length = 5; length <= identifier.length; length++) {
+        await setOverride(NAMESPACE, `${identifier.slice(0, length)}*`);
+      }
+      const explained = await explain({ namespace: NAMESPACE, identifier });
+      expect(explained.otherOverrides).toHaveLength(EXPLAINED_OVERRIDES_MAX);
+      expect(explained.matchingOverrides).toBe(identifier.length - 4);
+      expect(explained.override).toMatchObject({ identifier: `${identifier}*` });
+    });
+
+    test('says where each term of the check comes from', async () => {
+      const identifier = fresh();
+      expect(termsOf(await explain(check(identifier)))).toEqual({
+        limit: [10, 'request'],
+        duration: [MONTH_MS, 'request'],
+        algorithm: ['fixed', 'default'],
+        async: [false, 'default'],
+        cost: [1, 'default'],
+      });
+      await setOverride(NAMESPACE, identifier, { limit: 5, duration: DAY_MS, async: true });
+      const gcra = { algorithm: 'gcra', cost: 3 };
+      expect(termsOf(await explain(check(identifier, { ...gcra, burst: 6 })))).toEqual({
+        limit: [5, 'override'],
+        duration: [DAY_MS, 'override'],
+        algorithm: ['gcra', 'request'],
+        // Lowered to the limit of the override.
+        burst: [5, 'override'],
+        async: [true, 'override'],
+        cost: [3, 'request'],
+      });
+      const without = termsOf(
+        await explain({ namespace: NAMESPACE, identifier, ...gcra, burst: 2 }),
+      );
+      expect(without).toMatchObject({ limit: [5, 'override'], burst: [2, 'request'] });
+    });
+
+    test('shows the counters as an inspection does, and without a limit no decision', async () => {
+      const identifier = fresh();
+      await call('ratelimits.limit', check(identifier, { cost: 4 }));
+      await call('ratelimits.limit', check(identifier, { cost: 2, algorithm: 'gcra' }));
+      const explained = await explain({ namespace: NAMESPACE, identifier });
+      const { counters } = await call('ratelimits.inspect', { namespace: NAMESPACE, identifier });
+      expect(explained.counters).toHaveLength(2);
+      expect(explained.counters).toEqual(counters);
+      expect(explained).toMatchObject({ cause: 'no_limit', windows: [], matchingOverrides: 0 });
+      expect(explained.reason).toContain('the request has no limit and duration');
+      expect(explained.success).toBeUndefined();
+    });
+
+    test('says when a denied check can pass, and when it never can', async () => {
+      const identifier = fresh();
+      const { reset } = await call('ratelimits.limit', check(identifier, { cost: 8 }));
+      const denied = await explain(check(identifier, { cost: 3 }));
+      expect(denied).toMatchObject({ success: false, cause: 'limit_reached', passesAt: reset });
+      expect(denied.windows).toMatchObject([{ left: 2, remaining: 2, passesAt: reset }]);
+      expect(denied.reason).toContain(
+        'has 2 of 10 tokens left, and the cost is 3. It can pass at 2',
+      );
+      const never = await explain(check(identifier, { cost: 11 }));
+      expect(never).toMatchObject({ success: false, cause: 'cost_above_limit' });
+      expect(never.passesAt).toBeUndefined();
+      expect(never.reason).toContain('the cost 11 is above the limit 10');
+      const burst = check(identifier, { cost: 3, algorithm: 'gcra', burst: 2 });
+      expect((await explain(burst)).reason).toContain('above the burst 2 of the gcra bucket');
+      const { left, passesAt } = (
+        await explain(check(identifier, { cost: 3, algorithm: 'sliding' }))
+      ).windows[0];
+      expect(left).toBe(2);
+      expect(passesAt).toBeGreaterThan(reset as number);
+      expect(denied.isExact).toBe(mode !== 'redis');
+    });
+
+    test('changes nothing: no counter, no namespace and no override', async () => {
+      const identifier = fresh();
+      for (let i = 0; i < 3; i++) {
+        const explained = await explain(check(identifier, { cost: 9 }));
+        expect(explained).toMatchObject({ success: true, counters: [] });
+        expect(explained.windows).toMatchObject([{ left: 10, remaining: 1 }]);
+      }
+      const unknown = { namespace: 'never used', identifier };
+      const answer = await callOperation(server.port, 'ratelimits.explain', unknown);
+      expect([answer.status, errorIn(answer).message]).toEqual([
+        404,
+        'there is no namespace "never used"',
+      ]);
+      const { namespaces } = await call('ratelimits.listNamespaces');
+      expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain('never used');
+    });
+
+    test.each([
+      [{ limit: 5 }, '"duration" is required with "limit"'],
+      [{ duration: 5_000 }, '"limit" is required with "duration"'],
+      [{ burst: 2 }, '"burst" must be left out unless "algorithm" is "gcra"; got 2'],
+      [{ limit: 5, duration: 5_000, algorithm: 'gcra', burst: 6 }, 'which is 5; got 6'],
+      [{ limit: 0, duration: 5_000 }, '"limit" must be an integer from 1 to'],
+      [{ algorithm: 'lazy' }, '"algorithm" must be fixed, sliding or gcra; got "lazy"'],
+    ])('rejects terms that no check can have: %j', async (fields, message) => {
+      const request = { namespace: NAMESPACE, identifier: 'a', ...fields };
+      const answer = await callOperation(server.port, 'ratelimits.explain', request);
+      expect([answer.status, errorIn(answer).message]).toEqual([
+        400,
+        expect.stringContaining(message),
+      ]);
+    });
+
+    test('is given to keys that may read, and to no revoked key', async () => {
+      const permissions = ['ratelimit.*.read_namespace', 'ratelimit.*.read_override'];
+      const { key, keyId } = await call('keys.create', { name: 'reader', permissions });
+      const request = () => {
+        return callOperation(server.port, 'ratelimits.explain', check('a'), key as string);
+      };
+      expect((await request()).status).toBe(200);
+      await call('keys.revoke', { keyId });
+      expect((await request()).status).toBe(401);
+    });
+  });
+
+  describe('without a limit, in a namespace with a policy,', () => {
+    const send = async (namespace: string, address: string) => {
+      const headers = { ...forwardedFor(address), 'X-Weir-Key': ROOT_KEY };
+      return (await sendGatewayCheck(server.port, `/v1/check/${namespace}`, headers)).status;
+    };
+
+    test('an explanation predicts all windows together, as the gateway gets it', async () => {
+      const identifier = '203.0.113.1';
+      const first = await explain({ namespace: 'two', identifier });
+      expect(first).toMatchObject({ success: true, policy: { gateway: 'nginx', shadow: false } });
+      expect(first.reason).toContain('each of the 2 windows has at least 2 tokens left');
+      expect(termsOf(first)).toMatchObject({ limit: [3, 'policy'], cost: [2, 'policy'] });
+      expect(termsOf(first, 1)).toMatchObject({
+        ...{ algorithm: ['gcra', 'policy'], burst: [4, 'policy'], async: [false, 'default'] },
+      });
+      expect(await send('two', identifier)).toBe(200);
+      const second = await explain({ namespace: 'two', identifier });
+      expect(second).toMatchObject({
+        ...{ success: false, cause: 'limit_reached' },
+        windows: [
+          { success: false, left: 1, remaining: 1, cause: 'limit_reached' },
+          { success: true, left: 2, remaining: 2, cause: 'within_limit' },
+        ],
+      });
+      expect(second.passesAt).toBe(second.windows[0].passesAt);
+      expect(second.counters).toHaveLength(2);
+      expect(await send('two', identifier)).toBe(429);
+      // The cost of the request replaces that of the policy.
+      expect(await explain({ namespace: 'two', identifier, cost: 1 })).toMatchObject({
+        ...{ success: true, windows: [{ remaining: 0 }, { remaining: 1 }] },
+      });
+      // A request with terms is a check of the API.
+      const other = await explain({ namespace: 'two', identifier, limit: 9, duration: DAY_MS });
+      expect([other.policy, other.windows.length]).toEqual([undefined, 1]);
+    });
+
+    test('an override replaces all windows, with the algorithm of the first', async () => {
+      const identifier = '203.0.113.2';
+      await setOverride('two', identifier, { limit: 2, duration: DAY_MS });
+      const before = await explain({ namespace: 'two', identifier });
+      expect([before.success, before.windows.length]).toEqual([true, 1]);
+      expect(termsOf(before)).toMatchObject({
+        ...{ limit: [2, 'override'], algorithm: ['fixed', 'default'], cost: [2, 'policy'] },
+      });
+      expect(await send('two', identifier)).toBe(200);
+      expect((await explain({ namespace: 'two', identifier })).success).toBe(false);
+      expect(await send('two', identifier)).toBe(429);
+    });
+
+    test('a denial of a shadow policy is said to deny no request', async () => {
+      const identifier = '203.0.113.3';
+      expect(await send('shadow', identifier)).toBe(200);
+      const explained = await explain({ namespace: 'shadow', identifier });
+      expect(explained).toMatchObject({ success: false, policy: { shadow: true } });
+      expect(explained.reason).toContain('shadow mode, so the gateway allows the request');
+      expect(await send('shadow', identifier)).toBe(200);
+    });
+  });
+
+  test('the override and the prediction equal those of the next check, at random', async () => {
+    const namespaces = fc.constantFrom('random.a', 'random.b');
+    const identifiers = fc.constantFrom('ab', 'abc', 'b', 'ba');
+    const target = {
+      namespace: fc.oneof(namespaces, fc.constantFrom('random.*', 'rand*.a', '*a')),
+      identifier: fc.oneof(identifiers, fc.constantFrom('a*', '*b', 'ab*', '*a*', 'a*c', 'b*')),
+    };
+    const terms = {
+      duration: fc.constantFrom(DAY_MS, MONTH_MS),
+      limit: fc.integer({ min: 1, max: 12 }),
+    };
+    const steps = fc.oneof(
+      fc.record({ kind: fc.constant('set' as const), ...target, ...terms }),
+      fc.record({ kind: fc.constant('delete' as const), ...target }),
+      ...[1, 2, 3].map(() =>
+        fc.record({
+          ...{
+            kind: fc.constant('check' as const),
+            namespace: namespaces,
+            identifier: identifiers,
+          },
+          ...{ ...terms, cost: fc.integer({ min: 0, max: 6 }) },
+          algorithm: fc.constantFrom('fixed', 'sliding', 'gcra'),
+        }),
+      ),
+    );
+    for (const namespace of ['random.a', 'random.b']) {
+      await call('ratelimit.limit', check('first', { namespace }));
+    }
+    const allowed = new Set<boolean>();
+    const overridden = new Set<boolean>();
+    const property = fc.asyncProperty(
+      fc.array(steps, { minLength: 20, maxLength: 40 }),
+      async (sequence) => {
+        for (const { kind, ...fields } of sequence) {
+          if (kind === 'set') await call('ratelimit.setOverride', fields);
+          else if (kind === 'delete') {
+            await callOperation(server.port, 'ratelimit.deleteOverride', fields);
+          } else {
+            const { override, windows, ...explained } = await explain(fields);
+            const { data } = await call('ratelimit.limit', fields);
+            const { success, limit, remaining, reset, overrideId } = data as Fields;
+            allowed.add(success as boolean);
+            overridden.add(overrideId !== undefined);
+            expect([override?.id, windows[0].terms.limit.value]).toEqual([overrideId, limit]);
+            expect([explained.success, windows[0].remaining]).toEqual([success, remaining]);
+            // A bucket that is full when it is used has a reset that depends on the time.
+            if (windows[0].terms.algorithm.value !== 'gcra') expect(windows[0].reset).toBe(reset);
+          }
+        }
+      },
+    );
+    await fc.assert(property, { seed: newSeed(), numRuns: 20 });
+    expect([allowed.size, overridden.size]).toEqual([2, 2]);
+  });
+});
