@@ -46,7 +46,7 @@ const OPTIONS = {
 } as const;
 
 /** @throws StartError for a burst without GCRA, or above the limit */
-function parseWindowRule(
+export function parseWindowRule(
   { algorithm: name, burst }: { algorithm?: string; burst?: string },
   limit: number,
 ) {

@@ -1,23 +1,14 @@
 /** `weir inspect`: shows the counters of an identifier on a running server. */
 
-import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { COUNTER_OPTIONS, counterFields } from './counter-options.ts';
-import { formatDuration } from './options.ts';
-import { formatTable, quoted } from './output.ts';
-
-interface Usage {
-  used: number;
-  remaining: number;
-  reset: number;
-}
+import { type CounterFields, counterTable } from './counter-table.ts';
+import { quoted } from './output.ts';
 
 interface InspectResponse {
   namespace: string;
-  counters: { duration: number; limit: number; algorithms: Record<string, Usage> }[];
+  counters: CounterFields[];
 }
-
-const HEADER = ['DURATION', 'ALGORITHM', 'LIMIT', 'USED', 'REMAINING', 'RESET'];
 
 export const inspect: Command = {
   subcommands: {
@@ -29,14 +20,14 @@ export const inspect: Command = {
         const fields = counterFields(call.positionals, call.values);
         const server = call.server();
         const response = await server.post<InspectResponse>('ratelimits.inspect', fields);
-        let rows: string[][];
+        let table: string | undefined;
         try {
-          rows = response.counters.flatMap(rowsOf);
+          table = counterTable(response.counters);
         } catch {
           throw server.unexpectedResponseError(200);
         }
         call.print(response, () => {
-          if (rows.length > 0) return formatTable(HEADER, rows).trimEnd();
+          if (table !== undefined) return table;
           const where = `in the namespace ${quoted(response.namespace)}`;
           return `${quoted(fields.identifier)} has no counters ${where}.`;
         });
@@ -50,11 +41,3 @@ begins with -, put it at the end, after --.`,
   examples: ['weir inspect user_1', 'weir inspect user_1 --namespace email.send --duration 60s'],
   exitCodes: CLIENT_EXIT_CODES,
 };
-
-/** One row for each algorithm. */
-function rowsOf({ duration, limit, algorithms }: InspectResponse['counters'][number]): string[][] {
-  return Object.entries(algorithms).map(([name, { used, remaining, reset }]) => {
-    const amounts = [limit, used, remaining].map(String);
-    return [formatDuration(duration), name, ...amounts, isoTime(reset)];
-  });
-}

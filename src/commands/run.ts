@@ -26,6 +26,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'show the counters of an identifier',
     load: async () => (await import('./inspect.ts')).inspect,
   },
+  explain: {
+    summary: 'explain why a check is allowed or denied',
+    load: async () => (await import('./explain.ts')).explain,
+  },
   reset: {
     summary: 'clear the counters of an identifier',
     load: async () => (await import('./reset.ts')).reset,

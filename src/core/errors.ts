@@ -126,7 +126,8 @@ export const ERRORS = {
       'weir cannot write to the store, for example on a full disk. Checks continue, changes fail.',
       'With several machines: the registry in Redis cannot be changed at the moment.',
       'A shard worker failed, and the next one did not finish the work within 2 s.',
-      'A refund, a reset or an inspection waited 2 s for earlier asynchronous checks.',
+      'A refund, a reset, an inspection or an explanation waited 2 s for earlier asynchronous ' +
+        'checks.',
     ],
     remedy:
       'Send the request again after the seconds in the header `Retry-After`. The message names ' +

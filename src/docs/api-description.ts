@@ -125,7 +125,8 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       `${bytesText(PENDING_BYTES_MAX)} of all acceptors. For an acceptor, an operation counts as ` +
       `its body and an estimate of its response: ${RESPONSE_ESTIMATES}.\n` +
       `- The incomplete bodies on one acceptor exceed ${bytesText(BUFFERED_BODY_BYTES_MAX)}.\n` +
-      '- A refund, a reset or an inspection waited 2 s for earlier asynchronous checks.\n' +
+      '- A refund, a reset, an inspection or an explanation waited 2 s for earlier asynchronous ' +
+      'checks.\n' +
       '- With `WEIR_DECIDE=worker`, a shard worker failed during a check. This check may have ' +
       'been counted.\n' +
       '- The maximum number of connections is open. A new connection gets the 503 in the format ' +

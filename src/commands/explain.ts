@@ -1,0 +1,179 @@
+/** `weir explain`: why the next check of an identifier is allowed or denied on a running server. */
+
+import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
+import { AMOUNT_MAX } from '../core/constants.ts';
+import { StartError } from '../core/errors.ts';
+import { isoTime } from '../shared-memory/clock.ts';
+import { parseWindowRule } from './check.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { type CounterFields, counterTable } from './counter-table.ts';
+import {
+  ALGORITHM_OPTION,
+  formatDuration,
+  parseDuration,
+  parseInteger,
+  requireIdentifier,
+  WINDOW_OPTION,
+} from './options.ts';
+import { formatCell, formatTable, quoted } from './output.ts';
+
+interface MatchedOverride {
+  id: string;
+  namespace: string;
+  identifier: string;
+  limit: number;
+  duration: number;
+  async: boolean;
+}
+
+interface Term<T> {
+  value: T;
+  from: string;
+}
+
+interface ExplainedWindow {
+  success: boolean;
+  left: number;
+  reset: number;
+  passesAt?: number;
+  terms: {
+    limit: Term<number>;
+    duration: Term<number>;
+    algorithm: Term<string>;
+    burst?: Term<number>;
+    async: Term<boolean>;
+    cost: Term<number>;
+  };
+}
+
+interface ExplainResponse {
+  namespace: string;
+  reason: string;
+  isExact: boolean;
+  override?: MatchedOverride;
+  otherOverrides: (MatchedOverride & { reason: string })[];
+  matchingOverrides: number;
+  policy?: { shadow: boolean };
+  windows: ExplainedWindow[];
+  counters: CounterFields[];
+}
+
+const OPTIONS = {
+  limit: { type: 'string', value: '<tokens>', help: 'limit of the check, with --duration' },
+  duration: WINDOW_OPTION,
+  algorithm: { ...ALGORITHM_OPTION, help: `window rule: ${ALGORITHM_NAMES}; default: fixed` },
+  burst: {
+    type: 'string',
+    value: '<tokens>',
+    help: 'with gcra: tokens that may pass at once; default: the limit',
+  },
+  cost: { type: 'string', value: '<tokens>', help: 'default: 1, or the cost of the policy' },
+  'empty-identifier': { type: 'boolean', help: 'allow "" as the identifier' },
+} as const;
+
+export const explain: Command = {
+  subcommands: {
+    '': subcommand({
+      usage: '<namespace> <identifier> [options]',
+      argumentNames: ['namespace', 'identifier'],
+      options: OPTIONS,
+      run: async (call) => {
+        const { values, positionals } = call;
+        const [namespace, identifier] = positionals;
+        const { limit, duration, cost } = values;
+        requireBoth(limit, duration);
+        const tokens = limit === undefined ? undefined : parseInteger('limit', limit, 1);
+        const fields = {
+          namespace,
+          identifier: requireIdentifier(identifier, values['empty-identifier']),
+          limit: tokens,
+          duration: duration === undefined ? undefined : parseDuration('duration', duration),
+          cost: cost === undefined ? undefined : parseInteger('cost', cost),
+          ...parseWindowRule(values, tokens ?? AMOUNT_MAX),
+        };
+        const server = call.server();
+        const response = await server.post<ExplainResponse>('ratelimits.explain', fields);
+        let text: string;
+        try {
+          text = describe(response);
+        } catch {
+          throw server.unexpectedResponseError(200);
+        }
+        call.print(response, () => text);
+        return undefined;
+      },
+    }),
+  },
+  notes: `Shows the override that applies and why others do not, the terms of the check and their
+sources, the decision that it would get, and the counters. Nothing changes. Without --limit and
+--duration, the policy of the namespace sets them if there is one. A check of v2 without an
+algorithm slides: add --algorithm sliding. If the identifier begins with -, put both arguments at
+the end, after --.`,
+  examples: [
+    'weir explain email.send user_1',
+    'weir explain email.send user_1 --limit 10 --duration 60s --cost 3',
+    'weir explain search 203.0.113.7',
+  ],
+  exitCodes: CLIENT_EXIT_CODES,
+};
+
+/** @throws StartError if a check has only one of both options */
+function requireBoth(limit: string | undefined, duration: string | undefined): void {
+  if ((limit === undefined) === (duration === undefined)) return;
+  const [given, missing] = limit === undefined ? ['duration', 'limit'] : ['limit', 'duration'];
+  throw new StartError(`--${missing} is required with --${given}: a check has both`);
+}
+
+/** The response as text: paragraphs. */
+function describe(response: ExplainResponse): string {
+  const { reason, isExact, windows, counters } = response;
+  const estimate = 'Other machines share the counters, so this is an estimate.';
+  return [
+    isExact ? reason : `${reason} ${estimate}`,
+    ...overrideParagraphs(response),
+    ...(windows.length > 0 ? [checkParagraph(response)] : []),
+    `Counters:\n${counterTable(counters) ?? 'none'}`,
+  ].join('\n\n');
+}
+
+function overrideParagraphs(response: ExplainResponse): string[] {
+  const { override, otherOverrides, matchingOverrides } = response;
+  if (override === undefined) return ['Override: none matches.'];
+  const { id, namespace, identifier, limit, duration, async: isAsync } = override;
+  const texts = `identifier ${quoted(identifier)} in the namespace ${quoted(namespace)}`;
+  const values = `limit ${limit}, duration ${formatDuration(duration)}`;
+  const applies = `Override: ${id} applies, ${texts}: ${values}${isAsync ? ', async' : ''}.`;
+  if (matchingOverrides < 2) return [applies];
+  const others = matchingOverrides - 1;
+  const shown = otherOverrides.length < others ? `, the first ${otherOverrides.length}` : '';
+  const rows = otherOverrides.map((other) => [
+    other.id,
+    formatCell(other.namespace),
+    formatCell(other.identifier),
+    String(other.limit),
+    formatDuration(other.duration),
+    other.reason,
+  ]);
+  const header = ['ID', 'NAMESPACE', 'IDENTIFIER', 'LIMIT', 'DURATION', 'WHY IT DOES NOT APPLY'];
+  const table = formatTable(header, rows).trimEnd();
+  return [applies, `Other overrides that match: ${others}${shown}\n${table}`];
+}
+
+function checkParagraph({ windows, policy }: ExplainResponse): string {
+  const termOf = <T>({ value, from }: Term<T>, text = String(value)) => `${text} (${from})`;
+  const rows = windows.map(({ success, left, reset, passesAt, terms }) => [
+    termOf(terms.limit),
+    termOf(terms.duration, formatDuration(terms.duration.value)),
+    termOf(terms.algorithm),
+    terms.burst === undefined ? '-' : termOf(terms.burst),
+    termOf(terms.cost),
+    termOf(terms.async, terms.async.value ? 'yes' : 'no'),
+    String(left),
+    success ? 'allowed' : 'denied',
+    isoTime(passesAt ?? reset),
+  ]);
+  const header = ['LIMIT', 'DURATION', 'ALGORITHM', 'BURST', 'COST', 'ASYNC', 'LEFT'];
+  const title = policy === undefined ? 'Next check:' : 'Next check of a gateway:';
+  const table = formatTable([...header, 'DECISION', 'RESET OR RETRY'], rows).trimEnd();
+  return `${title}\n${table}`;
+}

@@ -1,0 +1,98 @@
+/** `weir explain`, as its own process, on a running server. */
+
+import { describe, expect, test } from 'vitest';
+import { commandServer } from '../support/weir-command.ts';
+
+const { weir, lines } = commandServer();
+
+describe('weir explain', () => {
+  const set = async (namespace: string, identifier: string, limit: string) => {
+    const values = ['--namespace', namespace, '--limit', limit, '--duration', '30d'];
+    expect(await weir(['overrides', 'set', identifier, ...values])).toMatchObject({ code: 0 });
+  };
+  const use = async (identifier: string, cost: string) => {
+    const terms = ['--limit', '10', '--duration', '30d', '--cost', cost];
+    await weir(['check', identifier, '--namespace', 'cli', ...terms]);
+  };
+
+  test('prints the reason, the overrides, the terms of the check and the counters', async () => {
+    await use('first', '1');
+    await set('cli', 'explained*', '5');
+    await set('c*', 'explained_1', '50');
+    await use('explained_1', '4');
+    const explained = await weir(['explain', 'cli', 'explained_1', '--cost', '2']);
+    expect([explained.code, explained.stderr]).toEqual([0, '']);
+    const [reason, applies, others, check, counters] = explained.stdout.trimEnd().split('\n\n');
+    expect(reason).toMatch(
+      /^The check is denied: the fixed window of 2592000000 ms has 1 of 5 tokens left, and the co/,
+    );
+    expect(applies).toMatch(
+      /^Override: rlor_\w+ applies, identifier "explained\*" in the namespace "cli": limit 5, du/,
+    );
+    expect(others).toContain('Other overrides that match: 1\n');
+    expect(cellsOf(others)).toMatchObject([
+      { 2: 'explained_1', 5: 'an exact namespace takes precedence over a pattern' },
+    ]);
+    expect(check).toMatch(/^Next check:\n/);
+    expect(cellsOf(check)).toEqual([
+      [
+        ...['5 (override)', '30d (override)', 'fixed (default)', '-', '2 (request)'],
+        ...['no (default)', '1', 'denied', expect.stringMatching(/T00:00:00Z$/)],
+      ],
+    ]);
+    expect(counters).toMatch(/^Counters:\nDURATION {2}/);
+    expect(cellsOf(counters)[0].slice(0, 5)).toEqual(['30d', 'fixed', '5', '4', '1']);
+    // Nothing has changed.
+    expect(await weir(['explain', 'cli', 'explained_1', '--cost', '2'])).toEqual(explained);
+  });
+
+  test('prints the response as JSON, and takes all terms of a check', async () => {
+    const terms = ['--limit', '10', '--duration', '60s', '--algorithm', 'gcra', '--burst', '3'];
+    const [json] = await lines(['explain', 'cli', 'plain', ...terms, '--cost', '4']);
+    expect(json).toMatchObject({
+      ...{ namespace: 'cli', identifier: 'plain', success: false, cause: 'cost_above_limit' },
+      windows: [{ terms: { burst: { value: 3, from: 'request' }, duration: { value: 60_000 } } }],
+    });
+  });
+
+  test('says that no override matches, and that there are no counters', async () => {
+    const { stdout } = await weir(['explain', 'cli', 'nobody']);
+    expect(stdout).toContain('No decision is predicted: the request has no limit and duration');
+    expect(stdout).toContain('\n\nOverride: none matches.\n\nCounters:\nnone\n');
+    expect(stdout).not.toContain('Next check');
+  });
+
+  test('ends with 2 where it is used wrongly, and with 4 after an error of the server', async () => {
+    for (const [args, message] of [
+      [[], '<namespace> is required'],
+      [['cli'], '<identifier> is required'],
+      [['cli', 'a', 'b'], '"b" is one argument too many'],
+      [['cli', ''], '<identifier> is empty'],
+      [['cli', 'a', '--burst', '2'], '--burst must be left out'],
+      [['cli', 'a', '--limit', '5'], '--duration is required with --limit: a check has both'],
+      [['cli', 'a', '--duration', '5s'], '--limit is required with --duration'],
+      [['cli', 'a', '--limit', '0', '--duration', '5s'], '--limit must be an integer from 1'],
+    ] as const) {
+      const wrong = await weir(['explain', ...args]);
+      expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining(message)]);
+    }
+    const unknown = await weir(['explain', 'mistyped', 'a']);
+    expect([unknown.code, unknown.stderr]).toEqual([
+      4,
+      expect.stringContaining('NOT_FOUND: there is no namespace "mistyped"'),
+    ]);
+    const help = await weir(['explain', '--help']);
+    expect([help.code, help.stdout]).toEqual([
+      0,
+      expect.stringContaining('weir explain <namespace> <identifier>'),
+    ]);
+  });
+});
+
+/** The cells of a table below a title and a header. */
+function cellsOf(paragraph: string): string[][] {
+  return paragraph
+    .split('\n')
+    .slice(2)
+    .map((line) => line.split(/ {2,}/));
+}
