@@ -71,6 +71,20 @@ describe('operations', () => {
     expect((await callOperation(server.port, 'ratelimits.setOverride', override)).status).toBe(200);
   });
 
+  test('count the questions of explanations, and answer each request', async () => {
+    const fields = { namespace: 'one', identifier: 'user_1', limit: 5, duration: 1_000 };
+    const explain = async () => {
+      return (await callOperation(server.port, 'ratelimits.explain', fields)).status;
+    };
+    const statuses = await Promise.all(Array.from({ length: 400 }, explain));
+    // At most as many wait as the bound has room for: the others get a 503, or come later.
+    const shed = statuses.filter((status) => status === 503).length;
+    expect(statuses.filter((status) => status === 200).length).toBe(400 - shed);
+    expect(shed).toBeLessThan(400);
+    // Nothing is left in the count.
+    expect(await explain()).toBe(200);
+  });
+
   test('over the bound are rejected, and all others are executed', async () => {
     const statuses = await Promise.all(
       Array.from({ length: 600 }, async (_, i) => {

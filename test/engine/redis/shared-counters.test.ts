@@ -86,6 +86,26 @@ describe.skipIf(isRedisMissing)('two machines with one Redis', () => {
     },
   );
 
+  test('explain what the other has counted, as an estimate', async () => {
+    const [one, other] = await open(true);
+    await one.decide('a', { limit: 100, cost: 30 });
+    await other.decide('a', { limit: 100, cost: 20 });
+    for (const [engine, cost, allowed] of [
+      [one, 50, true],
+      [other, 51, false],
+    ] as const) {
+      const check = engine.check('a', { limit: 100, cost });
+      const { namespace, identity } = check;
+      const explained = await engine.engine.explain(namespace, identity, [check], confirm);
+      expect(explained).toMatchObject({
+        ...{ isExact: false, allowed, counters: [{ current: 50 }] },
+        predictions: [{ allowed, left: 50, cause: allowed ? 'within_limit' : 'limit_reached' }],
+      });
+    }
+    expect((await other.decide('a', { limit: 100, cost: 51 })).allowed).toBe(false);
+    expect((await other.decide('a', { limit: 100, cost: 50 })).allowed).toBe(true);
+  });
+
   test('refund, reset and inspect what the other has counted', async () => {
     const [one, other] = await open(true);
     const { identity } = one.check('a');
