@@ -136,6 +136,34 @@ describeEngines('decided %s:', (mode) => {
       expect(explained.override).toMatchObject({ identifier: `${identifier}*` });
     });
 
+    test('is of one version of the overrides, also while they change', async () => {
+      const identifier = fresh();
+      const pattern = await setOverride(NAMESPACE, `${identifier}*`, { limit: 6 });
+      let isChanging = true;
+      const changes = (async () => {
+        for (let i = 0; i < 20; i++) {
+          await setOverride(NAMESPACE, identifier, { limit: 7 });
+          await deleteOverride(NAMESPACE, identifier);
+        }
+        isChanging = false;
+      })();
+      const winners = new Set<unknown>();
+      while (isChanging) {
+        const { override, otherOverrides, matchingOverrides, windows } = await explain({
+          namespace: NAMESPACE,
+          identifier,
+        });
+        const isPattern = override?.id === pattern;
+        winners.add(isPattern);
+        expect(override?.limit).toBe(isPattern ? 6 : 7);
+        expect(windows[0].terms.limit.value).toBe(override?.limit);
+        expect(otherOverrides.map(({ id }) => id)).toEqual(isPattern ? [] : [pattern]);
+        expect(matchingOverrides).toBe(isPattern ? 1 : 2);
+      }
+      await changes;
+      expect(winners.size).toBe(2);
+    });
+
     test('says where each term of the check comes from', async () => {
       const identifier = fresh();
       expect(termsOf(await explain(check(identifier)))).toEqual({
