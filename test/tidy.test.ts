@@ -109,6 +109,7 @@ const LAYERS = [
   'middleware',
   'redis',
   'shared-memory',
+  'analytics',
   'auth',
   'overrides',
   'policies',

@@ -27,7 +27,15 @@ const HEAVY = [
 const FAULTS = ['test/faults/**/*.test.ts', 'test/model/**/*.test.ts'];
 /** Fault tests that need load, or measure the effect of a fault under load. */
 const FAULTS_UNDER_LOAD = [
-  ...['client-aborts', 'system-clock', 'connections', 'exactness', 'overload', 'identifier-flood'],
+  ...[
+    'analytics',
+    'client-aborts',
+    'system-clock',
+    'connections',
+    'exactness',
+    'overload',
+    'identifier-flood',
+  ],
   ...['exactness', 'machine-faults', 'redis-faults', 'topologies'].map((of) => `cluster-${of}`),
   ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
 ].map((name) => `test/faults/${name}.test.ts`);

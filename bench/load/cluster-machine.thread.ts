@@ -63,6 +63,7 @@ const hasher = new Hasher(HASH_KEY);
 const namespace: Namespace = {
   ...{ name: 'goals', id: undefined, hashState: hasher.namespace('goals') },
   ...{ decisionCounts: new Float64Array(8), trieRoots: new Int32Array(0), trieVersion: 0 },
+  sketches: undefined,
 };
 
 parentPort!.on('message', (request: MachineRequest) => {
@@ -85,9 +86,10 @@ function run(load: MachineLoad): Promise<MachineResult> {
   const below = seededRandom(load.seed);
   const random = () => below(2 ** 24) / 2 ** 24;
   const checks = limits.map((limit, id): Check => {
-    const identity = hasher.hash(namespace.hashState, `${load.name}_${id}`, newIdentity());
+    const identifier = `${load.name}_${id}`;
+    const identity = hasher.hash(namespace.hashState, identifier, newIdentity());
     const terms = { limit, durationMs, cost: 1, rule: RULE.fixed, burst: NO_BURST };
-    return { ...terms, namespace, identity, isAsync: false, overrideId: undefined };
+    return { ...terms, namespace, identity, identifier, isAsync: false, overrideId: undefined };
   });
   let pending = 0;
   let failures = 0;

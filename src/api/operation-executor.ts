@@ -12,16 +12,9 @@ import { Permissions } from '../auth/permissions.ts';
 import { IMPORT_VALUES_MAX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import type { AuditDetails } from '../registry/audit-entries.ts';
-import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
 import { parseBody, parseQuery } from './common/input.ts';
-import type {
-  AuditLog,
-  GatewayInfo,
-  OperationContext,
-  OperationHandler,
-  OverrideMatcher,
-} from './common/operation-context.ts';
+import type { OperationContext, OperationHandler } from './common/operation-context.ts';
 import {
   EXECUTED,
   type OperationName,
@@ -29,6 +22,7 @@ import {
   type OperationResult,
   type QuestionName,
 } from './common/operations.ts';
+import { getIdentifiers, getNamespaces, getTimeline } from './v1/analytics.ts';
 import { listAudit } from './v1/audit.ts';
 import { explainFacts } from './v1/explain-facts.ts';
 import { createKey, listKeys, revokeKey } from './v1/keys.ts';
@@ -58,34 +52,25 @@ const HANDLERS: Record<OperationName | QuestionName, OperationHandler> = {
   'keys.list': listKeys,
   'keys.revoke': revokeKey,
   'audit.list': listAudit,
+  'analytics.getNamespaces': getNamespaces,
+  'analytics.getTimeline': getTimeline,
+  'analytics.getIdentifiers': getIdentifiers,
   'ratelimit.setOverride': setOverrideV2,
   'ratelimit.getOverride': getOverrideV2,
   'ratelimit.listOverrides': listOverridesV2,
   'ratelimit.deleteOverride': deleteOverrideV2,
 };
 
-export class OperationExecutor {
-  readonly #registry: Registry;
-  readonly #writer: Writer;
-  readonly #gateways: GatewayInfo;
-  readonly #auditLog: AuditLog;
-  readonly #overrides: OverrideMatcher;
-  readonly #nowMs: () => number;
+/** What handlers get, except what depends on the key of a request. */
+export type ExecutorContext = Omit<OperationContext, 'permissions' | 'audit'>;
 
-  constructor(
-    registry: Registry,
-    writer: Writer,
-    gateways: GatewayInfo,
-    auditLog: AuditLog,
-    overrides: OverrideMatcher,
-    nowMs: () => number,
-  ) {
-    this.#registry = registry;
+export class OperationExecutor {
+  readonly #writer: Writer;
+  readonly #context: ExecutorContext;
+
+  constructor(writer: Writer, context: ExecutorContext) {
     this.#writer = writer;
-    this.#gateways = gateways;
-    this.#auditLog = auditLog;
-    this.#overrides = overrides;
-    this.#nowMs = nowMs;
+    this.#context = context;
   }
 
   /** Never rejects: a failure is a result with its code, or without one when it is internal. */
@@ -104,14 +89,13 @@ export class OperationExecutor {
   }
 
   #contextFor(keyId: string): OperationContext {
-    const key = this.#registry.key(keyId);
+    const { registry, nowMs } = this.#context;
+    const key = registry.key(keyId);
     if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
-    requireUnexpired(key.expiresMs, this.#nowMs());
+    requireUnexpired(key.expiresMs, nowMs());
     const permissions = new Permissions(key.permissions);
-    const [registry, gateways, nowMs] = [this.#registry, this.#gateways, this.#nowMs];
     const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, keyId });
-    const [auditLog, overrides] = [this.#auditLog, this.#overrides];
-    return { registry, permissions, nowMs, gateways, auditLog, overrides, audit };
+    return { ...this.#context, permissions, audit };
   }
 }
 

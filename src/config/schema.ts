@@ -6,6 +6,8 @@
 import Type, { type Static } from 'typebox';
 import {
   ACCEPTORS_MAX,
+  ANALYTICS_HOURS_MAX,
+  ANALYTICS_MINUTES_MAX,
   CHECKPOINT_INTERVAL_MAX_MS,
   CHECKPOINT_INTERVAL_MIN_MS,
   CONNECTIONS_MAX,
@@ -266,6 +268,23 @@ export const Settings = Type.Object({
     RECOVERY_MODES,
     'exact',
     'what happens after Redis has lost its memory while a weir is missing: wait for it, or go on',
+  ),
+  analytics: choice(
+    ['on', 'off'],
+    'on',
+    'whether weir stores what each namespace and its busiest identifiers use',
+  ),
+  analyticsMinutes: integer(
+    60,
+    ANALYTICS_MINUTES_MAX,
+    1_440,
+    'minutes for which the figures of each minute are kept',
+  ),
+  analyticsHours: integer(
+    24,
+    ANALYTICS_HOURS_MAX,
+    720,
+    'hours for which the figures and the identifiers of each hour are kept',
   ),
   logLevel: choice(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],

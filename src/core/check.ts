@@ -9,6 +9,8 @@ export interface Check extends CheckParameters {
   namespace: Namespace;
   /** The hash of the namespace and the identifier. */
   identity: Identity;
+  /** A getter may have to build it. */
+  readonly identifier: string;
   /** Whether the check is decided on the current counter, and its cost is deducted later. */
   isAsync: boolean;
   /** The applied override, if the response reports it. */
@@ -17,8 +19,10 @@ export interface Check extends CheckParameters {
 
 /** Copies a check for a later turn of the event loop. Requests reuse their check objects. */
 export function copyCheck(check: Check): Check {
-  const { namespace, limit, durationMs, cost, rule, burst, isAsync, overrideId } = check;
+  const { namespace, identifier, limit, durationMs, cost, rule, burst, isAsync } = check;
+  const { overrideId } = check;
   const { h0, h1, h2, h3 } = check.identity;
   const identity = { h0, h1, h2, h3 };
-  return { namespace, identity, limit, durationMs, cost, rule, burst, isAsync, overrideId };
+  const terms = { limit, durationMs, cost, rule, burst, isAsync };
+  return { namespace, identity, identifier, ...terms, overrideId };
 }

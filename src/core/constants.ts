@@ -99,6 +99,25 @@ export const REPLY_QUEUE_ENTRIES = 2 * CHECK_QUEUE_ENTRIES;
 /** Namespaces with metric series of their own; all others share one. */
 export const METRIC_NAMESPACES_MAX = 100;
 
+/** Namespaces whose identifiers an acceptor counts in an hour: 256 KiB of memory for each. */
+export const ANALYTICS_NAMESPACES_MAX = 64;
+/** Namespaces with figures of their own in a minute; all others share figures. */
+export const ANALYTICS_MINUTE_NAMESPACES_MAX = 1_000;
+/** Identifiers of a namespace and an hour that are stored, by denied checks and by tokens. */
+export const ANALYTICS_IDENTIFIERS_MAX = 50;
+/** Namespaces in a response, and points of a timeline: a day of minutes, and some more. */
+export const ANALYTICS_NAMESPACES_PAGE_MAX = 1_000;
+export const TIMELINE_POINTS_MAX = 1_500;
+/** Figures that wait for the database while it cannot be written. */
+export const ANALYTICS_PENDING_MAX = 10_000;
+/** How long figures may wait until they are written. */
+export const ANALYTICS_INTERVAL_MS = 1_000;
+/** The same for identifiers; a query writes those of its namespace before. */
+export const ANALYTICS_IDENTIFIERS_INTERVAL_MS = 10_000;
+/** The most minutes and hours that figures are kept for: 7 days, 400 days. */
+export const ANALYTICS_MINUTES_MAX = 10_080;
+export const ANALYTICS_HOURS_MAX = 9_600;
+
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
 export const DRAIN_MAX_MS = 600_000;

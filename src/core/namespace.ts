@@ -1,6 +1,11 @@
 /** A namespace in the memory of one acceptor. Each acceptor has its own object. */
 
-import type { NamespaceState } from './hash.ts';
+import type { Bytes } from './bytes.ts';
+import { NAMESPACE_ID_PREFIX } from './constants.ts';
+import type { Identity, NamespaceState } from './hash.ts';
+
+/** What metrics and analytics call all namespaces without figures of their own: no one's name. */
+export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
 export interface Namespace {
   readonly name: string;
@@ -12,4 +17,21 @@ export interface Namespace {
   /** The trie roots of the override patterns that match its name, as of `trieVersion`. */
   trieRoots: Int32Array;
   trieVersion: number;
+  /** Undefined before the first decision. */
+  sketches: IdentifierSketches | undefined;
+}
+
+/** What the identifiers of a namespace use in one hour. */
+export interface IdentifierSketches {
+  /** Since the Unix epoch. */
+  readonly hour: number;
+  /** Counts a decision. The bytes from `from` to `to` are the identifier in UTF-8. */
+  add(
+    identity: Identity,
+    cost: number,
+    isAllowed: boolean,
+    text: Bytes,
+    from: number,
+    to: number,
+  ): void;
 }

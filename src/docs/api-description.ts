@@ -24,7 +24,7 @@ import { RESPONSE_ESTIMATES } from './overload.ts';
 import { bytesText } from './quantities.ts';
 import { numberText } from './schema-text.ts';
 
-export const API_SUMMARY = 'Rate limit checks, overrides, API keys and the audit log.';
+export const API_SUMMARY = 'Rate limit checks, overrides, analytics, API keys and the audit log.';
 
 const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
   [
@@ -37,7 +37,8 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       '- v2: `@unkey/ratelimit` 2.1.4, `@unkey/api` 2.5.1, and `unkey.py` 3.2.2.',
     'weir adds the fields `algorithm` and `burst` to checks, and these operations to v1: refund, ' +
       'reset, inspect, explain, export, import, the lists of namespaces and policies, keys, the ' +
-      "audit log and gateway checks. The response to all other operations of Unkey's API is a 404.",
+      'audit log, analytics and gateway checks. The response to all other operations of ' +
+      "Unkey's API is a 404.",
   ],
   [
     'Differences between v1 and v2',

@@ -21,6 +21,8 @@ const NAMESPACE_ID = 'rlns_0c6a4e7a1d4f4b6f0a3a9b52';
 const OVERRIDE_ID = 'rlor_790becb6effb09af04b82f13';
 const KEY_ID = 'key_23d70cfe6912bd5c8cab0f36';
 const RESET = 1795179600000;
+const HOUR_MS = 3_600_000;
+const FIGURES = { allowed: 1, denied: 1, tokensAllowed: 100, tokensDenied: 1 };
 
 function errorV1(status: 400 | 404 | 409, code: string, message: string) {
   const error = { code, docs: DOCS_URL + code, message, requestId: REQUEST_ID };
@@ -798,6 +800,62 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
       summary: 'A page that is too large',
       request: { limit: 101 },
       ...PAGE_TOO_LARGE(100),
+    },
+  },
+  'analytics.getNamespaces': {
+    day: {
+      summary: 'The current hour and 23 hours before it',
+      request: {},
+      ...ok({
+        start: RESET - 24 * HOUR_MS,
+        end: RESET,
+        namespaces: [{ id: NAMESPACE_ID, name: 'login', ...FIGURES }],
+        total: 1,
+      }),
+    },
+    invalid: {
+      summary: 'A range that ends before it begins',
+      request: { start: RESET, end: RESET - HOUR_MS },
+      ...badRequestV1(`"start" must be before "end"; got ${RESET} and ${RESET - HOUR_MS}`),
+    },
+  },
+  'analytics.getTimeline': {
+    hour: {
+      summary: 'An hour of minutes',
+      request: { namespaceName: 'login' },
+      ...ok({
+        namespace: { id: NAMESPACE_ID, name: 'login' },
+        granularity: 'minute',
+        start: RESET - HOUR_MS,
+        end: RESET,
+        points: [{ time: RESET - 60_000, ...FIGURES }],
+      }),
+    },
+    invalid: { summary: 'Without a namespace', request: {}, ...NAMESPACE_REQUIRED },
+    unknown: {
+      summary: 'An unknown namespace',
+      request: { namespaceId: NO_NAMESPACE_ID },
+      ...notFoundV1(NO_SUCH_ID),
+    },
+  },
+  'analytics.getIdentifiers': {
+    hour: {
+      summary: 'The current hour',
+      request: { namespaceName: 'login' },
+      ...ok({
+        namespace: { id: NAMESPACE_ID, name: 'login' },
+        start: RESET - HOUR_MS,
+        end: RESET,
+        complete: true,
+        denied: [{ identifier: '203.0.113.2', count: 1, error: 0 }],
+        spent: [{ identifier: '203.0.113.2', count: 100, error: 0 }],
+      }),
+    },
+    invalid: { summary: 'Without a namespace', request: {}, ...NAMESPACE_REQUIRED },
+    unknown: {
+      summary: 'An unknown namespace',
+      request: { namespaceId: NO_NAMESPACE_ID },
+      ...notFoundV1(NO_SUCH_ID),
     },
   },
 };

@@ -6,6 +6,7 @@
 import type { TSchema } from 'typebox';
 import Type from 'typebox';
 import type { CounterOperationName, OperationName } from '../api/common/operations.ts';
+import * as analytics from '../api/v1/analytics.ts';
 import { listValidator as listAudit } from '../api/v1/audit.ts';
 import { countersValidator, refundValidator } from '../api/v1/corrections.ts';
 import { explainValidator } from '../api/v1/explain.ts';
@@ -56,6 +57,9 @@ export const TAGS = {
     'Lists of the namespaces and policies of a server. weir adds them to v1.',
   Keys: 'API keys. weir adds these operations to v1.',
   'Audit log': 'The changes to keys, overrides and policies. weir adds it to v1.',
+  Analytics:
+    'What namespaces and their identifiers use: by minute, by hour, and by identifier. weir adds ' +
+    'these operations to v1.',
   'Gateway checks':
     'A gateway sends a check for each request of its clients. A policy in the configuration file ' +
     'says how a client is identified, and sets its limits.',
@@ -136,6 +140,9 @@ const lacksForItem = (item: string, action: NamespaceAction) => {
 const PAGES = 'Pages are in the order of creation.';
 
 const importSchema = overridesV1.importValidator.schema;
+
+const ANALYTICS_OF_THIS_MACHINE =
+  'The figures are those of this weir; with several machines, add them up.';
 
 export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
   'ratelimits.limit': {
@@ -502,5 +509,48 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     permissions: global('read_audit'),
     request: listAudit.schema,
     response: RESPONSES_V1['audit.list'],
+  },
+  'analytics.getNamespaces': {
+    tag: 'Analytics',
+    summary: 'Show what the namespaces use',
+    description: [
+      'Shows how many checks were allowed and denied in each namespace, and their tokens. Without ' +
+        'parameters it covers the current hour and the 23 hours before it.',
+      `${ANALYTICS_OF_THIS_MACHINE} A response includes every check that was answered before ` +
+        'its request. A gateway check that a policy decides by several windows counts once.',
+    ],
+    permissions: inNamespace('read_analytics'),
+    request: analytics.namespacesValidator.schema,
+    response: RESPONSES_V1['analytics.getNamespaces'],
+  },
+  'analytics.getTimeline': {
+    tag: 'Analytics',
+    summary: 'Show what a namespace uses over time',
+    description: [
+      'Shows the checks of a namespace and their tokens for each minute or hour. Minutes are kept ' +
+        'for `WEIR_ANALYTICS_MINUTES`, hours for `WEIR_ANALYTICS_HOURS`.',
+      `${ANALYTICS_OF_THIS_MACHINE} Checks at the end of a minute may be counted in the next one, ` +
+        'or the other way round, if the main thread of weir is late.',
+    ],
+    permissions: inNamespace('read_analytics'),
+    request: requireNamespace(analytics.timelineValidator.schema),
+    response: RESPONSES_V1['analytics.getTimeline'],
+    notFound: 'The namespace does not exist.',
+  },
+  'analytics.getIdentifiers': {
+    tag: 'Analytics',
+    summary: 'Show the busiest identifiers of a namespace',
+    description: [
+      'Lists the identifiers that were denied most often, and those that used most tokens, in whole ' +
+        'hours. Without `start` it covers the current hour.',
+      'weir counts identifiers in a sketch of a fixed size, so counts may be too high: by `error` ' +
+        'at most. An identifier is in the list if it had a larger share of the checks of its ' +
+        'namespace than about 1 in 1 000. ' +
+        ANALYTICS_OF_THIS_MACHINE,
+    ],
+    permissions: inNamespace('read_analytics'),
+    request: requireNamespace(analytics.identifiersValidator.schema),
+    response: RESPONSES_V1['analytics.getIdentifiers'],
+    notFound: 'The namespace does not exist.',
   },
 };

@@ -28,7 +28,8 @@ export interface Completion<C> {
 }
 
 export interface BatchCompletion<C> {
-  complete(context: C, startedMs: number, decision: BatchDecision): void;
+  /** @param checks copies of the checks, as `Completion` has them */
+  complete(context: C, startedMs: number, checks: readonly Check[], decision: BatchDecision): void;
   fail(context: C, error: unknown): void;
 }
 

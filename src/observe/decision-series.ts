@@ -4,6 +4,8 @@
  * name that no namespace can have. A new namespace appears when it is durable.
  */
 
+import { METRIC_NAMESPACES_MAX } from '../core/constants.ts';
+import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import type { Registry } from '../registry/registry.ts';
 import {
   ACCEPTOR_STAT,
@@ -12,7 +14,7 @@ import {
   OTHER_NAMESPACES_ROW,
   totalOf,
 } from '../shared-memory/stats.ts';
-import { type CounterName, OTHER_NAMESPACE } from './metric-declarations.ts';
+import type { CounterName } from './metric-declarations.ts';
 import type { MetricSeries, Sample } from './series.ts';
 
 export function registerDecisionSeries(
@@ -22,14 +24,16 @@ export function registerDecisionSeries(
 ): void {
   /** @param stat one of NAMESPACE_STAT */
   const byNamespace = (stat: number, labels: Record<string, string> = {}): Sample[] => {
-    const rows = [
-      ...registry.statsRowNames().entries(),
-      [OTHER_NAMESPACES_ROW, OTHER_NAMESPACE] as const,
-    ];
-    return rows.map(([row, namespace]) => {
-      const total = acceptors.reduce((sum, stats) => sum + stats.namespaceRow(row)[stat], 0);
-      return [{ namespace, ...labels }, total];
+    const totalOfRow = (row: number) => {
+      return acceptors.reduce((sum, stats) => sum + stats.namespaceStat(row, stat), 0);
+    };
+    const names = registry.statsRowNames();
+    let other = totalOfRow(OTHER_NAMESPACES_ROW);
+    for (let row = METRIC_NAMESPACES_MAX; row < names.length; row++) other += totalOfRow(row);
+    const own = names.slice(0, METRIC_NAMESPACES_MAX).map((namespace, row): Sample => {
+      return [{ namespace, ...labels }, totalOfRow(row)];
     });
+    return [...own, [{ namespace: OTHER_NAMESPACE, ...labels }, other]];
   };
   const byOutcome = (name: CounterName, allowed: number, denied: number) => {
     series.counter(name, () => [

@@ -3,7 +3,8 @@
  * `decision-series.ts` read their values.
  */
 
-import { METRIC_NAMESPACES_MAX, NAMESPACE_ID_PREFIX } from '../core/constants.ts';
+import { METRIC_NAMESPACES_MAX } from '../core/constants.ts';
+import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
 
 /** The groups of the documentation, in its order. */
@@ -32,9 +33,6 @@ interface MetricDeclaration {
   /** The only value of WEIR_ENGINE with which the metric exists. */
   engine?: 'redis';
 }
-
-/** The label `namespace` of all namespaces without series of their own. No namespace has it. */
-export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
 const namespace =
   `name of one of the first ${METRIC_NAMESPACES_MAX} namespaces, ` +
@@ -91,6 +89,12 @@ export const METRICS = {
     type: 'counter',
     unit: 'counters',
     help: 'Counters removed by resets.',
+  },
+  weir_analytics_write_failures_total: {
+    group: 'Decisions',
+    type: 'counter',
+    unit: 'writes',
+    help: 'Writes to the database of the analytics that failed. The figures wait in memory.',
   },
   weir_shadow_denials_total: {
     group: 'Gateways',

@@ -4,6 +4,7 @@
  * counted before the scrape began.
  */
 
+import type { Analytics } from '../analytics/analytics.ts';
 import type { FullTablePolicy } from '../core/decision.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { VERSION } from '../core/version.ts';
@@ -34,6 +35,8 @@ interface MetricSources {
   registry: Registry;
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
+  /** Undefined with WEIR_ANALYTICS=off. */
+  analytics?: Pick<Analytics, 'failures'>;
   writer: Writer;
   /** Connections that may be open at once. */
   connectionsMax: number;
@@ -171,7 +174,13 @@ export class Metrics {
     );
   }
 
-  #registerRecords({ registry, writer }: MetricSources): void {
+  #registerRecords({ registry, writer, analytics }: MetricSources): void {
+    if (analytics !== undefined) {
+      this.#series.unlabeledCounter(
+        'weir_analytics_write_failures_total',
+        () => analytics.failures,
+      );
+    }
     this.#series.gauge('weir_overrides', () => {
       return Object.entries(registry.overrideCounts).map(([kind, count]): Sample => {
         return [{ kind }, count];

@@ -19,8 +19,6 @@ export interface PublishedTables {
 
 /** A check that an override may change. */
 export interface OverridableCheck extends Check {
-  /** Read only where patterns apply to the namespace: a getter may have to build it. */
-  readonly identifier: string;
   /** Whether to set `overrideId`: the text of an id costs an allocation. */
   readonly needsOverrideId: boolean;
 }

@@ -13,7 +13,7 @@ import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts
 export interface RegisteredNamespace {
   id: string;
   name: string;
-  /** Its row in each acceptor's stats block; namespaces without an own row share one row. */
+  /** Its row in each acceptor's stats block. */
   statsRow: number;
 }
 
@@ -92,6 +92,7 @@ export class KnownNamespaces {
       decisionCounts,
       trieRoots: NO_ROOTS,
       trieVersion: 0,
+      sketches: undefined,
     };
   }
 

@@ -39,7 +39,7 @@ export class Registry {
   readonly #namespacesByName = new Map<string, StoredNamespace>();
   /** By scope and identifier. */
   readonly #overrides = new Map<string, Map<string, Override>>();
-  /** The rows of the stats blocks. The oldest namespaces have their own; the others share one. */
+  /** The rows of the stats blocks, the oldest namespace first. */
   readonly #statsRows = new Map<string, number>();
   readonly #counts = { exact: 0, wildcard: 0 };
   /** By namespace: the policies that were last recorded in the audit log. */
@@ -143,7 +143,7 @@ export class Registry {
     return { id, name, statsRow: this.#statsRows.get(name) ?? OTHER_NAMESPACES_ROW };
   }
 
-  /** The names of the namespaces that have their own row in the stats blocks, by row. */
+  /** The names of the namespaces by their row in the stats blocks. */
   statsRowNames(): string[] {
     return [...this.#statsRows.keys()];
   }

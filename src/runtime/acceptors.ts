@@ -8,6 +8,7 @@
  */
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { SketchAnnouncement } from '../analytics/recorder.ts';
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
 import { HEARTBEAT_MS, MISSED_HEARTBEATS_MAX } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
@@ -37,6 +38,7 @@ interface Acceptor {
 /** Handlers of acceptors' messages and of publications, once the acceptors listen. */
 export interface AcceptorHandlers {
   onNamespace: (name: string) => void;
+  onSketches: (announcement: SketchAnnouncement) => void;
   onFailure: (failure: InternalErrorReport) => void;
   onDebugRecord: (acceptor: number, record: DebugRecord) => void;
   /** @returns what to call when the publication is active on all acceptors */
@@ -269,6 +271,9 @@ export class Acceptors {
         case 'namespace':
           if (this.#handlers === undefined) this.#earlyNamespaces.push(message.name);
           else this.#handlers.onNamespace(message.name);
+          break;
+        case 'sketches':
+          this.#handlers.onSketches(message.announcement);
           break;
         case 'internalError':
           this.#handlers.onFailure(message.report);

@@ -6,6 +6,7 @@
  */
 
 import { hostname } from 'node:os';
+import type { Analytics } from '../analytics/analytics.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
@@ -27,6 +28,7 @@ import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import { Writer } from '../registry/writer.ts';
 import { totalOf, WORKER_STAT, type WorkerStatIndex } from '../shared-memory/stats.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
+import { openAnalytics } from './analytics.ts';
 import { startEngine } from './engine-host.ts';
 import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
@@ -44,6 +46,7 @@ export class Services {
   readonly auditor: PolicyAuditor;
   readonly reloader: Reloader;
   readonly #engine: EngineHost;
+  readonly #analytics: Analytics | undefined;
   readonly #watches: { close(): void }[];
   readonly #writer: Writer;
   readonly #foundation: Foundation;
@@ -69,8 +72,11 @@ export class Services {
     const ledger = shared?.replicator ?? new LocalLedger(store);
     const writer = new Writer(registry, ledger, publish, log, nowMs);
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
-    const executor = new OperationExecutor(registry, writer, gateways, store, overrides, nowMs);
+    const analytics = openAnalytics(foundation, log);
+    const context = { registry, gateways, auditLog: store, overrides, analytics, nowMs };
+    const executor = new OperationExecutor(writer, context);
     this.log = log;
+    this.#analytics = analytics;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
@@ -78,6 +84,7 @@ export class Services {
     this.#nowMs = nowMs;
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
+      onSketches: (announcement) => analytics?.addSketches(announcement),
       onFailure: (failure) => log.error(failure, 'a request failed'),
       runOperation: (request) => debug.runOperation(request, (it) => executor.execute(it)),
       onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
@@ -97,6 +104,7 @@ export class Services {
       clock: clockPublisher,
       registry,
       ...(replica && { replica }),
+      ...(analytics && { analytics }),
       writer,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
@@ -166,13 +174,14 @@ export class Services {
     shared.replicator.start({ machine: engineData.processId, describe });
   }
 
-  /** Drains the queues, and writes the last checkpoint and the new namespaces. */
+  /** Drains the queues, and writes the last checkpoint, the new namespaces and the analytics. */
   async stop(): Promise<void> {
     await this.#engine.drain();
     await this.#engine.stop();
     for (const watch of this.#watches) watch.close();
     clearTimeout(this.#firstKeyTimer);
     await this.#writer.flush();
+    this.#analytics?.close();
     clearInterval(this.#clockTimer);
   }
 }

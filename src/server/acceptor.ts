@@ -7,6 +7,7 @@
  * see `thread/acceptor.ts`.
  */
 
+import { IdentifierRecorder } from '../analytics/recorder.ts';
 import { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { RequestIds } from '../api/common/request-ids.ts';
@@ -124,6 +125,9 @@ export class Acceptor {
     const keyring = this.#keyring;
     const overrides = this.#overrides;
     const deferredResponses = new DeferredResponses(clock, stats);
+    const identifiers = new IdentifierRecorder(control, (announcement) => {
+      this.#send({ kind: 'sketches', announcement });
+    });
     const shared = {
       keyring,
       finder,
@@ -132,6 +136,7 @@ export class Acceptor {
       engine,
       clock,
       stats,
+      identifiers,
       deferredResponses,
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });

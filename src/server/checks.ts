@@ -3,6 +3,7 @@
  * check and a list of checks go to the engine, which may decide them in a later turn.
  */
 
+import type { IdentifierRecorder } from '../analytics/recorder.ts';
 import { BodyScanner } from '../api/common/body-scanner.ts';
 import { BodyWriter } from '../api/common/body-writer.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
@@ -33,6 +34,7 @@ interface CheckDependencies {
   engine: Engine;
   clock: Clock;
   stats: AcceptorStats;
+  identifiers: IdentifierRecorder;
   deferredResponses: DeferredResponses;
   ids: RequestIds;
   responders: ByVersion<Responder>;
@@ -63,19 +65,19 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, finder, ids, responders } = dependencies;
+    const { deferredResponses, finder, identifiers, ids, responders } = dependencies;
     const writer = this.#writer;
     const scanner = new BodyScanner();
     this.#dependencies = dependencies;
     this.#readerV1 = new CheckReaderV1(scanner, finder);
     this.#readerV2 = new CheckReaderV2(scanner, finder);
-    this.#routeV1 = createRoute(responders.v1, deferredResponses, writeResponseV1);
-    this.#routeV2 = createRoute(responders.v2, deferredResponses, (check, decision) =>
+    this.#routeV1 = createRoute(responders.v1, deferredResponses, identifiers, writeResponseV1);
+    this.#routeV2 = createRoute(responders.v2, deferredResponses, identifiers, (check, decision) =>
       writeResponseV2(writer, ids, check, decision),
     );
     this.#listCompletion = {
-      complete: (list, startedMs, decision) => {
-        countDecisions(list.checks, decision.allowed);
+      complete: (list, startedMs, _checks, decision) => {
+        this.#countDecisions(list.checks, decision.allowed);
         deferredResponses.complete(list.res, startedMs, () => this.#sendList(list, decision));
       },
       fail: ({ res }, error) => {
@@ -120,7 +122,7 @@ export class CheckHandler {
       deferredResponses.defer(res);
       return;
     }
-    countDecisions(checks, decision.allowed);
+    this.#countDecisions(checks, decision.allowed);
     this.#sendList(list, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
   };
@@ -133,16 +135,27 @@ export class CheckHandler {
     if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
   }
 
-  #decide(res: HttpResponse, check: Check, startedMs: number, route: CheckRoute): void {
+  #decide(res: HttpResponse, check: CheckRequest, startedMs: number, route: CheckRoute): void {
     const { engine, clock, stats, deferredResponses } = this.#dependencies;
     const decision = engine.decide(check, startedMs, res, route.completion);
     if (decision === undefined) {
       deferredResponses.defer(res);
       return;
     }
-    countDecision(check.namespace.decisionCounts, check.cost, decision.allowed);
+    this.#countDecision(check, decision.allowed);
     route.send(res, check, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
+  }
+
+  #countDecision(check: CheckRequest, isAllowed: boolean): void {
+    const { namespace, identity, cost, memory, identifierFrom, identifierTo } = check;
+    countDecision(namespace.decisionCounts, cost, isAllowed);
+    const { identifiers } = this.#dependencies;
+    identifiers.record(namespace, identity, cost, isAllowed, memory, identifierFrom, identifierTo);
+  }
+
+  #countDecisions(checks: readonly CheckRequest[], isAllowed: boolean): void {
+    for (const check of checks) this.#countDecision(check, isAllowed);
   }
 
   #sendList({ res, checks }: CheckList, { allowed, decisions }: BatchDecision): void {
@@ -155,6 +168,7 @@ export class CheckHandler {
 function createRoute(
   responder: Responder,
   deferredResponses: DeferredResponses,
+  identifiers: IdentifierRecorder,
   bodyOf: (check: Check, decision: Decision) => Uint8Array,
 ): CheckRoute {
   const send = (res: HttpResponse, check: Check, decision: Decision) => {
@@ -164,7 +178,9 @@ function createRoute(
     send,
     completion: {
       complete: (res, startedMs, check, decision) => {
-        countDecision(check.namespace.decisionCounts, check.cost, decision.allowed);
+        const { namespace, identity, identifier, cost } = check;
+        countDecision(namespace.decisionCounts, cost, decision.allowed);
+        identifiers.recordText(namespace, identity, cost, decision.allowed, identifier);
         deferredResponses.complete(res, startedMs, () => send(res, check, decision));
       },
       fail: (res, error) => {
@@ -172,10 +188,4 @@ function createRoute(
       },
     },
   };
-}
-
-function countDecisions(checks: readonly Check[], isAllowed: boolean): void {
-  for (const { namespace, cost } of checks) {
-    countDecision(namespace.decisionCounts, cost, isAllowed);
-  }
 }

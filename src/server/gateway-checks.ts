@@ -9,6 +9,7 @@
  * for an unknown policy or gateway, or without a required key, gets an error of the API.
  */
 
+import type { IdentifierRecorder } from '../analytics/recorder.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { AUTH_REQUEST_PATH, CHECK_PATH } from '../api/common/paths.ts';
 import type { Keyring } from '../auth/keyring.ts';
@@ -56,6 +57,7 @@ interface GatewayCheckDependencies {
   engine: Engine;
   clock: Clock;
   stats: AcceptorStats;
+  identifiers: IdentifierRecorder;
   deferredResponses: DeferredResponses;
   responseWriter: ResponseWriter;
   /** Of v1. */
@@ -158,7 +160,7 @@ export class GatewayCheckHandler {
     return {
       single: {
         complete: (res, startedMs, check, decision) => {
-          this.#countDecision(compiled, decision.allowed);
+          this.#countDecision(compiled, check, decision.allowed);
           deferredResponses.complete(res, startedMs, () => {
             this.#respondSingle(res, compiled, kind, check, decision);
           });
@@ -166,8 +168,8 @@ export class GatewayCheckHandler {
         fail,
       },
       batch: {
-        complete: (res, startedMs, { allowed, decisions }) => {
-          this.#countDecision(compiled, allowed);
+        complete: (res, startedMs, [check], { allowed, decisions }) => {
+          this.#countDecision(compiled, check, allowed);
           deferredResponses.complete(res, startedMs, () => {
             this.#respondBatch(res, compiled, kind, decisions, allowed);
           });
@@ -253,7 +255,7 @@ export class GatewayCheckHandler {
         deferredResponses.defer(res);
         return;
       }
-      this.#countDecision(compiled, decision.allowed);
+      this.#countDecision(compiled, check, decision.allowed);
       this.#respondSingle(res, compiled, kind, check, decision);
     } else {
       const decision = engine.decideBatch(checks, startedMs, res, batch);
@@ -261,15 +263,22 @@ export class GatewayCheckHandler {
         deferredResponses.defer(res);
         return;
       }
-      this.#countDecision(compiled, decision.allowed);
+      this.#countDecision(compiled, check, decision.allowed);
       this.#respondBatch(res, compiled, kind, decision.decisions, decision.allowed);
     }
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
   /** Counts one decision for a request, however many windows it was checked in. */
-  #countDecision({ policy, namespace }: CompiledPolicy, isAllowed: boolean): void {
-    countDecision(namespace.decisionCounts, policy.cost, isAllowed);
+  #countDecision(
+    { policy, namespace }: CompiledPolicy,
+    { identity, identifier }: Pick<Check, 'identity' | 'identifier'>,
+    isAllowed: boolean,
+  ): void {
+    const { cost } = policy;
+    countDecision(namespace.decisionCounts, cost, isAllowed);
+    const { identifiers } = this.#dependencies;
+    identifiers.recordText(namespace, identity, cost, isAllowed, identifier);
   }
 
   #respondSingle(
@@ -326,7 +335,8 @@ export class GatewayCheckHandler {
     isAllowed: boolean,
   ): void {
     const { policy, namespace, readers, gatewayResponder } = compiled;
-    this.#countDecision(compiled, isAllowed);
+    // It has no identifier that could be counted.
+    countDecision(namespace.decisionCounts, policy.cost, isAllowed);
     const { clock } = this.#dependencies;
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
     if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;

@@ -1,6 +1,7 @@
 /** The messages between the main thread and an acceptor. No check waits for one. */
 
 import type { MessagePort } from 'node:worker_threads';
+import type { SketchAnnouncement } from '../analytics/recorder.ts';
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
@@ -43,6 +44,8 @@ export type ToMain =
   | { kind: 'draining' }
   /** A check has used a namespace that is not registered. */
   | { kind: 'namespace'; name: string }
+  /** It counts the identifiers of a namespace from now on. */
+  | { kind: 'sketches'; announcement: SketchAnnouncement }
   | { kind: 'internalError'; report: InternalErrorReport }
   | { kind: 'debug'; record: DebugRecord }
   /** The main thread answers with a `result` of the same number. */

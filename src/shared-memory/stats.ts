@@ -11,7 +11,7 @@
  *               then       float64: check requests by latency, one count for each of
  *                          LATENCY_BOUNDS_US and one above; the sum of all latencies in ms
  *               then       float64: one row of NAMESPACE_STAT for each namespace; the last row is
- *                          for all other namespaces
+ *                          for namespaces that could not be registered
  *
  *   worker      line 0     int32: heartbeat, wraps | incarnation | thread id | waiting for disk
  *               line 1     int32: wake-up flag, see `wake-up.ts` | stop flag
@@ -22,7 +22,7 @@
  * Every section begins on its own cache line.
  */
 
-import { CACHE_LINE_BYTES, METRIC_NAMESPACES_MAX } from '../core/constants.ts';
+import { CACHE_LINE_BYTES, NAMESPACES_MAX } from '../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { REDIS_ERROR_KINDS, type RedisErrorKind } from '../redis/errors.ts';
 
@@ -171,8 +171,8 @@ export function countDecision(row: Float64Array, cost: number, isAllowed: boolea
   row[isAllowed ? NAMESPACE_STAT.tokensAllowed : NAMESPACE_STAT.tokensDenied] += cost;
 }
 
-/** The row that all namespaces without a row of their own share. */
-export const OTHER_NAMESPACES_ROW = METRIC_NAMESPACES_MAX;
+/** The row of checks in namespaces that could not be registered. */
+export const OTHER_NAMESPACES_ROW = NAMESPACES_MAX;
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
@@ -207,7 +207,8 @@ export class AcceptorStats {
   readonly #counts: Float64Array;
   readonly #errors: Float64Array;
   readonly #latency: Float64Array;
-  readonly #rows: Float64Array[];
+  /** Most rows are never written, and so use no memory. */
+  readonly #rows: Float64Array;
 
   constructor(buffer: SharedArrayBuffer, offset: number) {
     const doubles = (at: number, length: number) => {
@@ -217,9 +218,7 @@ export class AcceptorStats {
     this.#counts = doubles(COUNTS_AT, Object.keys(ACCEPTOR_STAT).length);
     this.#errors = doubles(ERRORS_AT, CODES.length);
     this.#latency = doubles(LATENCY_AT, LATENCY_BOUNDS_US.length + 2);
-    this.#rows = Array.from({ length: OTHER_NAMESPACES_ROW + 1 }, (_, row) => {
-      return doubles(ROWS_AT + row * NAMESPACE_STAT_COUNT, NAMESPACE_STAT_COUNT);
-    });
+    this.#rows = doubles(ROWS_AT, (OTHER_NAMESPACES_ROW + 1) * NAMESPACE_STAT_COUNT);
   }
 
   heartbeat(): void {
@@ -281,8 +280,13 @@ export class AcceptorStats {
   }
 
   /** The counts of a namespace, for the acceptor to increment. */
-  namespaceRow(index: number): Float64Array {
-    return this.#rows[index];
+  namespaceRow(row: number): Float64Array {
+    return this.#rows.subarray(row * NAMESPACE_STAT_COUNT, (row + 1) * NAMESPACE_STAT_COUNT);
+  }
+
+  /** @param stat one of NAMESPACE_STAT */
+  namespaceStat(row: number, stat: number): number {
+    return this.#rows[row * NAMESPACE_STAT_COUNT + stat];
   }
 }
 

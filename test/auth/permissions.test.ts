@@ -67,6 +67,10 @@ const TARGETS: NamespaceCase[] = [
   { name: 'unknown name', fields: { namespaceName: 'unknown' }, exists: false, creates: true },
   { name: 'unknown id', fields: { namespaceId: 'rlns_no' }, id: 'rlns_no', exists: false },
 ];
+/** A pattern is no name of a namespace. */
+const NAME_TARGETS = TARGETS.map((target) => {
+  return { ...target, exists: target.exists && target.name !== 'a pattern' };
+});
 const LIMIT_TARGETS: NamespaceCase[] = [
   { name: 'by name', fields: { namespace: 'ours' }, id: OURS, exists: true },
   { name: 'unknown name', fields: { namespace: 'unknown' }, exists: false, creates: true },
@@ -160,6 +164,24 @@ const ROWS: OperationCase[] = [
     targets: [{ name: 'unknown', fields: {}, exists: false }],
   },
   { route: 'audit.list', permission: 'read_audit', fields: {}, targets: EVERYWHERE },
+  {
+    route: 'analytics.getNamespaces',
+    permission: 'read_analytics',
+    fields: {},
+    targets: [{ name: 'some', fields: {}, id: 'any', exists: true }],
+  },
+  {
+    route: 'analytics.getTimeline',
+    permission: 'read_analytics',
+    fields: {},
+    targets: NAME_TARGETS,
+  },
+  {
+    route: 'analytics.getIdentifiers',
+    permission: 'read_analytics',
+    fields: {},
+    targets: NAME_TARGETS,
+  },
   {
     route: 'ratelimits.refund',
     permission: 'refund',

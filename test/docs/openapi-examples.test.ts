@@ -55,6 +55,7 @@ const exhaustedClient = check('ratelimits.limit', '203.0.113.2', {
   limit: 100,
   cost: 100,
 });
+const deniedClient = check('ratelimits.limit', '203.0.113.2', { namespace: 'login', limit: 100 });
 
 /** What a test changes in the first example of an operation, by the name of the error. */
 const ALTERATIONS: Record<string, (request: HttpRequest, weakKey: string) => HttpRequest> = {
@@ -118,6 +119,9 @@ const PREPARATIONS: Record<string, Call[]> = {
   'keys.list page': [key('web server', { expires: 4_102_444_800_000 }), key('worker')],
   'keys.revoke revoked': [key()],
   'audit.list page': [key(), override('api', 'user_*'), override('api', 'user_*', 200)],
+  'analytics.getNamespaces day': [exhaustedClient, deniedClient],
+  'analytics.getTimeline hour': [exhaustedClient, deniedClient],
+  'analytics.getIdentifiers hour': [exhaustedClient, deniedClient],
   'gateway.check denied': [exhaustedClient],
   'gateway.checkPath denied': [exhaustedClient],
   'gateway.authRequest denied': [exhaustedClient],

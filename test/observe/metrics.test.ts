@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { METRIC_NAMESPACES_MAX } from '../../src/core/constants.ts';
-import { OTHER_NAMESPACE } from '../../src/observe/metric-declarations.ts';
+import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import {
   LONGEST_WINDOW_MS,
   readMetric,

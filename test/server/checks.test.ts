@@ -2,6 +2,7 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, expect, test, vi } from 'vitest';
+import { IdentifierRecorder } from '../../src/analytics/recorder.ts';
 import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
@@ -68,7 +69,7 @@ function deferBatches(): { engine: Engine; failure: unknown } {
     const { allowed, decisions } = decide(checks, startedMs, context, completion)!;
     const copied = { allowed, decisions: decisions.map((one) => ({ ...one })) };
     setImmediate(() => {
-      if (deferred.failure === undefined) completion.complete(context, startedMs, copied);
+      if (deferred.failure === undefined) completion.complete(context, startedMs, checks, copied);
       else completion.fail(context, deferred.failure);
     });
     return undefined;
@@ -84,6 +85,7 @@ beforeEach(() => {
   checks = new CheckHandler({
     ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
+    identifiers: new IdentifierRecorder(control, () => {}),
     deferredResponses: new DeferredResponses(clock, stats),
     responders: { v1: responder, v2: responder },
   });

@@ -5,6 +5,7 @@ import {
   ACCEPTOR_STATS_BYTES,
   type AcceptorStats,
   NAMESPACE_STAT,
+  OTHER_NAMESPACES_ROW,
   totalOf,
   WORKER_STAT,
   WORKER_STATS_BYTES,
@@ -12,9 +13,9 @@ import {
 } from '../../src/shared-memory/stats.ts';
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
-  expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16 });
-  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([5_440, 768]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 5_440 + 2 * 768);
+  expect(CONTROL).toEqual({ acceptors: 0, workers: 1, analyticsHour: 2, clockSequence: 16 });
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([480_640, 768]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 480_640 + 2 * 768);
 });
 
 test('attaching checks that the size fits the header', () => {
@@ -40,7 +41,7 @@ test('stats blocks, and their sections, do not overlap', () => {
   for (const index of Object.values(ACCEPTOR_STAT)) first.increment(index);
   first.incrementErrors('NOT_FOUND');
   first.recordLatency(0.02);
-  first.namespaceRow(100)[NAMESPACE_STAT.unidentifiedChecks] = 7;
+  first.namespaceRow(OTHER_NAMESPACES_ROW)[NAMESPACE_STAT.unidentifiedChecks] = 7;
   for (const [i, index] of Object.values(WORKER_STAT).entries()) worker.add(index, i + 1);
   worker.heartbeat();
   worker.recordCallLatency(0.3);

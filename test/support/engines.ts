@@ -239,9 +239,10 @@ export class TestEngine {
     this.#hasher.hash(hashState, identifier, identity);
     const decisionCounts = newNamespaceRow();
     const trieRoots = new Int32Array(0);
+    const tries = { trieRoots, trieVersion: 0 };
     return {
-      namespace: { name, id: undefined, hashState, decisionCounts, trieRoots, trieVersion: 0 },
-      ...{ identity, limit: 10, durationMs: DURATION_MS, cost: 1 },
+      namespace: { name, id: undefined, hashState, decisionCounts, ...tries, sketches: undefined },
+      ...{ identity, identifier, limit: 10, durationMs: DURATION_MS, cost: 1 },
       ...{ rule: RULE.fixed, burst: NO_BURST },
       ...{ isAsync: false, overrideId: undefined, ...terms },
     };
@@ -278,7 +279,12 @@ export class TestEngine {
 }
 
 type DecideMany = (completion: {
-  complete: (context: undefined, startedMs: number, decision: BatchDecision) => void;
+  complete: (
+    context: undefined,
+    startedMs: number,
+    checks: readonly Check[],
+    decision: BatchDecision,
+  ) => void;
   fail: (context: undefined, error: unknown) => void;
 }) => BatchDecision | undefined;
 
@@ -293,7 +299,7 @@ export function decideMany(
   };
   return new Promise((resolve, reject) => {
     const decision = decide({
-      complete: (_context, _startedMs, decided) => resolve(copy(decided)),
+      complete: (_context, _startedMs, _checks, decided) => resolve(copy(decided)),
       fail: (_context, error) => reject(error),
     });
     if (decision !== undefined) resolve(copy(decision));

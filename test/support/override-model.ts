@@ -133,7 +133,8 @@ export class OverrideResolver {
       const hashState = this.#hasher.namespace(name);
       const decisionCounts = new Float64Array(4);
       const trieRoots = new Int32Array(0);
-      namespace = { name, id: undefined, hashState, decisionCounts, trieRoots, trieVersion: 0 };
+      const tries = { trieRoots, trieVersion: 0 };
+      namespace = { name, id: undefined, hashState, decisionCounts, ...tries, sketches: undefined };
       this.#namespaces.set(name, namespace);
     }
     return namespace;

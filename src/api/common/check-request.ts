@@ -91,7 +91,8 @@ export class CheckRequest implements OverridableCheck {
     this.memory.array.copy(memory.array, 0, this.identifierFrom, this.identifierTo);
     const copied = new CheckRequest(memory, this.#defaultRule, this.needsOverrideId);
     const { namespaceIdOrName } = this;
-    return Object.assign(copied, copyCheck(this), { namespaceIdOrName, identifierTo: length });
+    const { identifier: _, ...fields } = copyCheck(this);
+    return Object.assign(copied, fields, { namespaceIdOrName, identifierTo: length });
   }
 
   /** Reads the object that was just scanned. @returns false if a rule of the version may fail */

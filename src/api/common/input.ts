@@ -71,7 +71,7 @@ function requireValuesMax(bytes: Uint8Array, valuesMax: number): void {
 const REPLACEMENT_CHARACTER = '\ufffd';
 
 /** Query fields that are numbers. Other text in them stays text, which the schema rejects. */
-const INTEGER_FIELDS = ['limit'];
+const INTEGER_FIELDS = ['limit', 'start', 'end'];
 
 /**
  * uWebSockets.js replaces each ill-formed sequence of raw bytes by U+FFFD, so a raw U+FFFD is an

@@ -1,5 +1,6 @@
 /** What a handler of an operation gets, on the main thread. */
 
+import type { Analytics } from '../../analytics/analytics.ts';
 import type { Permissions } from '../../auth/permissions.ts';
 import type { OverrideTables } from '../../overrides/tables.ts';
 import type { Policy } from '../../policies/policy.ts';
@@ -15,9 +16,14 @@ export interface OperationContext {
   gateways: GatewayInfo;
   auditLog: AuditLog;
   overrides: OverrideMatcher;
+  /** Undefined with WEIR_ANALYTICS=off. */
+  analytics: AnalyticsQueries | undefined;
   /** Adds an entry by the request's key to the audit log. */
   audit: (details: AuditDetails) => void;
 }
+
+/** What was counted by namespace and identifier. */
+export type AnalyticsQueries = Pick<Analytics, 'totals' | 'timeline' | 'identifiers'>;
 
 /** The part of the store that the registry does not keep in memory. */
 export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;

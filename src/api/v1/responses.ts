@@ -4,6 +4,8 @@
  */
 
 import Type, { type Static, type TSchema } from 'typebox';
+import { GRANULARITIES } from '../../analytics/figures.ts';
+import { TEXT_BYTES } from '../../analytics/sketch.ts';
 import { ALGORITHMS } from '../../core/algorithm-fields.ts';
 import {
   AMOUNT_MAX,
@@ -12,6 +14,7 @@ import {
   EXPLAINED_OVERRIDES_MAX,
 } from '../../core/constants.ts';
 import { DECISION_CAUSES } from '../../core/decision.ts';
+import { OTHER_NAMESPACE } from '../../core/namespace.ts';
 import { field } from '../../core/schema.ts';
 import { PRECEDENCE_RULES } from '../../overrides/precedence.ts';
 import { GATEWAYS } from '../../policies/gateways.ts';
@@ -214,6 +217,33 @@ const auditEntry = Type.Object({
   ),
 });
 
+const figures = {
+  allowed: amount('Number of allowed checks.'),
+  denied: amount('Number of denied checks.'),
+  tokensAllowed: amount('Sum of the costs of the allowed checks.'),
+  tokensDenied: amount('Sum of the costs of the denied checks.'),
+};
+const range = (unit: string) => ({
+  start: unixMs(`Begin of the range, rounded down to ${unit}`),
+  end: unixMs(`End of the range, rounded up to ${unit}`),
+});
+const analyticsNamespace = Type.Object(
+  {
+    id: Type.Optional(namespaceId('Id of the namespace.')),
+    name: namespaceName('Name of the namespace.'),
+  },
+  { description: 'The namespace.' },
+);
+const listedIdentifier = (what: string) =>
+  Type.Object({
+    identifier: named('The identifier.'),
+    cutOff: Type.Optional(
+      flagged(`\`true\` if only the first ${TEXT_BYTES} bytes of the identifier are known.`),
+    ),
+    count: amount(`Number of ${what}, at most.`),
+    error: amount('The true number is between `count` minus `error` and `count`.'),
+  });
+
 export const RESPONSES_V1 = {
   'ratelimits.limit': Type.Object({
     success: flagged('Whether the check is allowed.'),
@@ -342,6 +372,42 @@ export const RESPONSES_V1 = {
     entries: listOf(auditEntry, 'The entries, the newest first.'),
     cursor: nextCursor,
     total,
+  }),
+  'analytics.getNamespaces': Type.Object({
+    ...range('an hour'),
+    namespaces: listOf(
+      Type.Object({
+        id: Type.Optional(
+          namespaceId(`Id of the namespace. Absent for \`${OTHER_NAMESPACE}\`, which are others.`),
+        ),
+        name: namespaceName('Name of the namespace.'),
+        ...figures,
+      }),
+      'The namespaces with checks in the range that the key may read, the busiest first.',
+    ),
+    total,
+  }),
+  'analytics.getTimeline': Type.Object({
+    namespace: analyticsNamespace,
+    granularity: Type.Enum([...GRANULARITIES], { description: 'What a point is.' }),
+    ...range('the granularity'),
+    points: listOf(
+      Type.Object({ time: unixMs('Begin of the minute or hour'), ...figures }),
+      'The minutes or hours with checks, in order. Those without checks are left out.',
+    ),
+  }),
+  'analytics.getIdentifiers': Type.Object({
+    namespace: analyticsNamespace,
+    ...range('an hour'),
+    complete: flagged('`false` if some checks were not counted by identifier, to bound memory.'),
+    denied: listOf(
+      listedIdentifier('denied checks'),
+      'The identifiers that were denied most often, the first most.',
+    ),
+    spent: listOf(
+      listedIdentifier('tokens of allowed checks'),
+      'The identifiers that used most tokens, the first most.',
+    ),
   }),
 } as const;
 

@@ -77,7 +77,10 @@ export class CheckBatch {
 
   complete(): void {
     if (this.failure !== undefined) this.#completion.fail(this.#context, this.failure.error);
-    else this.#completion.complete(this.#context, this.startedMs, this.decision());
+    else {
+      const checks = this.items.map(({ check }) => check);
+      this.#completion.complete(this.#context, this.startedMs, checks, this.decision());
+    }
   }
 }
 

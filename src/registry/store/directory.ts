@@ -138,9 +138,9 @@ function createDirectory(path: string): void {
   mkdirSync(path, { mode: 0o700 });
 }
 
-/** The store and the lock, with their SQLite journals. Copies under other names do not match. */
+/** The store, the analytics and the lock, with their SQLite journals. Copies do not match. */
 function isStoreFile(name: string): boolean {
-  return /^(lock|store\.db(\.new)?)(-(wal|shm|journal))?$/.test(name);
+  return /^(lock|store\.db(\.new)?|analytics\.db)(-(wal|shm|journal))?$/.test(name);
 }
 
 function isCountersFile(name: string): boolean {

@@ -54,9 +54,17 @@ function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
   hasher.hash(hashState, identifier, identity);
   const decisionCounts = newNamespaceRow();
   const trieRoots = new Int32Array(0);
+  const tries = { trieRoots, trieVersion: 0 };
   return {
-    namespace: { name: 'a', id: undefined, hashState, decisionCounts, trieRoots, trieVersion: 0 },
-    ...{ identity, limit: 100, durationMs: DURATION_MS, cost: 1, rule: RULE.fixed },
+    namespace: {
+      name: 'a',
+      id: undefined,
+      hashState,
+      decisionCounts,
+      ...tries,
+      sketches: undefined,
+    },
+    ...{ identity, identifier, limit: 100, durationMs: DURATION_MS, cost: 1, rule: RULE.fixed },
     ...{ burst: NO_BURST, isAsync: false, overrideId: undefined, ...terms },
   };
 }

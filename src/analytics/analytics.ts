@@ -1,0 +1,166 @@
+/**
+ * The analytics of the main thread: writes figures every second, and identifiers every ten seconds,
+ * and answers queries. A query writes what it needs first, so that its answer includes every check
+ * that was answered before it. The main thread does this, and no shard worker: a worker that waits
+ * for the disk would decide no check meanwhile.
+ *
+ * While the database cannot be written, figures wait in memory, and the log says so once. What the
+ * process has not written when it is killed is lost: a second of figures, ten of identifiers.
+ */
+
+import {
+  ANALYTICS_IDENTIFIERS_INTERVAL_MS,
+  ANALYTICS_IDENTIFIERS_MAX,
+  ANALYTICS_INTERVAL_MS,
+} from '../core/constants.ts';
+import type { Log } from '../core/log.ts';
+import type { Clock } from '../shared-memory/clock.ts';
+import { CONTROL, type Control } from '../shared-memory/control.ts';
+import type { AnalyticsDatabase, IdentifiersEntry } from './database.ts';
+import { type Figures, GRANULARITY_MS, type Granularity } from './figures.ts';
+import { mergeLists } from './identifier-list.ts';
+import { decodeLists, type IdentifierLists } from './identifier-record.ts';
+import { LiveSketches } from './live-sketches.ts';
+import { NamespaceFigures } from './namespace-figures.ts';
+import type { SketchAnnouncement } from './recorder.ts';
+
+interface AnalyticsOptions {
+  control: Control;
+  clock: Clock;
+  database: AnalyticsDatabase;
+  /** The names of namespaces by their row in the stats blocks. */
+  namesByRow: () => readonly string[];
+  log: Log;
+  /** How many minutes and hours are kept. */
+  minutes: number;
+  hours: number;
+}
+
+/** In how many parts the lists of all namespaces are written, one with each write of figures. */
+const LIST_PARTS = ANALYTICS_IDENTIFIERS_INTERVAL_MS / ANALYTICS_INTERVAL_MS;
+
+export class Analytics {
+  readonly #options: AnalyticsOptions;
+  readonly #figures: NamespaceFigures;
+  readonly #sketches = new LiveSketches();
+  #timer: NodeJS.Timeout | undefined;
+  #hour: number;
+  #prunedMinute = 0;
+  #failures = 0;
+  #isFailing = false;
+
+  /** Acceptors count identifiers from now on. */
+  constructor(options: AnalyticsOptions) {
+    const { control, clock, namesByRow } = options;
+    const nowMs = clock.nowMs();
+    this.#options = options;
+    this.#figures = new NamespaceFigures(control.allAcceptorStats(), namesByRow, nowMs);
+    this.#hour = hourOf(nowMs);
+    Atomics.store(control.words, CONTROL.analyticsHour, this.#hour);
+    this.#schedule(nowMs);
+  }
+
+  /** An acceptor has begun to count the identifiers of a namespace. */
+  addSketches(announcement: SketchAnnouncement): void {
+    this.#sketches.add(announcement);
+  }
+
+  /** Failed writes. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** The figures of all namespaces that have some. Hours since the Unix epoch, `to` is exclusive. */
+  totals(fromHour: number, toHour: number): Map<string, Figures> {
+    this.#write([]);
+    return this.#options.database.totals(fromHour, toHour);
+  }
+
+  /** The minutes or hours since the Unix epoch in which there were checks. */
+  timeline(namespace: string, granularity: Granularity, from: number, to: number) {
+    this.#write([]);
+    return this.#options.database.timeline(namespace, granularity, from, to);
+  }
+
+  identifiers(namespace: string, fromHour: number, toHour: number): IdentifierLists {
+    this.#write(this.#sketches.of(namespace));
+    const records = this.#options.database.identifiers(namespace, fromHour, toHour);
+    const all = records.map(decodeLists);
+    const merge = (name: 'denied' | 'spent') => {
+      return mergeLists(
+        all.map((lists) => lists[name]),
+        ANALYTICS_IDENTIFIERS_MAX,
+      );
+    };
+    const isComplete = all.every((lists) => lists.isComplete);
+    return { denied: merge('denied'), spent: merge('spent'), isComplete };
+  }
+
+  /** Writes all that was counted. Called when no acceptor decides any more. */
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#write(this.#sketches.all());
+    this.#options.database.close();
+  }
+
+  /** The next write: after the interval, and at the end of each minute. */
+  #schedule(nowMs: number): void {
+    const toNextMinute = GRANULARITY_MS.minute - (nowMs % GRANULARITY_MS.minute);
+    const delayMs = Math.min(ANALYTICS_INTERVAL_MS, toNextMinute);
+    this.#timer = setTimeout(() => this.#tick(), delayMs);
+  }
+
+  #tick(): void {
+    const nowMs = this.#options.clock.nowMs();
+    const hour = hourOf(nowMs);
+    // Acceptors have seen this hour since the last tick at least, and write to newer sketches.
+    const ended = this.#sketches.before(this.#hour);
+    const isWritten = this.#write([...ended, ...this.#sketches.nextPart(LIST_PARTS)]);
+    // Memory is bounded also while the database cannot be written.
+    this.#sketches.remove(isWritten ? this.#hour : this.#hour - 1);
+    if (hour !== this.#hour) {
+      this.#hour = hour;
+      Atomics.store(this.#options.control.words, CONTROL.analyticsHour, hour);
+    }
+    this.#prune(nowMs);
+    this.#schedule(nowMs);
+  }
+
+  /** @returns whether it was written */
+  #write(identifiers: readonly IdentifiersEntry[]): boolean {
+    this.#figures.read(this.#options.clock.nowMs());
+    return this.#try(() => {
+      this.#options.database.write(this.#figures.pending, identifiers);
+      this.#figures.clear();
+    });
+  }
+
+  /** Once a minute: deletes what is older than the settings say. */
+  #prune(nowMs: number): void {
+    const minute = Math.floor(nowMs / GRANULARITY_MS.minute);
+    if (minute === this.#prunedMinute) return;
+    this.#prunedMinute = minute;
+    const { minutes, hours, database } = this.#options;
+    // The current minute and hour are among those that are kept.
+    const retention = { minute: minute + 1 - minutes, hour: hourOf(nowMs) + 1 - hours };
+    this.#try(() => database.prune(retention));
+  }
+
+  #try(work: () => void): boolean {
+    const { log } = this.#options;
+    try {
+      work();
+      if (this.#isFailing) log.info('analytics are written again');
+      this.#isFailing = false;
+    } catch (err) {
+      this.#failures++;
+      if (!this.#isFailing) log.error({ err }, 'analytics cannot be written; they wait in memory');
+      this.#isFailing = true;
+    }
+    return !this.#isFailing;
+  }
+}
+
+function hourOf(ms: number): number {
+  return Math.floor(ms / GRANULARITY_MS.hour);
+}

@@ -1,0 +1,262 @@
+/**
+ * The analytics of this machine in one SQLite file beside the store: figures of each namespace by
+ * minute and by hour, and lists of identifiers by hour. Figures are added to what is stored, so that
+ * the same minute can be written many times, also after a restart.
+ *
+ * WAL with synchronous=NORMAL: what is written survives the end of the process at any point. A power
+ * failure may lose the last seconds, and damages nothing. A file that cannot be read is moved aside
+ * when weir starts, and replaced by an empty one: analytics never stop a start. Texts are blobs,
+ * since libsql ends the process if a damaged text is not valid UTF-8.
+ */
+
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type Database from 'libsql';
+import { restrictFile } from '../core/file-ownership.ts';
+import { requirePackage } from '../core/packages.ts';
+import type { Figures, Granularity } from './figures.ts';
+
+const Sqlite = requirePackage('libsql');
+
+export const ANALYTICS_FILE = 'analytics.db';
+const SCHEMA_VERSION = 1;
+
+const FIGURE_COLUMNS = ['allowed', 'denied', 'tokens_allowed', 'tokens_denied'] as const;
+const TABLES: Record<Granularity, string> = { minute: 'minutes', hour: 'hours' };
+
+const figureTable = (name: string) =>
+  `CREATE TABLE ${name} (namespace INTEGER NOT NULL, time INTEGER NOT NULL, ` +
+  `${FIGURE_COLUMNS.map((column) => `${column} REAL NOT NULL`).join(', ')}, ` +
+  'PRIMARY KEY (namespace, time)) STRICT, WITHOUT ROWID';
+
+const CREATE_TABLES = [
+  'CREATE TABLE namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE) STRICT',
+  figureTable(TABLES.minute),
+  figureTable(TABLES.hour),
+  'CREATE TABLE identifiers (namespace INTEGER NOT NULL, hour INTEGER NOT NULL, ' +
+    'run INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (namespace, hour, run)) ' +
+    'STRICT, WITHOUT ROWID',
+  `PRAGMA user_version = ${SCHEMA_VERSION}`,
+];
+
+/** Figures to add. */
+export interface FiguresEntry {
+  namespace: string;
+  /** Minutes since the Unix epoch. */
+  minute: number;
+  figures: Figures;
+}
+
+/** The identifiers of a namespace in an hour, as one run of weir counted them. */
+export interface IdentifiersEntry {
+  namespace: string;
+  /** Hours since the Unix epoch. */
+  hour: number;
+  record: string;
+}
+
+/** What is older is deleted: minutes and hours since the Unix epoch. */
+export interface Retention {
+  minute: number;
+  hour: number;
+}
+
+interface FigureRow {
+  allowed: number;
+  denied: number;
+  tokens_allowed: number;
+  tokens_denied: number;
+}
+
+export class AnalyticsDatabase {
+  readonly #database: Database.Database;
+  /** Of this start: it distinguishes the lists of two runs in one hour. */
+  readonly #run: number;
+  readonly #ids = new Map<string, number>();
+  readonly #statements = new Map<string, Database.Statement>();
+  readonly #transaction: Database.Transaction<(work: () => void) => void>;
+
+  /** @throws the error of SQLite for a damaged file */
+  private constructor(path: string, run: number) {
+    this.#run = run;
+    this.#database = new Sqlite(path, { timeout: 0 });
+    this.#transaction = this.#database.transaction((work: () => void) => work());
+    try {
+      restrictFile(path);
+      this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
+      this.#createTables();
+      this.#loadNamespaces();
+    } catch (error) {
+      this.#database.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Opens or creates the file in the data directory.
+   * @param run a number that no earlier run had: the time of the start
+   * @param onDamaged called with the new path of a file that was moved aside, and why
+   */
+  static open(
+    directory: string,
+    run: number,
+    onDamaged: (movedTo: string, error: Error) => void,
+  ): AnalyticsDatabase {
+    const path = join(directory, ANALYTICS_FILE);
+    try {
+      return new AnalyticsDatabase(path, run);
+    } catch (error) {
+      if (!existsSync(path)) throw error;
+      const movedTo = `${path}.damaged`;
+      renameSync(path, movedTo);
+      for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
+      onDamaged(movedTo, error as Error);
+      return new AnalyticsDatabase(path, run);
+    }
+  }
+
+  /** Writes all of it, or nothing. @throws the error of SQLite */
+  write(figures: readonly FiguresEntry[], identifiers: readonly IdentifiersEntry[]): void {
+    if (figures.length === 0 && identifiers.length === 0) return;
+    this.#inTransaction(() => {
+      for (const { namespace, minute, figures: added } of figures) {
+        const id = this.#idOf(namespace);
+        this.#addFigures('minute', id, minute, added);
+        this.#addFigures('hour', id, Math.floor(minute / 60), added);
+      }
+      for (const { namespace, hour, record } of identifiers) {
+        const sql = 'INSERT OR REPLACE INTO identifiers VALUES (?, ?, ?, ?)';
+        this.#statement(sql).run(this.#idOf(namespace), hour, this.#run, Buffer.from(record));
+      }
+    });
+  }
+
+  /** Deletes what is older than the retention. @throws the error of SQLite */
+  prune({ minute, hour }: Retention): void {
+    this.#inTransaction(() => {
+      for (const id of this.#ids.values()) {
+        const remove = (table: string, column: string, before: number) => {
+          this.#statement(`DELETE FROM ${table} WHERE namespace = ? AND ${column} < ?`).run(
+            id,
+            before,
+          );
+        };
+        remove(TABLES.minute, 'time', minute);
+        remove(TABLES.hour, 'time', hour);
+        remove('identifiers', 'hour', hour);
+      }
+    });
+  }
+
+  /** The figures of all namespaces that have some. @param to exclusive, as in all ranges */
+  totals(fromHour: number, toHour: number): Map<string, Figures> {
+    const totals = new Map<string, Figures>();
+    const sums = FIGURE_COLUMNS.map((column) => `sum(${column}) AS ${column}`).join(', ');
+    const sql = `SELECT ${sums} FROM hours WHERE namespace = ? AND time >= ? AND time < ?`;
+    for (const [name, id] of this.#ids) {
+      const row = this.#statement(sql).get(id, fromHour, toHour) as FigureRow;
+      // Sums of no row are null.
+      if (row.allowed !== null) totals.set(name, figuresOf(row));
+    }
+    return totals;
+  }
+
+  /** The points in time with figures, in order. Times are minutes or hours since the epoch. */
+  timeline(
+    namespace: string,
+    granularity: Granularity,
+    from: number,
+    to: number,
+  ): { time: number; figures: Figures }[] {
+    const id = this.#ids.get(namespace);
+    if (id === undefined) return [];
+    const sql =
+      `SELECT time, ${FIGURE_COLUMNS.join(', ')} FROM ${TABLES[granularity]} ` +
+      'WHERE namespace = ? AND time >= ? AND time < ? ORDER BY time';
+    const rows = this.#statement(sql).all(id, from, to) as (FigureRow & { time: number })[];
+    return rows.map((row) => ({ time: row.time, figures: figuresOf(row) }));
+  }
+
+  /** The records of `IdentifiersEntry` of a namespace, of all runs. */
+  identifiers(namespace: string, fromHour: number, toHour: number): string[] {
+    const id = this.#ids.get(namespace);
+    if (id === undefined) return [];
+    const sql = 'SELECT record FROM identifiers WHERE namespace = ? AND hour >= ? AND hour < ?';
+    const rows = this.#statement(sql).all(id, fromHour, toHour) as { record: ArrayBuffer }[];
+    return rows.map(({ record }) => Buffer.from(record).toString());
+  }
+
+  /** Moves the write-ahead log into the file, which is complete by itself then. */
+  close(): void {
+    this.#database.pragma('wal_checkpoint(TRUNCATE)');
+    this.#database.close();
+  }
+
+  #createTables(): void {
+    const [{ user_version: version }] = this.#database.pragma('user_version') as {
+      user_version: number;
+    }[];
+    if (version === SCHEMA_VERSION) return;
+    if (version !== 0)
+      throw new Error(`its version is ${version}; this weir reads ${SCHEMA_VERSION}`);
+    this.#inTransaction(() => {
+      for (const sql of CREATE_TABLES) this.#database.exec(sql);
+    });
+  }
+
+  #loadNamespaces(): void {
+    const rows = this.#database.prepare('SELECT id, name FROM namespaces').all() as {
+      id: number;
+      name: ArrayBuffer;
+    }[];
+    for (const { id, name } of rows) this.#ids.set(Buffer.from(name).toString(), id);
+  }
+
+  #idOf(namespace: string): number {
+    const known = this.#ids.get(namespace);
+    if (known !== undefined) return known;
+    // No id is ever removed. libsql would take a blob that is the first argument for names.
+    const id = this.#ids.size + 1;
+    this.#statement('INSERT INTO namespaces VALUES (?, ?)').run(id, Buffer.from(namespace));
+    this.#ids.set(namespace, id);
+    return id;
+  }
+
+  #addFigures(granularity: Granularity, namespace: number, time: number, added: Figures): void {
+    const sums = FIGURE_COLUMNS.map((column) => `${column} = ${column} + excluded.${column}`);
+    const sql =
+      `INSERT INTO ${TABLES[granularity]} VALUES (?, ?, ?, ?, ?, ?) ` +
+      `ON CONFLICT (namespace, time) DO UPDATE SET ${sums.join(', ')}`;
+    const { allowed, denied, tokensAllowed, tokensDenied } = added;
+    this.#statement(sql).run(namespace, time, allowed, denied, tokensAllowed, tokensDenied);
+  }
+
+  /** A transaction that fails leaves no ids behind. */
+  #inTransaction(work: () => void): void {
+    const idCount = this.#ids.size;
+    try {
+      this.#transaction.immediate(work);
+    } catch (error) {
+      for (const name of [...this.#ids.keys()].slice(idCount)) this.#ids.delete(name);
+      throw error;
+    }
+  }
+
+  #statement(sql: string): Database.Statement {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+}
+
+function figuresOf(row: FigureRow): Figures {
+  return {
+    allowed: row.allowed,
+    denied: row.denied,
+    tokensAllowed: row.tokens_allowed,
+    tokensDenied: row.tokens_denied,
+  };
+}

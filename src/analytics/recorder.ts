@@ -1,0 +1,119 @@
+/**
+ * The side of an acceptor: counts each decision by identifier, in sketches of its own. They belong
+ * to one namespace and one hour. The main thread publishes the current hour in the control words. The
+ * first decision of a namespace in an hour allocates its sketches and sends them to the main thread.
+ * No more than ANALYTICS_NAMESPACES_MAX namespaces get sketches in an hour, so that memory is bounded.
+ *
+ * The totals of a namespace are not counted here: the stats block has them.
+ */
+
+import { randomInt } from 'node:crypto';
+import { Bytes } from '../core/bytes.ts';
+import { ANALYTICS_NAMESPACES_MAX, NAME_MAX_BYTES } from '../core/constants.ts';
+import type { Identity } from '../core/hash.ts';
+import type { IdentifierSketches, Namespace } from '../core/namespace.ts';
+import { CONTROL, type Control } from '../shared-memory/control.ts';
+import { SKETCH_WORDS, SketchWriter } from './sketch.ts';
+
+/** What an acceptor announces when the first decision of a namespace in an hour is made. */
+export interface SketchAnnouncement {
+  namespace: string;
+  hour: number;
+  /** The two sketches of SKETCHES; undefined where there was no room for them. */
+  buffer: SharedArrayBuffer | undefined;
+}
+
+/** The sketches of a namespace, in their order in the buffer. */
+export const SKETCHES = ['denied', 'spent'] as const;
+/** `denied` counts denied checks, `spent` the tokens of allowed checks. */
+export type SketchName = (typeof SKETCHES)[number];
+
+const SKETCHES_BYTES = 4 * SKETCH_WORDS * SKETCHES.length;
+
+/** The control word is 0 where analytics are off. */
+const NO_HOUR = 0;
+
+export class IdentifierRecorder {
+  readonly #words: Int32Array;
+  readonly #announce: (announcement: SketchAnnouncement) => void;
+  /** For identifiers that are not encoded yet. */
+  readonly #scratch = new Bytes(NAME_MAX_BYTES);
+  #hour = NO_HOUR;
+  #namespaceCount = 0;
+
+  constructor({ words }: Control, announce: (announcement: SketchAnnouncement) => void) {
+    this.#words = words;
+    this.#announce = announce;
+  }
+
+  /** Counts the decision on a check. The bytes are its identifier in UTF-8. */
+  record(
+    namespace: Namespace,
+    identity: Identity,
+    cost: number,
+    isAllowed: boolean,
+    text: Bytes,
+    from: number,
+    to: number,
+  ): void {
+    const hour = this.#words[CONTROL.analyticsHour];
+    if (hour === NO_HOUR) return;
+    let { sketches } = namespace;
+    if (sketches?.hour !== hour) sketches = this.#begin(namespace, hour);
+    sketches.add(identity, cost, isAllowed, text, from, to);
+  }
+
+  /** The same for an identifier that is not encoded. */
+  recordText(
+    namespace: Namespace,
+    identity: Identity,
+    cost: number,
+    isAllowed: boolean,
+    identifier: string,
+  ): void {
+    if (this.#words[CONTROL.analyticsHour] === NO_HOUR) return;
+    const to = this.#scratch.write(identifier, 0);
+    this.record(namespace, identity, cost, isAllowed, this.#scratch, 0, to);
+  }
+
+  #begin(namespace: Namespace, hour: number): IdentifierSketches {
+    if (this.#hour !== hour) {
+      this.#hour = hour;
+      this.#namespaceCount = 0;
+    }
+    const hasRoom = this.#namespaceCount < ANALYTICS_NAMESPACES_MAX;
+    if (hasRoom) this.#namespaceCount++;
+    const buffer = hasRoom ? new SharedArrayBuffer(SKETCHES_BYTES) : undefined;
+    this.#announce({ namespace: namespace.name, hour, buffer });
+    const sketches = new NamespaceSketches(hour, buffer);
+    namespace.sketches = sketches;
+    return sketches;
+  }
+}
+
+class NamespaceSketches implements IdentifierSketches {
+  readonly hour: number;
+  readonly #denied: SketchWriter | undefined;
+  readonly #spent: SketchWriter | undefined;
+
+  constructor(hour: number, buffer: SharedArrayBuffer | undefined) {
+    this.hour = hour;
+    const seed = randomInt(1, 2 ** 31);
+    if (buffer === undefined) return;
+    const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+    this.#denied = new SketchWriter(memory, 0, seed);
+    this.#spent = new SketchWriter(memory, SKETCH_WORDS, seed);
+  }
+
+  add(
+    identity: Identity,
+    cost: number,
+    isAllowed: boolean,
+    text: Bytes,
+    from: number,
+    to: number,
+  ): void {
+    if (!isAllowed) this.#denied?.add(identity, 1, text, from, to);
+    else if (cost > 0) this.#spent?.add(identity, cost, text, from, to);
+  }
+}

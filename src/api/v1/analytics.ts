@@ -1,0 +1,229 @@
+/**
+ * The operations that show what was counted, on the main thread. v1 of Unkey's API does not have
+ * them. Times of requests are Unix milliseconds; a range is widened to whole minutes or hours.
+ */
+
+import Type from 'typebox';
+import { type Figures, GRANULARITIES, GRANULARITY_MS } from '../../analytics/figures.ts';
+import type { ListedIdentifier } from '../../analytics/identifier-list.ts';
+import {
+  AMOUNT_MAX,
+  ANALYTICS_IDENTIFIERS_MAX,
+  ANALYTICS_NAMESPACES_PAGE_MAX,
+  NAMESPACE_MAX_CHARACTERS,
+  PAGE_MAX,
+  TIMELINE_POINTS_MAX,
+} from '../../core/constants.ts';
+import { ApiError } from '../../core/errors.ts';
+import { OTHER_NAMESPACE } from '../../core/namespace.ts';
+import { createValidator, field, integer, QUERY, text } from '../../core/schema.ts';
+import { namespaceNotFound } from '../common/namespace-reference.ts';
+import type {
+  AnalyticsQueries,
+  OperationContext,
+  OperationHandler,
+} from '../common/operation-context.ts';
+import type { ResponseV1 } from './responses.ts';
+
+const HOURS_OF_A_DAY = 24;
+/** The minutes of a timeline without `start`. */
+const TIMELINE_MINUTES = 60;
+const IDENTIFIERS_DEFAULT = 20;
+
+const unixTime = () => integer(0, AMOUNT_MAX, 'a time in Unix milliseconds,');
+const rangeFields = (unit: string, start: string) => ({
+  start: Type.Optional(
+    field(unixTime(), `Begin, in Unix milliseconds, rounded down to ${unit}. Default: ${start}.`),
+  ),
+  end: Type.Optional(
+    field(unixTime(), `End, in Unix milliseconds, rounded up to ${unit}. Default: now.`),
+  ),
+});
+const namespaceFields = {
+  namespaceId: Type.Optional(
+    field(
+      text(1, NAMESPACE_MAX_CHARACTERS),
+      'Id of the namespace. `namespaceId` or `namespaceName` is required; the id has precedence.',
+    ),
+  ),
+  namespaceName: Type.Optional(
+    field(text(1, NAMESPACE_MAX_CHARACTERS), 'Name of the namespace. Patterns are not accepted.'),
+  ),
+};
+
+export const namespacesValidator = createValidator(
+  Type.Object(
+    {
+      ...rangeFields('an hour', '23 hours before the hour of `end`'),
+      limit: Type.Optional(
+        field(
+          integer(1, ANALYTICS_NAMESPACES_PAGE_MAX),
+          'Maximum number of namespaces: those with the most checks.',
+          PAGE_MAX,
+        ),
+      ),
+    },
+    QUERY,
+  ),
+);
+export const timelineValidator = createValidator(
+  Type.Object(
+    {
+      ...namespaceFields,
+      ...rangeFields('the granularity', 'an hour before `end`, or a day with `hour`'),
+      granularity: Type.Optional(
+        field(
+          Type.Enum([...GRANULARITIES], { accepts: GRANULARITIES.join(' or ') }),
+          `What a point is. A response has at most ${TIMELINE_POINTS_MAX} points.`,
+          'minute',
+        ),
+      ),
+    },
+    QUERY,
+  ),
+);
+export const identifiersValidator = createValidator(
+  Type.Object(
+    {
+      ...namespaceFields,
+      ...rangeFields('an hour', 'the begin of the current hour'),
+      limit: Type.Optional(
+        field(
+          integer(1, ANALYTICS_IDENTIFIERS_MAX),
+          'Maximum number of identifiers in each list.',
+          IDENTIFIERS_DEFAULT,
+        ),
+      ),
+    },
+    QUERY,
+  ),
+);
+
+export const getNamespaces: OperationHandler<ResponseV1<'analytics.getNamespaces'>> = (
+  context,
+  input,
+) => {
+  const query = namespacesValidator.validate(input);
+  const { registry, permissions } = context;
+  if (!permissions.mayInSomeNamespace('read_analytics')) {
+    permissions.require('read_analytics', undefined);
+  }
+  const range = rangeOf(context, query, GRANULARITY_MS.hour, HOURS_OF_A_DAY);
+  const visible = [...requireAnalytics(context).totals(range.from, range.to)]
+    .map(([name, figures]) => ({ id: registry.namespaceByName(name)?.id, name, figures }))
+    .filter(({ id }) => permissions.may('read_analytics', id))
+    .sort((a, b) => checksOf(b.figures) - checksOf(a.figures));
+  const namespaces = visible.slice(0, query.limit ?? PAGE_MAX).map(({ id, name, figures }) => {
+    return { ...(id !== undefined && { id }), name, ...figures };
+  });
+  return { start: range.start, end: range.end, namespaces, total: visible.length };
+};
+
+export const getTimeline: OperationHandler<ResponseV1<'analytics.getTimeline'>> = (
+  context,
+  input,
+) => {
+  const query = timelineValidator.validate(input);
+  const namespace = findNamespace(context, query);
+  const { granularity = 'minute' } = query;
+  const unitMs = GRANULARITY_MS[granularity];
+  const defaultUnits = granularity === 'minute' ? TIMELINE_MINUTES : HOURS_OF_A_DAY;
+  const { from, to, start, end } = rangeOf(context, query, unitMs, defaultUnits);
+  if (to - from > TIMELINE_POINTS_MAX) {
+    const message =
+      `the range from "start" to "end" must have at most ${TIMELINE_POINTS_MAX} points;` +
+      ` got ${to - from} of a ${granularity} each`;
+    throw new ApiError('BAD_REQUEST', message);
+  }
+  const points = requireAnalytics(context)
+    .timeline(namespace.name, granularity, from, to)
+    .map(({ time, figures }) => ({ time: time * unitMs, ...figures }));
+  return { namespace, granularity, start, end, points };
+};
+
+export const getIdentifiers: OperationHandler<ResponseV1<'analytics.getIdentifiers'>> = (
+  context,
+  input,
+) => {
+  const query = identifiersValidator.validate(input);
+  const namespace = findNamespace(context, query);
+  const { from, to, start, end } = rangeOf(context, query, GRANULARITY_MS.hour, 1);
+  const lists = requireAnalytics(context).identifiers(namespace.name, from, to);
+  const shown = (items: readonly ListedIdentifier[]) => {
+    return items
+      .slice(0, query.limit ?? IDENTIFIERS_DEFAULT)
+      .map(({ text: identifier, isCutOff, count, error }) => {
+        return { identifier, ...(isCutOff && { cutOff: true }), count, error };
+      });
+  };
+  return {
+    namespace,
+    start,
+    end,
+    complete: lists.isComplete,
+    denied: shown(lists.denied.items),
+    spent: shown(lists.spent.items),
+  };
+};
+
+/** @throws ApiError (503) */
+function requireAnalytics({ analytics }: OperationContext): AnalyticsQueries {
+  if (analytics !== undefined) return analytics;
+  throw new ApiError(
+    'SERVICE_UNAVAILABLE',
+    'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
+  );
+}
+
+interface NamespaceQuery {
+  namespaceId?: string;
+  namespaceName?: string;
+}
+
+/** @throws ApiError (400, 403, 404) */
+function findNamespace({ registry, permissions }: OperationContext, query: NamespaceQuery) {
+  const { namespaceId: givenId, namespaceName: givenName } = query;
+  if (givenId === undefined && givenName === undefined) {
+    throw new ApiError('BAD_REQUEST', '"namespaceId" or "namespaceName" is required');
+  }
+  // All who may read the figures of each namespace may read those of the others together.
+  if (givenId === undefined && givenName === OTHER_NAMESPACE) {
+    permissions.require('read_analytics', undefined);
+    return { name: OTHER_NAMESPACE };
+  }
+  const namespace =
+    givenId === undefined ? registry.namespaceByName(givenName!) : registry.namespaceById(givenId);
+  permissions.requireNamed('read_analytics', namespace?.id);
+  if (namespace !== undefined) return { id: namespace.id, name: namespace.name };
+  throw namespaceNotFound(
+    givenId === undefined ? { name: givenName!, field: 'namespaceName' } : { id: givenId },
+  );
+}
+
+interface TimeRange {
+  start?: number;
+  end?: number;
+}
+
+/**
+ * The range of a query in whole units since the Unix epoch, `to` exclusive, and in Unix ms.
+ * @param defaultUnits the length of a range without a start
+ * @throws ApiError (400)
+ */
+function rangeOf(
+  { nowMs }: OperationContext,
+  { start, end = nowMs() + 1 }: TimeRange,
+  unitMs: number,
+  defaultUnits: number,
+) {
+  if (start !== undefined && start >= end) {
+    throw new ApiError('BAD_REQUEST', `"start" must be before "end"; got ${start} and ${end}`);
+  }
+  const to = Math.ceil(end / unitMs);
+  const from = start === undefined ? Math.max(0, to - defaultUnits) : Math.floor(start / unitMs);
+  return { from, to, start: from * unitMs, end: to * unitMs };
+}
+
+function checksOf({ allowed, denied }: Figures): number {
+  return allowed + denied;
+}

@@ -1,0 +1,29 @@
+/**
+ * Opens the analytics of a start. A file that cannot be used never stops the start: weir serves
+ * checks without analytics then, and the log says why.
+ */
+
+import { Analytics } from '../analytics/analytics.ts';
+import { AnalyticsDatabase } from '../analytics/database.ts';
+import type { Log } from '../core/log.ts';
+import type { Foundation } from './foundation.ts';
+
+/** @returns undefined with WEIR_ANALYTICS=off, and where the file cannot be used */
+export function openAnalytics(
+  { settings, directory, state, records }: Foundation,
+  log: Log,
+): Analytics | undefined {
+  if (settings.analytics === 'off') return undefined;
+  const { control, clock } = state;
+  try {
+    const database = AnalyticsDatabase.open(directory.path, clock.nowMs(), (movedTo, err) => {
+      log.error({ err, movedTo }, 'the analytics cannot be read; weir starts with empty ones');
+    });
+    const { analyticsMinutes: minutes, analyticsHours: hours } = settings;
+    const namesByRow = () => records.registry.statsRowNames();
+    return new Analytics({ control, clock, database, namesByRow, log, minutes, hours });
+  } catch (err) {
+    log.error({ err }, 'the analytics cannot be opened; weir counts none');
+    return undefined;
+  }
+}

@@ -1,0 +1,104 @@
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ANALYTICS_FILE, AnalyticsDatabase } from '../../src/analytics/database.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+
+const HOUR = 498_660;
+const MINUTE = HOUR * 60;
+const figures = (allowed: number) => {
+  return { allowed, denied: 1, tokensAllowed: 2 * allowed, tokensDenied: 0.5 };
+};
+const point = (namespace: string, minute: number, allowed: number) => {
+  return { namespace, minute, figures: figures(allowed) };
+};
+
+let directory: string;
+const damaged: string[] = [];
+const opened: AnalyticsDatabase[] = [];
+const open = (run: number) => {
+  const database = AnalyticsDatabase.open(directory, run, (movedTo) => damaged.push(movedTo));
+  opened.push(database);
+  return database;
+};
+beforeEach(() => {
+  directory = temporaryDirectory();
+  damaged.length = 0;
+});
+afterEach(() => {
+  for (const database of opened.splice(0)) database.close();
+  removeDirectory(directory);
+});
+
+test('figures of a minute are added up, over writes and over runs, in its hour too', () => {
+  const first = open(1);
+  first.write([point('a', MINUTE, 3), point('é"\u0000', MINUTE + 59, 4)], []);
+  first.write([point('a', MINUTE, 2), point('a', MINUTE + 60, 1)], []);
+  first.close();
+  opened.length = 0;
+  const second = open(2);
+  second.write([point('a', MINUTE, 10)], []);
+  const twoAndThree = { allowed: 15, denied: 3, tokensAllowed: 30, tokensDenied: 1.5 };
+  expect(second.timeline('a', 'minute', MINUTE, MINUTE + 61)).toEqual([
+    { time: MINUTE, figures: twoAndThree },
+    { time: MINUTE + 60, figures: figures(1) },
+  ]);
+  expect(second.timeline('a', 'hour', HOUR, HOUR + 1)).toEqual([
+    { time: HOUR, figures: twoAndThree },
+  ]);
+  expect(second.timeline('unknown', 'hour', HOUR, HOUR + 1)).toEqual([]);
+  expect([...second.totals(HOUR, HOUR + 1)]).toEqual([
+    ['a', twoAndThree],
+    ['é"\u0000', figures(4)],
+  ]);
+  expect([...second.totals(HOUR + 1, HOUR + 9).keys()]).toEqual(['a']);
+});
+
+test('the lists of two runs in one hour are both kept, and a run replaces its own', () => {
+  const entry = (record: string) => [{ namespace: 'a', hour: HOUR, record }];
+  const first = open(1);
+  first.write([], entry('"old"'));
+  first.write([], entry('"new"'));
+  first.close();
+  opened.length = 0;
+  const second = open(2);
+  second.write([], entry('"second"'));
+  expect(second.identifiers('a', HOUR, HOUR + 1)).toEqual(['"new"', '"second"']);
+  expect(second.identifiers('a', HOUR + 1, HOUR + 2)).toEqual([]);
+});
+
+test('only what is older than the retention is deleted', () => {
+  const database = open(1);
+  database.write(
+    [point('a', MINUTE - 61, 1), point('a', MINUTE, 2), point('b', MINUTE - 61, 3)],
+    [
+      { namespace: 'a', hour: HOUR - 2, record: '1' },
+      { namespace: 'a', hour: HOUR, record: '2' },
+    ],
+  );
+  database.prune({ minute: MINUTE - 1, hour: HOUR });
+  expect(database.timeline('a', 'minute', 0, MINUTE + 1).map(({ time }) => time)).toEqual([MINUTE]);
+  expect([...database.totals(0, HOUR + 1).keys()]).toEqual(['a']);
+  expect(database.identifiers('a', 0, HOUR + 1)).toEqual(['2']);
+});
+
+test('a write that fails leaves nothing behind, and can be repeated', () => {
+  const database = open(1);
+  const invalid = { namespace: 'new', minute: MINUTE, figures: { ...figures(1), denied: null } };
+  expect(() => database.write([point('a', MINUTE, 1), invalid as never], [])).toThrow('NOT NULL');
+  expect([...database.totals(0, HOUR + 1)]).toEqual([]);
+  database.write([point('new', MINUTE, 1), point('a', MINUTE, 2)], []);
+  expect([...database.totals(0, HOUR + 1).keys()]).toEqual(['new', 'a']);
+});
+
+test('a damaged file is moved aside, and one of a newer version too', () => {
+  const path = join(directory, ANALYTICS_FILE);
+  writeFileSync(path, 'this is no database, but long enough to be read as one'.repeat(100));
+  const database = open(1);
+  expect(damaged).toEqual([`${path}.damaged`]);
+  expect(readFileSync(`${path}.damaged`, 'utf8')).toContain('this is no database');
+  database.write([point('a', MINUTE, 1)], []);
+  expect(database.totals(0, HOUR + 1).size).toBe(1);
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  expect(existsSync(path)).toBe(true);
+});

@@ -1,0 +1,184 @@
+/** Acceptors that count identifiers, and the lists that the main thread makes of it. */
+
+import { expect, test } from 'vitest';
+import { decodeLists, type IdentifierLists } from '../../src/analytics/identifier-record.ts';
+import { LiveSketches } from '../../src/analytics/live-sketches.ts';
+import { IdentifierRecorder, type SketchAnnouncement } from '../../src/analytics/recorder.ts';
+import { Bytes } from '../../src/core/bytes.ts';
+import { ANALYTICS_NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { Hasher, newIdentity } from '../../src/core/hash.ts';
+import type { Namespace } from '../../src/core/namespace.ts';
+import { allocateControl, CONTROL, Control } from '../../src/shared-memory/control.ts';
+import { newNamespaceRow } from '../../src/shared-memory/stats.ts';
+import { newSeed } from '../support/guarantees.ts';
+
+const HOUR = 498_660;
+const hasher = new Hasher(Buffer.from('0123456789abcdef'));
+
+class TestAcceptor {
+  readonly announced: SketchAnnouncement[] = [];
+  readonly #recorder: IdentifierRecorder;
+  readonly #namespaces = new Map<string, Namespace>();
+  readonly #identity = newIdentity();
+
+  constructor(control: Control, sketches: LiveSketches) {
+    this.#recorder = new IdentifierRecorder(control, (announcement) => {
+      this.announced.push(announcement);
+      sketches.add(announcement);
+    });
+  }
+
+  record(namespace: string, identifier: string, cost = 1, isAllowed = true): void {
+    const known = this.#namespace(namespace);
+    const identity = hasher.hash(known.hashState, identifier, this.#identity);
+    this.#recorder.recordText(known, identity, cost, isAllowed, identifier);
+  }
+
+  /** As `record`, for an identifier in the memory of its request. */
+  recordBytes(namespace: string, text: Bytes, from: number, to: number): void {
+    const known = this.#namespace(namespace);
+    hasher.hashBytes(known.hashState, text, from, to, this.#identity);
+    this.#recorder.record(known, this.#identity, 1, true, text, from, to);
+  }
+
+  #namespace(name: string): Namespace {
+    let namespace = this.#namespaces.get(name);
+    if (namespace === undefined) {
+      const counts = { decisionCounts: newNamespaceRow(), sketches: undefined };
+      const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
+      namespace = { name, id: undefined, hashState: hasher.namespace(name), ...counts, ...tries };
+      this.#namespaces.set(name, namespace);
+    }
+    return namespace;
+  }
+}
+
+function open(acceptors: number, hour = HOUR) {
+  const control = new Control(allocateControl(acceptors, 1));
+  control.words[CONTROL.analyticsHour] = hour;
+  const sketches = new LiveSketches();
+  const all = Array.from({ length: acceptors }, () => new TestAcceptor(control, sketches));
+  const lists = (namespace: string): IdentifierLists[] => {
+    return sketches.of(namespace).map(({ record }) => decodeLists(record));
+  };
+  return { control, sketches, acceptors: all, lists };
+}
+
+const short = ({ items }: IdentifierLists['denied']) => {
+  return items.map(({ text, count, error }) => [text, count, error]);
+};
+
+test('denied checks and the tokens of allowed checks are added up over all acceptors', () => {
+  const { acceptors, lists } = open(2);
+  const [first, second] = acceptors;
+  first.record('a', 'é', 3);
+  first.record('a', 'é', 4, false);
+  first.record('a', 'free', 0);
+  second.record('a', 'é', 5);
+  second.record('a', 'other', 9, false);
+  second.record('b', 'é', 7);
+  const [list] = lists('a');
+  expect(short(list.spent)).toEqual([['é', 8, 0]]);
+  expect(short(list.denied).sort()).toEqual([
+    ['other', 1, 0],
+    ['é', 1, 0],
+  ]);
+  expect([list.isComplete, list.spent.floor]).toEqual([true, 0]);
+  expect(short(lists('b')[0].spent)).toEqual([['é', 7, 0]]);
+});
+
+test('each hour has sketches of its own, which are announced once', () => {
+  const { control, sketches, acceptors, lists } = open(1);
+  const [acceptor] = acceptors;
+  acceptor.record('a', 'x', 2);
+  acceptor.record('a', 'x', 2);
+  control.words[CONTROL.analyticsHour] = HOUR + 1;
+  acceptor.record('a', 'x', 5);
+  expect(acceptor.announced.map(({ hour }) => hour)).toEqual([HOUR, HOUR + 1]);
+  expect(lists('a').map(({ spent }) => short(spent))).toEqual([[['x', 4, 0]], [['x', 5, 0]]]);
+  expect(sketches.before(HOUR + 1).map(({ hour }) => hour)).toEqual([HOUR]);
+  sketches.remove(HOUR + 1);
+  expect(lists('a').map(({ spent }) => short(spent))).toEqual([[['x', 5, 0]]]);
+});
+
+test('namespaces beyond the maximum of an hour get no sketches, and their lists say so', () => {
+  const { control, acceptors, lists } = open(1);
+  const [acceptor] = acceptors;
+  for (let i = 0; i <= ANALYTICS_NAMESPACES_MAX; i++) acceptor.record(`n${i}`, 'x');
+  expect(acceptor.announced.filter(({ buffer }) => buffer === undefined).length).toBe(1);
+  const [last] = lists(`n${ANALYTICS_NAMESPACES_MAX}`);
+  expect([last.isComplete, last.spent.items]).toEqual([false, []]);
+  control.words[CONTROL.analyticsHour] = HOUR + 1;
+  acceptor.record(`n${ANALYTICS_NAMESPACES_MAX}`, 'x');
+  expect(acceptor.announced.at(-1)?.buffer).toBeDefined();
+});
+
+test('nothing is counted and no memory is allocated while analytics are off', () => {
+  const { acceptors } = open(1, 0);
+  acceptors[0].record('a', 'x');
+  expect(acceptors[0].announced).toEqual([]);
+});
+
+test('all lists are written in turn, a part at a time', () => {
+  const { sketches, acceptors } = open(1);
+  for (let i = 0; i < 25; i++) acceptors[0].record(`n${i}`, 'x');
+  const written = Array.from({ length: 10 }, () => sketches.nextPart(10).length);
+  expect(written.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(25);
+  expect(Math.max(...written)).toBe(3);
+});
+
+test('the 20 busiest of a million identifiers are found in ten million checks of a Zipf stream', () => {
+  const [checks, identifiers, top] = [10_000_000, 1_000_000, 20];
+  const { acceptors, lists } = open(2);
+  const text = new Bytes(16 * identifiers);
+  const ends = new Int32Array(identifiers);
+  for (let i = 0, at = 0; i < identifiers; i++) at = ends[i] = text.write(`user_${i}`, at);
+  const next = zipf(identifiers, newSeed());
+  const truth = new Int32Array(identifiers);
+  for (let i = 0; i < checks; i++) {
+    const id = next();
+    truth[id]++;
+    acceptors[i & 1].recordBytes('a', text, id === 0 ? 0 : ends[id - 1], ends[id]);
+  }
+  const busiest = [...truth.keys()].sort((a, b) => truth[b] - truth[a]).slice(0, top);
+  const [{ spent, isComplete }] = lists('a');
+  expect(isComplete).toBe(true);
+  expect(new Set(spent.items.slice(0, top).map((item) => item.text))).toEqual(
+    new Set(busiest.map((id) => `user_${id}`)),
+  );
+  for (const { text: identifier, count, error } of spent.items) {
+    const counted = truth[Number(identifier.slice('user_'.length))];
+    expect(count).toBeGreaterThanOrEqual(counted);
+    expect(count - error).toBeLessThanOrEqual(counted);
+  }
+  // What an identifier that is missing may have: about 1 in 1 000 checks.
+  expect(spent.floor).toBeLessThan(checks / 400);
+  const bytes = acceptors.flatMap(({ announced }) =>
+    announced.map(({ buffer }) => buffer!.byteLength),
+  );
+  expect(bytes).toEqual([256 * 1_024, 256 * 1_024]);
+}, 120_000);
+
+/** Numbers from 0, where the number i is drawn in proportion to 1 / (i + 1). */
+function zipf(count: number, seed: number): () => number {
+  const cumulated = new Float64Array(count);
+  let sum = 0;
+  for (let i = 0; i < count; i++) cumulated[i] = sum += 1 / (i + 1);
+  let state = seed | 1;
+  const random = () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) / 2 ** 32;
+  };
+  return () => {
+    const wanted = random() * sum;
+    let [low, high] = [0, count - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (cumulated[middle] < wanted) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+}
