@@ -517,7 +517,8 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
       'Shows how many checks were allowed and denied in each namespace, and their tokens. Without ' +
         'parameters it covers the current hour and the 23 hours before it.',
       `${ANALYTICS_OF_THIS_MACHINE} A response includes every check that was answered before ` +
-        'its request. A gateway check that a policy decides by several windows counts once.',
+        'its request; checks of a new namespace appear when the namespace is stored, after some ' +
+        'milliseconds. A gateway check that a policy decides by several windows counts once.',
     ],
     permissions: inNamespace('read_analytics'),
     request: analytics.namespacesValidator.schema,
