@@ -70,6 +70,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'print the configuration of a gateway for a policy',
     load: async () => (await import('./gateway.ts')).gateway,
   },
+  print: {
+    summary: 'print alerts for Prometheus, or a dashboard for Grafana',
+    load: async () => (await import('./print.ts')).print,
+  },
   version: {
     summary: 'print the version of weir, Node and the platform; --version, -v',
     load: async () => (await import('./version.ts')).version,

@@ -1,5 +1,6 @@
 /** All generated documentation. Each entry is rendered from the declarations in the sources. */
 
+import { ALERT_PARTS } from './alerts.ts';
 import { apiPage } from './api-page.ts';
 import { chartValuesSchemaJson, chartValuesTable, chartValuesYaml } from './chart.ts';
 import { commandSections, commandsTable } from './commands.ts';
@@ -15,6 +16,7 @@ import { openApiJson } from './openapi.ts';
 import { OVERLOAD_PARTS } from './overload.ts';
 import { permissionsTables } from './permissions.ts';
 import { policyFieldsTable } from './policies.ts';
+import { printedFiles } from './printed-files.ts';
 import { errorPageFiles } from './reference-error-page.ts';
 import { referencePage } from './reference-page.ts';
 import { settingsTables } from './settings.ts';
@@ -27,10 +29,12 @@ export const GENERATED: Generated = {
     'deploy/helm/values.yaml': chartValuesYaml,
     'deploy/helm/values.schema.json': chartValuesSchemaJson,
     ...gatewayExamples,
+    ...printedFiles,
     'docs/reference/index.html': () => referencePage(),
     ...errorPageFiles(),
   },
   parts: {
+    ...ALERT_PARTS,
     ...GATEWAY_PARTS,
     ...METRIC_PARTS,
     ...OVERLOAD_PARTS,

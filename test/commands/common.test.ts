@@ -32,12 +32,12 @@ afterAll(async () => {
 });
 
 /** Commands that call no server. */
-const LOCAL = ['serve', 'config', 'version'];
+const LOCAL = ['serve', 'config', 'print', 'version'];
 const COMMANDS = [
   ...['check', 'inspect', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'],
 ];
 const CLI_PAGE = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
-const WITHOUT_JSON = ['serve', 'gateway', 'version'];
+const WITHOUT_JSON = ['serve', 'gateway', 'print', 'version'];
 const weir = (...args: string[]) => runWeir(server.url, args);
 
 async function listenAndGetUrl(other: Server): Promise<string> {

@@ -1,15 +1,9 @@
-/** Checks the metrics, and the alerts of `docs/operations.md`, with `promtool` of Prometheus. */
+/** Checks the metrics, and the expressions of `docs/metrics.md`, with `promtool` of Prometheus. */
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
-import {
-  METRICS,
-  type MetricName,
-  metricDeclaration,
-} from '../../src/observe/metric-declarations.ts';
 import { ClusterMetrics } from '../support/cluster-metrics.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { isMissing } from '../support/gateway-process.ts';
@@ -26,36 +20,17 @@ import {
 
 const NAMES = ['plain', 'a "quoted" name', 'back\\slash', 'two\nlines', '{a="b"} 1', 'é€😀'];
 
-const OPERATIONS = new URL('../../docs/operations.md', import.meta.url);
 const METRICS_PAGE = new URL('../../docs/metrics.md', import.meta.url);
 
-interface Alert {
+interface Query {
   alert: string;
   expr: string;
-  for: string;
 }
 
-/** The rows of the table of alerts. */
-function documentedAlerts(): Alert[] {
-  const rows = readFileSync(OPERATIONS, 'utf8').matchAll(
-    /^\| (Weir\w+) \| `(.+?)` \| (\d+m) \| (?:page|ticket) \|/gm,
-  );
-  // A table needs an escape before a bar.
-  return [...rows].map(([, alert, expr, period]) => {
-    return { alert, expr: expr.replaceAll('\\|', '|'), for: period };
-  });
-}
-
-/** The expressions of docs/metrics.md, with the question as the name of the alert. */
-function documentedQueries(): Alert[] {
+/** The expressions of docs/metrics.md, with the question as the name of an alert. */
+function documentedQueries(): Query[] {
   const rows = readFileSync(METRICS_PAGE, 'utf8').matchAll(/^\| ([^|]+) \| `([^`|]+)` \|$/gm);
-  return [...rows].map(([, alert, expr]) => ({ alert, expr, for: '0m' }));
-}
-
-/** The rule that the page shows as a file. */
-function documentedRule(): Omit<Alert, 'for'> {
-  const [, text] = /```yaml\n(groups:.*?)```/s.exec(readFileSync(OPERATIONS, 'utf8'))!;
-  return parse(text).groups[0].rules[0];
+  return [...rows].map(([, alert, expr]) => ({ alert, expr }));
 }
 
 describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', () => {
@@ -108,39 +83,23 @@ describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', ()
   });
 });
 
-describe('the alerts of docs/operations.md and the expressions of docs/metrics.md', () => {
+describe('the expressions of docs/metrics.md', () => {
   const own = useDataDirectory(['--counters', '1024']);
   const directory = temporaryDirectory();
   afterAll(() => removeDirectory(directory));
-  const alerts = documentedAlerts();
   const queries = documentedQueries();
-  const all = [...alerts, ...queries];
 
   test.skipIf(isMissing('promtool', '--version'))('are accepted by promtool check rules', () => {
     const file = join(directory, 'rules.json');
     // JSON is YAML.
-    writeFileSync(file, JSON.stringify({ groups: [{ name: 'weir', rules: all }] }));
+    writeFileSync(file, JSON.stringify({ groups: [{ name: 'weir', rules: queries }] }));
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', file], {
       encoding: 'utf8',
     });
     expect([status, stderr]).toEqual([0, '']);
-    expect(stdout).toContain(`SUCCESS: ${all.length} rules found`);
-    const rows = readFileSync(OPERATIONS, 'utf8').match(/^\| Weir/gm);
-    expect(alerts.length).toBe(rows?.length);
+    expect(stdout).toContain(`SUCCESS: ${queries.length} rules found`);
     const sections = readFileSync(METRICS_PAGE, 'utf8').split(/^## /m).slice(1);
     expect(queries.length).toBeGreaterThan(sections.length);
-    const { alert, expr } = documentedRule();
-    expect(alerts).toContainEqual(expect.objectContaining({ alert, expr }));
-  });
-
-  test('warn of every metric of the engine in Redis', () => {
-    const named = new Set(alerts.flatMap(({ expr }) => expr.match(/weir_\w+/g) ?? []));
-    const names = (Object.keys(METRICS) as MetricName[]).filter((name) => {
-      return metricDeclaration(name).engine === 'redis';
-    });
-    // A histogram is named by its series.
-    const isNamed = (name: string) => named.has(name) || named.has(`${name}_bucket`);
-    expect(names.filter((name) => !isNamed(name))).toEqual([]);
   });
 
   test('name metrics and labels that a server has', async () => {
@@ -151,7 +110,7 @@ describe('the alerts of docs/operations.md and the expressions of docs/metrics.m
     });
     const scraped = await (await fetch(`${server.adminUrl}/metrics`)).text();
     const text = `${scraped}\n${await new ClusterMetrics().text()}`;
-    for (const { alert, expr } of all) {
+    for (const { alert, expr } of queries) {
       for (const [, name, matchers] of expr.matchAll(/((?:weir|process)_\w+)(?:\{([^}]*)\})?/g)) {
         const series = text.split('\n').filter((line) => new RegExp(`^${name}[{ ]`).test(line));
         expect([alert, name, series.length > 0]).toEqual([alert, name, true]);
