@@ -29,6 +29,10 @@ const PRINTED: Readonly<Record<string, Printed>> = {
       return (await import('../observe/rules/prometheus-rules.ts')).prometheusRules(job);
     },
   },
+  grafana: {
+    summary: 'a dashboard with all metrics for Grafana 11 or later, as JSON',
+    print: async () => (await import('../observe/grafana/dashboard.ts')).grafanaDashboard(),
+  },
 };
 const NAMES = Object.keys(PRINTED);
 
@@ -68,6 +72,7 @@ No server is needed. Print the files again after an upgrade of weir.
     'weir print',
     'weir print prometheus-rules > weir-rules.yml',
     'weir print prometheus-rules --job ratelimit > weir-rules.yml',
+    'weir print grafana > weir-dashboard.json',
   ],
   exitCodes: [EXIT.OK, EXIT.USAGE],
 };

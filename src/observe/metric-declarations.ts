@@ -372,7 +372,7 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'tokens',
-    help: 'Tokens of these leases.',
+    help: 'Tokens of the leases that Redis has granted to this machine.',
   },
   weir_leases_returned_total: {
     group: 'Cluster',
@@ -386,7 +386,7 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'tokens',
-    help: 'Unspent tokens returned.',
+    help: 'Unspent tokens of leases returned.',
   },
   weir_leases_recalled_total: {
     group: 'Cluster',

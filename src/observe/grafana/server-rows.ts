@@ -1,0 +1,309 @@
+/** The panels for every weir, with either engine. */
+
+import {
+  gaugeQuery,
+  percentileQueries,
+  type Row,
+  rate,
+  rateQuery,
+  select,
+  shareQuery,
+  slowestQuery,
+  sumBy,
+} from './panel.ts';
+
+export const SERVER_ROWS: readonly Row[] = [
+  {
+    title: 'Decisions',
+    panels: [
+      {
+        title: 'Checks',
+        metrics: ['weir_decisions_total'],
+        queries: [rateQuery('weir_decisions_total', ['namespace', 'outcome'])],
+      },
+      {
+        title: 'Share of denied checks',
+        metrics: [],
+        description: 'Share of the checks of a namespace that were denied.',
+        unit: 'percentunit',
+        max: 1,
+        queries: [shareQuery('weir_decisions_total', 'outcome="denied"', ['namespace'])],
+      },
+      {
+        title: 'Tokens',
+        metrics: ['weir_tokens_total'],
+        queries: [rateQuery('weir_tokens_total', ['namespace', 'outcome'])],
+      },
+      {
+        title: 'Checks with an override',
+        metrics: ['weir_overridden_checks_total'],
+        queries: [rateQuery('weir_overridden_checks_total')],
+      },
+      {
+        title: 'Refunds',
+        metrics: ['weir_refunds_total', 'weir_refunded_tokens_total'],
+        unit: 'cps',
+        queries: [
+          rateQuery('weir_refunds_total', ['instance'], 'refunds'),
+          rateQuery('weir_refunded_tokens_total', ['instance'], 'tokens'),
+        ],
+      },
+      {
+        title: 'Counters reset',
+        metrics: ['weir_counters_reset_total'],
+        queries: [rateQuery('weir_counters_reset_total')],
+      },
+    ],
+  },
+  {
+    title: 'Latency',
+    panels: [
+      {
+        title: 'Time of a check request',
+        metrics: ['weir_check_duration_seconds'],
+        queries: percentileQueries('weir_check_duration_seconds'),
+      },
+      {
+        title: '99th percentile by server',
+        metrics: [],
+        description: 'Time within which 99 % of the check requests of a server ended.',
+        unit: 's',
+        queries: [slowestQuery('weir_check_duration_seconds')],
+      },
+    ],
+  },
+  {
+    title: 'Errors and overload',
+    panels: [
+      {
+        title: 'Errors',
+        metrics: ['weir_errors_total'],
+        queries: [
+          {
+            // Most codes have no errors.
+            expr: `${sumBy(['status', 'code'], rate('weir_errors_total'))} > 0`,
+            legend: '{{status}} {{code}}',
+          },
+        ],
+      },
+      {
+        title: 'Rejections under overload',
+        metrics: ['weir_shed_total'],
+        queries: [rateQuery('weir_shed_total', ['instance', 'reason'])],
+      },
+      {
+        title: 'Connections',
+        metrics: ['weir_connections', 'weir_connections_capacity'],
+        queries: [
+          gaugeQuery('weir_connections', ['instance'], 'open'),
+          gaugeQuery('weir_connections_capacity', ['instance'], 'capacity'),
+        ],
+      },
+      {
+        title: 'Undelivered responses',
+        metrics: ['weir_undelivered_responses_total'],
+        queries: [rateQuery('weir_undelivered_responses_total')],
+      },
+    ],
+  },
+  {
+    title: 'Gateways',
+    panels: [
+      {
+        title: 'Denials of policies with shadow',
+        metrics: ['weir_shadow_denials_total'],
+        queries: [rateQuery('weir_shadow_denials_total', ['namespace'])],
+      },
+      {
+        title: 'Checks without an identity',
+        metrics: ['weir_unidentified_checks_total'],
+        queries: [rateQuery('weir_unidentified_checks_total', ['namespace'])],
+      },
+      {
+        title: 'Failures decided by onError',
+        metrics: ['weir_gateway_failures_total'],
+        queries: [rateQuery('weir_gateway_failures_total', ['instance', 'decision'])],
+      },
+    ],
+  },
+  {
+    title: 'Table of counters',
+    panels: [
+      {
+        title: 'Used share of the table',
+        metrics: [],
+        description: 'Live counters as a share of the capacity. weir evicts counters above 100 %.',
+        unit: 'percentunit',
+        max: 1,
+        queries: [
+          {
+            expr: `${select('weir_counters_live')} / ${select('weir_counters_capacity')}`,
+            legend: '{{instance}}',
+          },
+        ],
+      },
+      {
+        title: 'Live counters',
+        metrics: ['weir_counters_live', 'weir_counters_capacity'],
+        queries: [
+          gaugeQuery('weir_counters_live', ['instance'], 'live'),
+          gaugeQuery('weir_counters_capacity', ['instance'], 'capacity'),
+        ],
+      },
+      {
+        title: 'Expired counters removed',
+        metrics: ['weir_expired_counters_total'],
+        queries: [rateQuery('weir_expired_counters_total')],
+      },
+      {
+        title: 'Evictions of live counters',
+        metrics: ['weir_live_evictions_total'],
+        queries: [rateQuery('weir_live_evictions_total')],
+      },
+      {
+        title: 'Checks without a slot',
+        metrics: ['weir_full_table_decisions_total'],
+        queries: [rateQuery('weir_full_table_decisions_total', ['instance', 'decision'])],
+      },
+    ],
+  },
+  {
+    title: 'Queues and threads',
+    panels: [
+      {
+        title: 'Waiting queue entries',
+        metrics: ['weir_queue_entries'],
+        queries: [gaugeQuery('weir_queue_entries', ['instance', 'worker'])],
+      },
+      {
+        title: 'Entries put into queues',
+        metrics: ['weir_queue_checks_total', 'weir_queue_deductions_total'],
+        unit: 'count:entries/s',
+        queries: [
+          rateQuery('weir_queue_checks_total', ['instance'], 'checks'),
+          rateQuery('weir_queue_deductions_total', ['instance'], 'deductions'),
+        ],
+      },
+      {
+        title: 'Decided in place because of a queue',
+        metrics: ['weir_queue_full_total', 'weir_queue_withdrawn_total'],
+        queries: [
+          rateQuery('weir_queue_full_total', ['instance'], 'full or late'),
+          rateQuery('weir_queue_withdrawn_total', ['instance'], 'withdrawn'),
+        ],
+      },
+      {
+        title: 'Deductions of asynchronous checks',
+        metrics: ['weir_deductions_total'],
+        queries: [rateQuery('weir_deductions_total', ['instance', 'outcome'])],
+      },
+      {
+        title: 'Tokens of deductions',
+        metrics: ['weir_queue_deduction_tokens_total', 'weir_deduction_tokens_total'],
+        queries: [
+          rateQuery('weir_queue_deduction_tokens_total', ['instance'], 'queued'),
+          rateQuery('weir_deduction_tokens_total', ['instance', 'outcome']),
+        ],
+      },
+      {
+        title: 'Queue entries of failed workers',
+        metrics: ['weir_queue_entries_repeated_total', 'weir_queue_entries_lost_total'],
+        queries: [
+          rateQuery('weir_queue_entries_repeated_total', ['instance'], 'repeated'),
+          rateQuery('weir_queue_entries_lost_total', ['instance'], 'lost'),
+        ],
+      },
+      {
+        title: 'Responsive shard workers',
+        metrics: ['weir_workers_running'],
+        queries: [gaugeQuery('weir_workers_running')],
+      },
+      {
+        title: 'Replaced shard workers',
+        metrics: ['weir_workers_replaced_total'],
+        queries: [rateQuery('weir_workers_replaced_total')],
+      },
+      {
+        title: 'Checks decided by shard workers',
+        metrics: ['weir_worker_decisions_total'],
+        queries: [rateQuery('weir_worker_decisions_total')],
+      },
+    ],
+  },
+  {
+    title: 'Checkpoints',
+    panels: [
+      {
+        title: 'Age of the last checkpoint',
+        metrics: ['weir_checkpoint_age_seconds'],
+        queries: [gaugeQuery('weir_checkpoint_age_seconds')],
+      },
+      {
+        title: 'Checkpoints',
+        metrics: ['weir_checkpoints_total', 'weir_checkpoint_failures_total'],
+        queries: [
+          rateQuery('weir_checkpoints_total', ['instance'], 'written'),
+          rateQuery('weir_checkpoint_failures_total', ['instance'], 'failed'),
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Records',
+    panels: [
+      {
+        title: 'Overrides',
+        metrics: ['weir_overrides'],
+        queries: [gaugeQuery('weir_overrides', ['instance', 'kind'])],
+      },
+      {
+        title: 'API keys and namespaces',
+        metrics: ['weir_keys', 'weir_namespaces'],
+        unit: 'short',
+        queries: [
+          gaugeQuery('weir_keys', ['instance'], 'keys'),
+          gaugeQuery('weir_namespaces', ['instance'], 'namespaces'),
+        ],
+      },
+      {
+        title: 'Write transactions',
+        metrics: ['weir_write_transactions_total'],
+        queries: [rateQuery('weir_write_transactions_total')],
+      },
+    ],
+  },
+  {
+    title: 'Process',
+    panels: [
+      {
+        title: 'CPU',
+        metrics: ['process_cpu_seconds_total'],
+        unit: 'count:cores',
+        queries: [rateQuery('process_cpu_seconds_total')],
+      },
+      {
+        title: 'Memory',
+        metrics: ['process_resident_memory_bytes'],
+        queries: [gaugeQuery('process_resident_memory_bytes')],
+      },
+      {
+        title: 'Offset from the system clock',
+        metrics: ['weir_clock_offset_seconds'],
+        isSigned: true,
+        queries: [gaugeQuery('weir_clock_offset_seconds')],
+      },
+      {
+        title: 'Servers by version',
+        metrics: ['weir_build_info'],
+        unit: 'none',
+        isText: true,
+        queries: [
+          {
+            expr: `count by (version, node, uws) (${select('weir_build_info')})`,
+            legend: 'weir {{version}}, Node {{node}}, {{uws}}',
+          },
+        ],
+      },
+    ],
+  },
+];
