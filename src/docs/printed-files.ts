@@ -1,8 +1,11 @@
 /** The files of the repository that `weir print` prints. */
 
+import { grafanaDashboard } from '../observe/grafana/dashboard.ts';
 import { prometheusRules } from '../observe/rules/prometheus-rules.ts';
 import type { Generated } from './generator.ts';
 
 export const printedFiles: Generated['files'] = {
+  'deploy/compose/grafana/weir.json': () => grafanaDashboard(),
+  'deploy/compose/prometheus-rules.yml': () => prometheusRules(),
   'examples/prometheus-alert/weir-alerts.yml': () => prometheusRules(),
 };

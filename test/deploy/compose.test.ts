@@ -1,10 +1,12 @@
 /** The files of deploy/compose agree with weir and with one another. */
 
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { expect, test } from 'vitest';
+import { basename, dirname, join } from 'node:path';
+import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { isMissing } from '../support/gateway-process.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 import { runWeir } from '../support/weir-command.ts';
 
@@ -16,6 +18,8 @@ interface Service {
   environment?: Record<string, string>;
   volumes?: string[];
   build?: string;
+  image: string;
+  ports?: string[];
 }
 
 const read = (name: string) => readFileSync(join(DIRECTORY, name), 'utf8');
@@ -64,4 +68,84 @@ test('nginx.conf is what weir prints for the policies of weir.json', async () =>
     await server.stop();
     removeDirectory(directory);
   }
+});
+
+test('every image that is not built here has a version, and weir is reachable locally only', () => {
+  for (const [name, { build, image, ports = [] }] of Object.entries(compose.services)) {
+    if (build === undefined) expect([name, image]).toEqual([name, expect.stringMatching(/:v?\d/)]);
+    const isPublic = ports.some((port) => !port.startsWith('127.0.0.1:'));
+    expect([name, isPublic]).toEqual([name, name === 'nginx']);
+  }
+});
+
+/** Where a container sees a file of the directory. */
+function mountOf(service: string, file: string): string {
+  const volumes = compose.services[service].volumes ?? [];
+  const found = volumes.find((volume) => volume.startsWith(`./${file}:`));
+  return found?.split(':')[1] ?? '';
+}
+
+test.each([
+  ['prometheus-rules', 'prometheus-rules.yml'],
+  ['grafana', 'grafana/weir.json'],
+])('weir print %s prints %s', async (name, file) => {
+  const { code, stdout } = await runWeir('', ['print', name]);
+  expect([code, stdout]).toEqual([0, read(file)]);
+});
+
+describe('Prometheus', () => {
+  test('finds the rules beside its configuration', () => {
+    const { rule_files: files, scrape_configs: jobs } = parse(read('prometheus.yml'));
+    const inContainer = mountOf('prometheus', 'prometheus-rules.yml');
+    expect(files).toEqual([basename(inContainer)]);
+    expect(dirname(inContainer)).toBe(dirname(mountOf('prometheus', 'prometheus.yml')));
+    // The job that the rules select.
+    expect(jobs).toHaveLength(1);
+    expect(read('prometheus-rules.yml')).toContain(`job="${jobs[0].job_name}"`);
+  });
+
+  test.skipIf(isMissing('promtool', '--version'))('accepts its configuration', () => {
+    const args = ['check', 'config', join(DIRECTORY, 'prometheus.yml')];
+    const { status, stdout, stderr } = spawnSync('promtool', args, { encoding: 'utf8' });
+    expect([status, stderr, stdout]).toEqual([0, '', expect.stringContaining('rules found')]);
+  });
+});
+
+describe('Grafana', () => {
+  test('reads the dashboard from the directory of its provider', () => {
+    const { providers } = parse(read('grafana/dashboards.yaml'));
+    const inContainer = mountOf('grafana', 'grafana/weir.json');
+    expect(providers).toHaveLength(1);
+    expect(providers[0].options.path).toBe(dirname(inContainer));
+    const { environment = {} } = compose.services.grafana;
+    expect(environment.GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH).toBe(inContainer);
+  });
+
+  test('asks the Prometheus of the file, and knows its scrape interval', () => {
+    const { datasources } = parse(read('grafana/datasources.yaml'));
+    expect(datasources).toHaveLength(1);
+    const [{ type, url, jsonData }] = datasources;
+    expect(type).toBe('prometheus');
+    const { hostname, port } = new URL(url);
+    expect(compose.services[hostname].ports).toEqual([expect.stringMatching(`:${port}$`)]);
+    const { global } = parse(read('prometheus.yml'));
+    expect(jsonData.timeInterval).toBe(global.scrape_interval);
+  });
+
+  test('finds its provisioning where its image looks for it', () => {
+    for (const kind of ['datasources', 'dashboards']) {
+      const inContainer = mountOf('grafana', `grafana/${kind}.yaml`);
+      expect(dirname(inContainer)).toBe(`/etc/grafana/provisioning/${kind}`);
+    }
+  });
+
+  test('lets everybody read, and nobody sign in', () => {
+    const { environment } = compose.services.grafana;
+    expect(environment).toMatchObject({
+      GF_AUTH_ANONYMOUS_ENABLED: 'true',
+      GF_AUTH_ANONYMOUS_ORG_ROLE: 'Viewer',
+      GF_AUTH_BASIC_ENABLED: 'false',
+      GF_AUTH_DISABLE_LOGIN_FORM: 'true',
+    });
+  });
 });

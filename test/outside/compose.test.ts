@@ -1,8 +1,8 @@
 /**
  * The Compose file: the reference implementation reads it, and podman-compose runs it. nginx,
- * Prometheus and Node are those of Debian and npm, under the names of the images in the file. Long
- * form only; requires what the test of the image requires. podman-compose has its ports on this
- * machine: 7070, 8080 and 9090.
+ * Prometheus and Node are those of Debian and npm, under the names of the images in the file.
+ * Neither has Grafana, so its service is not started. Long form only; requires what the test of the
+ * image requires. podman-compose has its ports on this machine: 7070, 8080 and 9090.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -119,6 +119,18 @@ describe.skipIf(!IS_OUTSIDE_LONG || !canBuildImages || python === undefined)(
         const response = await fetch(`http://127.0.0.1:9090/api/v1/query?query=${query}`);
         const { data } = (await response.json()) as { data?: { result: unknown[] } };
         return data?.result.length === 1;
+      });
+    });
+
+    test('evaluate the rules of weir in Prometheus', { timeout: MINUTE }, async () => {
+      await waitUntil('Prometheus has evaluated every rule', async () => {
+        const response = await fetch('http://127.0.0.1:9090/api/v1/rules');
+        const { data } = (await response.json()) as {
+          data: { groups: { name: string; rules: { health: string }[] }[] };
+        };
+        const names = data.groups.map(({ name }) => name);
+        expect(names.toSorted()).toEqual(['weir', 'weir-records', 'weir-redis']);
+        return data.groups.every(({ rules }) => rules.every(({ health }) => health === 'ok'));
       });
     });
   },
