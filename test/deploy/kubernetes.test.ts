@@ -7,6 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { annotations, environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
 import { CHART_VALUES, CONFIG_SETTINGS } from '../../src/docs/chart-values.ts';
+import { METRICS } from '../../src/observe/metric-declarations.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
 const MANIFESTS = 'deploy/kubernetes';
@@ -51,7 +52,7 @@ interface Manifest {
     selector: Record<string, unknown>;
     template: { metadata: { labels: Record<string, string> }; spec: PodSpec };
     ports: { name: string; port: number; targetPort: string }[];
-    endpoints: { port: string }[];
+    endpoints: { port: string; honorLabels?: boolean }[];
     ingress: { ports: { port: string }[] }[];
     podSelector: { matchLabels: Record<string, string> };
   };
@@ -191,6 +192,15 @@ describe.each(SERVICES)('%s', (name) => {
     expect(service.spec.ports.map((port) => port.name)).toContain(endpoint.port);
     expect(weir.readinessProbe).toMatchObject({ httpGet: { path: '/readyz', port: 'admin' } });
   });
+});
+
+test('the ServiceMonitor keeps the namespaces of weir in the labels of metrics', () => {
+  const labelled = Object.values(METRICS).filter((metric) => {
+    return 'labels' in metric && 'namespace' in metric.labels;
+  });
+  expect(labelled.length).toBeGreaterThan(0);
+  const { endpoints } = ofKind('servicemonitor.yaml', 'ServiceMonitor')!.spec;
+  expect(endpoints.map(({ honorLabels }) => honorLabels)).toEqual([true]);
 });
 
 test('one process uses a volume, and replicas share Redis', () => {
