@@ -50,7 +50,10 @@ const OUTSIDE = ['test/outside/**/*.test.ts'];
  */
 const SAME_ON_EVERY_NODE = [
   ...['docs/*', 'examples/*', 'gateways/*', 'model/*', 'engine/redis/scripts/*', 'tidy'],
-  ...['check', 'config', 'gateway', 'keys', 'package', 'reset'].map((of) => `commands/${of}`),
+  ...['check', 'config', 'gateway', 'keys', 'package', 'print', 'reset'].map(
+    (of) => `commands/${of}`,
+  ),
+  ...['observe/grafana/*', 'observe/rules/*'],
   ...['algorithm', 'audit', 'corrections', 'keys', 'overrides'].map((of) => `api/${of}`),
   ...['batch', 'batch-full-table', 'table', 'windows/*'].map((of) => `engine/memory/${of}`),
   ...['registry/shared/*', 'runtime/shared-registry', 'engine/redis/recovery-outcomes'],

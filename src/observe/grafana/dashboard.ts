@@ -12,6 +12,7 @@ import type {
   FieldConfig,
   Panel as GrafanaPanel,
   GraphFieldConfig,
+  ReduceDataOptions,
   RowPanel,
   VariableModel,
   VizLegendOptions,
@@ -62,10 +63,12 @@ const TEXT: {
   colorMode: Json<BigValueColorMode>;
   graphMode: Json<BigValueGraphMode>;
   textMode: Json<BigValueTextMode>;
+  reduceOptions: Json<ReduceDataOptions>;
 } = {
   colorMode: 'none',
   graphMode: 'none',
   textMode: 'value_and_name',
+  reduceOptions: { calcs: ['lastNotNull'] },
 };
 
 export function grafanaDashboard(): string {

@@ -132,9 +132,8 @@ export const SERVER_ROWS: readonly Row[] = [
       {
         title: 'Used share of the table',
         metrics: [],
-        description: 'Live counters as a share of the capacity. weir evicts counters above 100 %.',
+        description: 'Live counters as a share of the capacity. Above 100 % weir may evict some.',
         unit: 'percentunit',
-        max: 1,
         queries: [
           {
             expr: `${select('weir_counters_live')} / ${select('weir_counters_capacity')}`,
