@@ -110,6 +110,7 @@ const LAYERS = [
   'redis',
   'shared-memory',
   'analytics',
+  'events',
   'auth',
   'overrides',
   'policies',

@@ -70,7 +70,9 @@ export class Analytics {
     return this.#failures;
   }
 
-  /** The figures of all namespaces that have some. Hours since the Unix epoch, `to` is exclusive. */
+  /**
+   * The figures of all namespaces that have some. Hours since the Unix epoch, `to` is exclusive.
+   */
   totals(fromHour: number, toHour: number): Map<string, Figures> {
     this.#write([]);
     return this.#options.database.totals(fromHour, toHour);

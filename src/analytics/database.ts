@@ -1,12 +1,12 @@
 /**
  * The analytics of this machine in one SQLite file beside the store: figures of each namespace by
- * minute and by hour, and lists of identifiers by hour. Figures are added to what is stored, so that
- * the same minute can be written many times, also after a restart.
+ * minute and by hour, and lists of identifiers by hour. Figures are added to what is stored, so
+ * that the same minute can be written many times, also after a restart.
  *
- * WAL with synchronous=NORMAL: what is written survives the end of the process at any point. A power
- * failure may lose the last seconds, and damages nothing. A file that cannot be read is moved aside
- * when weir starts, and replaced by an empty one: analytics never stop a start. Texts are blobs,
- * since libsql ends the process if a damaged text is not valid UTF-8.
+ * WAL with synchronous=NORMAL: what is written survives the end of the process at any point. A
+ * power failure may lose the last seconds, and damages nothing. A file that cannot be read is moved
+ * aside when weir starts, and replaced by an empty one: analytics never stop a start. Texts are
+ * blobs, since libsql ends the process if a damaged text is not valid UTF-8.
  */
 
 import { existsSync, renameSync, rmSync } from 'node:fs';

@@ -1,4 +1,7 @@
-/** The lists of a namespace and an hour as the database stores them: JSON, short as it is read often. */
+/**
+ * The lists of a namespace and an hour as the database stores them: JSON, short as it is read
+ * often.
+ */
 
 import type { IdentifierList, ListedIdentifier } from './identifier-list.ts';
 import type { SketchName } from './recorder.ts';

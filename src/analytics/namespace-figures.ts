@@ -1,9 +1,9 @@
 /**
- * The figures that are not in the database yet. Nothing is counted for them: they are the differences
- * between two readings of the stats blocks, in which acceptors count every decision. So the sum of
- * all figures is what was counted, to the last check. A reading belongs to the minute of the reading
- * before it. Readings are taken at the end of each minute, so it is the right one, except for checks
- * in the ms by which the main thread was late.
+ * The figures that are not in the database yet. Nothing is counted for them: they are the
+ * differences between two readings of the stats blocks, in which acceptors count every decision. So
+ * the sum of all figures is what was counted, to the last check. A reading belongs to the minute of
+ * the reading before it. Readings are taken at the end of each minute, so it is the right one,
+ * except for checks in the ms by which the main thread was late.
  */
 
 import { ANALYTICS_MINUTE_NAMESPACES_MAX, ANALYTICS_PENDING_MAX } from '../core/constants.ts';

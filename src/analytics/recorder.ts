@@ -1,13 +1,13 @@
 /**
  * The side of an acceptor: counts each decision by identifier, in sketches of its own. They belong
- * to one namespace and one hour. The main thread publishes the current hour in the control words. The
- * first decision of a namespace in an hour allocates its sketches and sends them to the main thread.
- * No more than ANALYTICS_NAMESPACES_MAX namespaces get sketches in an hour, so that memory is bounded.
+ * to one namespace and one hour. The main thread publishes the current hour in the control words.
+ * The first decision of a namespace in an hour allocates its sketches and sends them to the main
+ * thread. No more than ANALYTICS_NAMESPACES_MAX namespaces get sketches in an hour, so that memory
+ * is bounded.
  *
  * The totals of a namespace are not counted here: the stats block has them.
  */
 
-import { randomInt } from 'node:crypto';
 import { Bytes } from '../core/bytes.ts';
 import { ANALYTICS_NAMESPACES_MAX, NAME_MAX_BYTES } from '../core/constants.ts';
 import type { Identity } from '../core/hash.ts';
@@ -98,11 +98,10 @@ class NamespaceSketches implements IdentifierSketches {
 
   constructor(hour: number, buffer: SharedArrayBuffer | undefined) {
     this.hour = hour;
-    const seed = randomInt(1, 2 ** 31);
     if (buffer === undefined) return;
     const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
-    this.#denied = new SketchWriter(memory, 0, seed);
-    this.#spent = new SketchWriter(memory, SKETCH_WORDS, seed);
+    this.#denied = new SketchWriter(memory, 0);
+    this.#spent = new SketchWriter(memory, SKETCH_WORDS);
   }
 
   add(

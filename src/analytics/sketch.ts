@@ -1,23 +1,23 @@
 /**
- * A sketch of the identifiers with the largest counts in a stream of checks: Space-Saving (Metwally,
- * Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005)
- * in sets. The hash of an identifier selects a set of WAYS entries. An identifier without an entry
- * takes that of the smallest count in its set: it inherits this count as its error, and adds its own.
- * So the true count of an identifier with an entry is between `count - error` and `count`, and that
- * of an identifier without one is at most the smallest count in its set: its floor. A set that has
- * counted N in all has a floor of N / WAYS at most. No client can choose the set of an identifier,
- * since the hash has a secret key.
+ * A sketch of the identifiers with the largest counts in a stream of checks: Space-Saving
+ * (Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in data
+ * streams", 2005) in sets. The hash of an identifier selects a set of WAYS entries. An identifier
+ * without an entry takes that of the smallest count in its set: it inherits this count as its
+ * error, and adds its own. So the true count of an identifier with an entry is between `count -
+ * error` and `count`, and that of an identifier without one is at most the smallest count in its
+ * set: its floor. A set that has counted N in all has a floor of N / WAYS at most. No client can
+ * choose the set of an identifier, since the hash has a secret key.
  *
- * Most checks of a flood of identifiers would take an entry, which costs more than to count. So where
- * the floor is at least FLOOR_PER_AMOUNT times the amount, only one in TAKE_ONE_IN of them does, at
- * random. It adds what the others have skipped since, so the floor is as high as it would be. The
- * skipped amounts of one identifier exceed the share SKIPPED_SHARE of the floor with a probability
- * of (1 - 1 / TAKE_ONE_IN) ** (SKIPPED_SHARE * FLOOR_PER_AMOUNT), less than 10 ** -12. A reading adds
- * this share to floors and errors.
+ * Most checks of a flood of identifiers would take an entry, which costs more than to count. So
+ * where the floor is at least FLOOR_PER_AMOUNT times the amount, only one in TAKE_ONE_IN of them
+ * does, at random. It adds what the others have skipped since, so the floor is as high as it would
+ * be. The skipped amounts of one identifier exceed the share SKIPPED_SHARE of the floor with a
+ * probability of (1 - 1 / TAKE_ONE_IN) ** (SKIPPED_SHARE * FLOOR_PER_AMOUNT), less than 10 ** -12.
+ * A reading adds this share to floors and errors.
  *
- * One acceptor writes; the main thread reads. A replacement of an entry is announced in the state of
- * its set, so that a reader ignores the entry. A reader repeats a set that was changed meanwhile.
- * An increment is one store, and a reader may miss it.
+ * One acceptor writes; the main thread reads. A replacement of an entry is announced in the state
+ * of its set, so that a reader ignores the entry. A reader repeats a set that was changed
+ * meanwhile. An increment is one store, and a reader may miss it.
  *
  *   a set     line 0    int32: state, version | number of the entry that is replaced, from 1, or 0
  *                       float64 from word 2: floor at the last replacement | skipped amounts
@@ -31,6 +31,7 @@
 
 import type { Bytes } from '../core/bytes.ts';
 import { CACHE_LINE_BYTES, NAME_MAX_BYTES } from '../core/constants.ts';
+import { FastRandom } from '../core/fast-random.ts';
 import type { Identity } from '../core/hash.ts';
 
 export const SETS = 128;
@@ -95,18 +96,17 @@ export class SketchWriter {
   readonly #words: Int32Array;
   readonly #doubles: Float64Array;
   readonly #firstWord: number;
-  /** The state of a xorshift generator, in memory: an integer field would be allocated. */
-  readonly #random: Int32Array;
+  readonly #random: FastRandom;
 
   /**
    * @param firstWord the offset of the sketch in its memory
-   * @param seed not 0
+   * @param random decides which identifiers take an entry
    */
-  constructor({ words, doubles }: SketchMemory, firstWord: number, seed: number) {
+  constructor({ words, doubles }: SketchMemory, firstWord: number, random = new FastRandom()) {
     this.#words = words;
     this.#doubles = doubles;
     this.#firstWord = firstWord;
-    this.#random = Int32Array.of(seed);
+    this.#random = random;
   }
 
   /** Adds to the count of an identifier. @param amount above 0 */
@@ -121,20 +121,14 @@ export class SketchWriter {
       doubles[(set >> 1) + COUNTS + entry] += amount;
       return;
     }
-    if (amount * FLOOR_PER_AMOUNT <= doubles[(set >> 1) + FLOOR] && !this.#takesEntry()) {
+    if (
+      amount * FLOOR_PER_AMOUNT <= doubles[(set >> 1) + FLOOR] &&
+      !this.#random.isOneIn(TAKE_ONE_IN)
+    ) {
       doubles[(set >> 1) + SKIPPED] += amount;
       return;
     }
     this.#replaceSmallest(set, h1, second, amount, text, from, to);
-  }
-
-  #takesEntry(): boolean {
-    let state = this.#random[0];
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    this.#random[0] = state;
-    return (state & (TAKE_ONE_IN - 1)) === 0;
   }
 
   #replaceSmallest(

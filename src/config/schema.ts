@@ -15,6 +15,9 @@ import {
   COUNTERS_MAX,
   COUNTERS_MIN,
   DRAIN_MAX_MS,
+  EVENT_FILE_MIB_MAX,
+  EVENT_FILES_MAX,
+  EVENT_SAMPLE_MAX,
   KEY_MAX_CHARACTERS,
   REDIS_PREFIX_MAX_CHARACTERS,
   REDIS_TIMEOUT_MAX_MS,
@@ -27,6 +30,8 @@ import {
   WORKERS_MAX,
 } from '../core/constants.ts';
 import { FULL_TABLE_POLICIES } from '../core/decision.ts';
+import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
+import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
 import { ENGINE_DOWN_POLICIES, LOCAL_SHARES, RECOVERY_MODES } from '../redis/settings.ts';
 import { REDIS_URL_FORMS } from '../redis/url.ts';
 import { availableCores } from './resources.ts';
@@ -285,6 +290,35 @@ export const Settings = Type.Object({
     ANALYTICS_HOURS_MAX,
     720,
     'hours for which the figures and the identifiers of each hour are kept',
+  ),
+  events: choice(
+    EVENT_SELECTIONS,
+    'off',
+    'decisions that are written as events, each a line of JSON',
+  ),
+  eventsOneIn: integer(
+    1,
+    EVENT_SAMPLE_MAX,
+    1,
+    'a sample: one of so many decisions that WEIR_EVENTS selects is written, at random',
+  ),
+  eventsFile: Type.Optional(
+    text(
+      'a path, or -',
+      'file of events, or - for standard output; default: events.jsonl in WEIR_DATA_DIR',
+    ),
+  ),
+  eventsFileMib: integer(
+    1,
+    EVENT_FILE_MIB_MAX,
+    100,
+    'size in MiB at which the file of events is rotated',
+  ),
+  eventsFiles: integer(0, EVENT_FILES_MAX, 5, 'rotated files of events that are kept'),
+  eventsIdentifier: choice(
+    IDENTIFIER_FORMS,
+    'text',
+    'whether events show identifiers, or their hash by the secret key of the data directory',
   ),
   logLevel: choice(
     ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],

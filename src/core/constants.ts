@@ -118,6 +118,16 @@ export const ANALYTICS_IDENTIFIERS_INTERVAL_MS = 10_000;
 export const ANALYTICS_MINUTES_MAX = 10_080;
 export const ANALYTICS_HOURS_MAX = 9_600;
 
+/** Events that an acceptor sends to the main thread at once, and when it does so at the latest. */
+export const EVENT_CHUNK_BYTES = 262_144;
+export const EVENT_FLUSH_MS = 100;
+/** Events of an acceptor that are not written yet. Further ones are dropped. */
+export const EVENT_BYTES_MAX = 8_388_608;
+/** Bounds of the size of a file of events, and of the number of rotated files. */
+export const EVENT_FILE_MIB_MAX = 1_048_576;
+export const EVENT_FILES_MAX = 1_000;
+export const EVENT_SAMPLE_MAX = 1_000_000;
+
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
 export const DRAIN_MAX_MS = 600_000;
@@ -249,6 +259,12 @@ const INVARIANTS: readonly [boolean, string][] = [
     COUNTERS_MAX * SLOTS_PER_COUNTER * CACHE_LINE_BYTES <= 2 ** 31 * SHARDS,
     'the bytes of a shard are indexed by int32',
   ],
+  [
+    3 * (BODY_MAX_BYTES + 6 * (IDENTIFIER_MAX_CHARACTERS + NAMESPACE_MAX_CHARACTERS) + 1_024) <
+      EVENT_CHUNK_BYTES,
+    'a chunk has room for the longest event',
+  ],
+  [EVENT_BYTES_MAX > 2 * EVENT_CHUNK_BYTES, 'a chunk of events can be sent while one is written'],
   [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy fit one batch'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
   [(CHECK_QUEUE_ENTRIES & (CHECK_QUEUE_ENTRIES - 1)) === 0, 'a queue is indexed with a mask'],

@@ -514,11 +514,12 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     tag: 'Analytics',
     summary: 'Show what the namespaces use',
     description: [
-      'Shows how many checks were allowed and denied in each namespace, and their tokens. Without ' +
-        'parameters it covers the current hour and the 23 hours before it.',
-      `${ANALYTICS_OF_THIS_MACHINE} A response includes every check that was answered before ` +
-        'its request; checks of a new namespace appear when the namespace is stored, after some ' +
-        'milliseconds. A gateway check that a policy decides by several windows counts once.',
+      'Shows how many checks were allowed and denied in each namespace, and their tokens. ' +
+        'Without parameters it covers the current hour and the 23 hours before it.',
+      `${ANALYTICS_OF_THIS_MACHINE} A response includes every check that was answered ` +
+        'before its request; checks of a new namespace appear when the namespace is stored, ' +
+        'after some milliseconds. A gateway check that a policy decides by several windows ' +
+        'counts once.',
     ],
     permissions: inNamespace('read_analytics'),
     request: analytics.namespacesValidator.schema,
@@ -528,10 +529,10 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     tag: 'Analytics',
     summary: 'Show what a namespace uses over time',
     description: [
-      'Shows the checks of a namespace and their tokens for each minute or hour. Minutes are kept ' +
-        'for `WEIR_ANALYTICS_MINUTES`, hours for `WEIR_ANALYTICS_HOURS`.',
-      `${ANALYTICS_OF_THIS_MACHINE} Checks at the end of a minute may be counted in the next one, ` +
-        'or the other way round, if the main thread of weir is late.',
+      'Shows the checks of a namespace and their tokens for each minute or hour. Minutes ' +
+        'are kept for `WEIR_ANALYTICS_MINUTES`, hours for `WEIR_ANALYTICS_HOURS`.',
+      `${ANALYTICS_OF_THIS_MACHINE} Checks at the end of a minute may be counted in the ` +
+        'next one, or the other way round, if the main thread of weir is late.',
     ],
     permissions: inNamespace('read_analytics'),
     request: requireNamespace(analytics.timelineValidator.schema),
@@ -542,12 +543,11 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     tag: 'Analytics',
     summary: 'Show the busiest identifiers of a namespace',
     description: [
-      'Lists the identifiers that were denied most often, and those that used most tokens, in whole ' +
-        'hours. Without `start` it covers the current hour.',
-      'weir counts identifiers in a sketch of a fixed size, so counts may be too high: by `error` ' +
-        'at most. An identifier is in the list if it had a larger share of the checks of its ' +
-        'namespace than about 1 in 1 000. ' +
-        ANALYTICS_OF_THIS_MACHINE,
+      'Lists the identifiers that were denied most often, and those that used most tokens, ' +
+        'in whole hours. Without `start` it covers the current hour.',
+      'weir counts identifiers in a sketch of a fixed size, so counts may be too high: by ' +
+        '`error` at most. An identifier is in the list if it had a larger share of the checks ' +
+        `of its namespace than about 1 in 1 000. ${ANALYTICS_OF_THIS_MACHINE}`,
     ],
     permissions: inNamespace('read_analytics'),
     request: requireNamespace(analytics.identifiersValidator.schema),

@@ -72,6 +72,25 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
     },
   },
   {
+    title: 'Analytics',
+    settings: {
+      analytics: 'The figures are in `analytics.db` in the data directory.',
+      analyticsMinutes: 'A day. The figures of older minutes remain in those of their hour.',
+      analyticsHours: 'Thirty days.',
+    },
+  },
+  {
+    title: 'Events',
+    settings: {
+      events: 'See [Events](events.md).',
+      eventsOneIn: '',
+      eventsFile: 'weir does not start if it cannot write the file.',
+      eventsFileMib: '',
+      eventsFiles: 'They are `events.jsonl.1`, the newest one, to `events.jsonl.5`.',
+      eventsIdentifier: '',
+    },
+  },
+  {
     title: 'Keys',
     settings: {
       rootKey:

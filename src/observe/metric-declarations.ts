@@ -96,6 +96,13 @@ export const METRICS = {
     unit: 'writes',
     help: 'Writes to the database of the analytics that failed. The figures wait in memory.',
   },
+  weir_events_total: {
+    group: 'Decisions',
+    type: 'counter',
+    unit: 'events',
+    labels: { outcome: '`written`, `dropped`' },
+    help: 'Decisions that became events: none unless WEIR_EVENTS is set.',
+  },
   weir_shadow_denials_total: {
     group: 'Gateways',
     type: 'counter',

@@ -9,6 +9,7 @@ import type { FullTablePolicy } from '../core/decision.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
+import type { EventFile } from '../events/event-file.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { Writer } from '../registry/writer.ts';
 import type { ClockPublisher } from '../shared-memory/clock.ts';
@@ -37,6 +38,8 @@ interface MetricSources {
   replica?: () => ReplicaStats;
   /** Undefined with WEIR_ANALYTICS=off. */
   analytics?: Pick<Analytics, 'failures'>;
+  /** Where decisions become events. */
+  events?: Pick<EventFile, 'written' | 'failed'>;
   writer: Writer;
   /** Connections that may be open at once. */
   connectionsMax: number;
@@ -64,6 +67,7 @@ export class Metrics {
     this.#registerCheckpoints(sources);
     this.#registerQueues(sources);
     this.#registerCluster(sources);
+    this.#registerAnalytics(sources);
     this.#registerRecords(sources);
     this.#registerProcess(sources);
   }
@@ -174,13 +178,21 @@ export class Metrics {
     );
   }
 
-  #registerRecords({ registry, writer, analytics }: MetricSources): void {
-    if (analytics !== undefined) {
-      this.#series.unlabeledCounter(
-        'weir_analytics_write_failures_total',
-        () => analytics.failures,
-      );
-    }
+  #registerAnalytics({ analytics, events }: MetricSources): void {
+    this.#series.unlabeledCounter(
+      'weir_analytics_write_failures_total',
+      () => analytics?.failures ?? 0,
+    );
+    this.#series.counter('weir_events_total', () => {
+      const dropped = (events?.failed ?? 0) + this.#acceptorTotal(ACCEPTOR_STAT.droppedEvents);
+      return [
+        [{ outcome: 'written' }, events?.written ?? 0],
+        [{ outcome: 'dropped' }, dropped],
+      ];
+    });
+  }
+
+  #registerRecords({ registry, writer }: MetricSources): void {
     this.#series.gauge('weir_overrides', () => {
       return Object.entries(registry.overrideCounts).map(([kind, count]): Sample => {
         return [{ kind }, count];

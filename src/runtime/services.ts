@@ -13,6 +13,7 @@ import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
 import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
+import type { EventFile } from '../events/event-file.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { ClusterWatch } from '../observe/cluster-watch.ts';
@@ -30,6 +31,7 @@ import { totalOf, WORKER_STAT, type WorkerStatIndex } from '../shared-memory/sta
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { openAnalytics } from './analytics.ts';
 import { startEngine } from './engine-host.ts';
+import { openEventFile } from './events.ts';
 import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
 
@@ -47,6 +49,7 @@ export class Services {
   readonly reloader: Reloader;
   readonly #engine: EngineHost;
   readonly #analytics: Analytics | undefined;
+  readonly #events: EventFile | undefined;
   readonly #watches: { close(): void }[];
   readonly #writer: Writer;
   readonly #foundation: Foundation;
@@ -77,6 +80,8 @@ export class Services {
     const executor = new OperationExecutor(writer, context);
     this.log = log;
     this.#analytics = analytics;
+    const events = openEventFile(settings, foundation.directory.path, log);
+    this.#events = events;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
@@ -84,6 +89,7 @@ export class Services {
     this.#nowMs = nowMs;
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
+      onEvents: (chunk, onDone) => events?.write(chunk, onDone),
       onSketches: (announcement) => analytics?.addSketches(announcement),
       onFailure: (failure) => log.error(failure, 'a request failed'),
       runOperation: (request) => debug.runOperation(request, (it) => executor.execute(it)),
@@ -105,6 +111,7 @@ export class Services {
       registry,
       ...(replica && { replica }),
       ...(analytics && { analytics }),
+      ...(events && { events }),
       writer,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
@@ -182,6 +189,7 @@ export class Services {
     clearTimeout(this.#firstKeyTimer);
     await this.#writer.flush();
     this.#analytics?.close();
+    await this.#events?.close();
     clearInterval(this.#clockTimer);
   }
 }

@@ -17,6 +17,7 @@ import { GATEWAY_CONNECTIONS_SHARE, HEARTBEAT_MS } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import { Hasher } from '../core/hash.ts';
 import type { Engine } from '../engine/engine.ts';
+import { EventRecorder } from '../events/event-recorder.ts';
 import { ActiveOverrides } from '../overrides/active.ts';
 import { KnownNamespaces } from '../registry/known-namespaces.ts';
 import type { Publication } from '../registry/publication.ts';
@@ -29,6 +30,7 @@ import { BodyBudget, BodyReader } from './body.ts';
 import { CheckHandler } from './checks.ts';
 import { CorrectionHandler } from './corrections.ts';
 import { createEngine } from './create-engine.ts';
+import { DecisionRecorder } from './decision-recorder.ts';
 import { DeferredResponses } from './deferred-responses.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { ExplanationHandler } from './explanations.ts';
@@ -43,7 +45,7 @@ import type { HttpResponse } from './uws.ts';
 
 /** What an acceptor uses of the port to the main thread. */
 interface MainThreadPort {
-  postMessage(message: ToMain): void;
+  postMessage(message: ToMain, transferred?: readonly ArrayBuffer[]): void;
   on(event: 'message', listener: (message: ToAcceptor) => void): unknown;
 }
 
@@ -65,6 +67,7 @@ export class Acceptor {
   readonly #keyring: Keyring;
   readonly #overrides = new ActiveOverrides();
   readonly #engine: Engine;
+  readonly #events: EventRecorder | undefined;
   readonly #responders: ByVersion<Responder>;
   readonly #gateway: GatewayCheckHandler;
   readonly #operations: OperationForwarder;
@@ -128,6 +131,12 @@ export class Acceptor {
     const identifiers = new IdentifierRecorder(control, (announcement) => {
       this.#send({ kind: 'sketches', announcement });
     });
+    this.#events =
+      data.events &&
+      new EventRecorder(data.events, stats, (chunk) => {
+        this.#mainPort.postMessage({ kind: 'events', chunk }, [chunk.lines.buffer as ArrayBuffer]);
+      });
+    const recorder = new DecisionRecorder(identifiers, this.#events, clock);
     const shared = {
       keyring,
       finder,
@@ -136,7 +145,7 @@ export class Acceptor {
       engine,
       clock,
       stats,
-      identifiers,
+      recorder,
       deferredResponses,
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
@@ -224,6 +233,7 @@ export class Acceptor {
     if (this.isClosed) return;
     clearInterval(this.#heartbeatTimer);
     this.isClosed = true;
+    this.#events?.flush();
     this.#apps.close();
     this.#onClosed();
   }
@@ -246,6 +256,9 @@ export class Acceptor {
         break;
       case 'result':
         this.#operations.complete(message.number, message.result);
+        break;
+      case 'eventsWritten':
+        this.#events?.acknowledge(message.bytes);
         break;
       case 'notificationPort':
         this.#engine.connectWorker(message.worker, message.port);

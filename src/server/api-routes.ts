@@ -15,8 +15,9 @@ import type { ByVersion } from '../api/common/versions.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
+import { validTraceparent } from '../events/decision-event.ts';
 import type { BodyHandler } from './body.ts';
-import type { CheckHandler } from './checks.ts';
+import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
 import { docsRoutes } from './docs.ts';
 import type { ExplanationHandler } from './explanations.ts';
@@ -26,6 +27,7 @@ import { fixedText, type HttpRequest } from './uws.ts';
 
 const AUTHORIZATION = fixedText('authorization');
 const CONTENT_TYPE = fixedText('content-type');
+const TRACEPARENT = fixedText('traceparent');
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
 /** The handlers of the operations on counters. */
@@ -52,6 +54,22 @@ export function apiRoutes(
     };
     return { method, path: counterOperationPath(name), handle };
   };
+  /** A check, whose event shows the header `traceparent`. */
+  const checkRoute = (name: CounterOperationName, onBody: CheckBodyHandler): Route => {
+    const route = counterRoute(name, onBody);
+    if (!checks.hasEvents) return route;
+    const { version, maxBytes } = COUNTER_OPERATIONS[name];
+    const { bodyReader } = servers[version];
+    const handle: Handler = (res, req, framing) => {
+      const key = keyring.verify(req.getHeader(AUTHORIZATION));
+      requireJson(req);
+      const traceparent = validTraceparent(req.getHeader(TRACEPARENT));
+      bodyReader.read(res, framing, maxBytes, key, (res, key, bytes) => {
+        onBody(res, key, bytes, traceparent);
+      });
+    };
+    return { ...route, handle } as Route;
+  };
   const operationRoutes = OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
     const handle: Handler = (res, req, framing) => {
@@ -67,9 +85,9 @@ export function apiRoutes(
     return { method, path: operationPath(name), handle };
   });
   return [
-    counterRoute('ratelimits.limit', checks.limitV1),
-    counterRoute('ratelimit.limit', checks.limitV2),
-    counterRoute('ratelimit.multiLimit', checks.multiLimitV2),
+    checkRoute('ratelimits.limit', checks.limitV1),
+    checkRoute('ratelimit.limit', checks.limitV2),
+    checkRoute('ratelimit.multiLimit', checks.multiLimitV2),
     counterRoute('ratelimits.refund', corrections.refund),
     counterRoute('ratelimits.reset', corrections.reset),
     counterRoute('ratelimits.inspect', corrections.inspect),

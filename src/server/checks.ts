@@ -3,7 +3,6 @@
  * check and a list of checks go to the engine, which may decide them in a later turn.
  */
 
-import type { IdentifierRecorder } from '../analytics/recorder.ts';
 import { BodyScanner } from '../api/common/body-scanner.ts';
 import { BodyWriter } from '../api/common/body-writer.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
@@ -18,10 +17,11 @@ import { RESPONSE_MAX_BYTES } from '../core/constants.ts';
 import type { Decision } from '../core/decision.ts';
 import type { Hasher } from '../core/hash.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
+import { readDetails } from '../events/request-details.ts';
 import type { ActiveOverrides } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
-import { ACCEPTOR_STAT, type AcceptorStats, countDecision } from '../shared-memory/stats.ts';
-import type { BodyHandler } from './body.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import { type DecisionRecorder, eventOf } from './decision-recorder.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
@@ -34,7 +34,7 @@ interface CheckDependencies {
   engine: Engine;
   clock: Clock;
   stats: AcceptorStats;
-  identifiers: IdentifierRecorder;
+  recorder: DecisionRecorder;
   deferredResponses: DeferredResponses;
   ids: RequestIds;
   responders: ByVersion<Responder>;
@@ -53,7 +53,16 @@ interface CheckRoute {
 interface CheckList {
   res: HttpResponse;
   checks: readonly CheckRequest[];
+  traceparent: string | undefined;
 }
+
+/** @param traceparent the header of the request; undefined without one, or without events */
+export type CheckBodyHandler = (
+  res: HttpResponse,
+  key: Key,
+  bytes: ArrayBuffer | Uint8Array,
+  traceparent?: string,
+) => void;
 
 export class CheckHandler {
   readonly #dependencies: CheckDependencies;
@@ -65,19 +74,20 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, finder, identifiers, ids, responders } = dependencies;
+    const { deferredResponses, finder, recorder, ids, responders } = dependencies;
+    const { hasEvents } = recorder;
     const writer = this.#writer;
     const scanner = new BodyScanner();
     this.#dependencies = dependencies;
-    this.#readerV1 = new CheckReaderV1(scanner, finder);
+    this.#readerV1 = new CheckReaderV1(scanner, finder, hasEvents);
     this.#readerV2 = new CheckReaderV2(scanner, finder);
-    this.#routeV1 = createRoute(responders.v1, deferredResponses, identifiers, writeResponseV1);
-    this.#routeV2 = createRoute(responders.v2, deferredResponses, identifiers, (check, decision) =>
+    this.#routeV1 = createRoute(responders.v1, deferredResponses, recorder, writeResponseV1);
+    this.#routeV2 = createRoute(responders.v2, deferredResponses, recorder, (check, decision) =>
       writeResponseV2(writer, ids, check, decision),
     );
     this.#listCompletion = {
       complete: (list, startedMs, _checks, decision) => {
-        this.#countDecisions(list.checks, decision.allowed);
+        this.#recordList(list, decision);
         deferredResponses.complete(list.res, startedMs, () => this.#sendList(list, decision));
       },
       fail: ({ res }, error) => {
@@ -86,29 +96,36 @@ export class CheckHandler {
     };
   }
 
-  readonly limitV1: BodyHandler<Key> = (res, key, bytes) => {
+  /** Whether decisions become events, which show what their request says. */
+  get hasEvents(): boolean {
+    return this.#dependencies.recorder.hasEvents;
+  }
+
+  readonly limitV1: CheckBodyHandler = (res, key, bytes, traceparent) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV1.read(key, bytes);
     this.#identifyAndOverride(check);
-    this.#decide(res, check, startedMs, this.#routeV1);
+    this.#decide(res, check, startedMs, this.#routeV1, bytes, traceparent);
   };
 
-  readonly limitV2: BodyHandler<Key> = (res, key, bytes) => {
+  readonly limitV2: CheckBodyHandler = (res, key, bytes, traceparent) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV2.read(key, bytes);
     this.#identifyAndOverride(check);
-    this.#decide(res, check, startedMs, this.#routeV2);
+    this.#decide(res, check, startedMs, this.#routeV2, bytes, traceparent);
   };
 
-  readonly multiLimitV2: BodyHandler<Key> = (res, key, bytes) => {
+  readonly multiLimitV2: CheckBodyHandler = (res, key, bytes, traceparent) => {
     const { keyring, engine, clock, stats, deferredResponses } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes) };
+    const list: CheckList = {
+      ...{ res, checks: this.#readerV2.readMany(key, bytes), traceparent },
+    };
     const { checks } = list;
     for (let number = 0; number < checks.length; number++) {
       // One check takes 25 ms under the worst override patterns known, 80 ms on a busy core.
@@ -122,7 +139,7 @@ export class CheckHandler {
       deferredResponses.defer(res);
       return;
     }
-    this.#countDecisions(checks, decision.allowed);
+    this.#recordList(list, decision);
     this.#sendList(list, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
   };
@@ -135,27 +152,39 @@ export class CheckHandler {
     if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
   }
 
-  #decide(res: HttpResponse, check: CheckRequest, startedMs: number, route: CheckRoute): void {
-    const { engine, clock, stats, deferredResponses } = this.#dependencies;
+  #decide(
+    res: HttpResponse,
+    check: CheckRequest,
+    startedMs: number,
+    route: CheckRoute,
+    bytes: ArrayBuffer | Uint8Array,
+    traceparent: string | undefined,
+  ): void {
+    const { engine, clock, stats, deferredResponses, recorder } = this.#dependencies;
     const decision = engine.decide(check, startedMs, res, route.completion);
     if (decision === undefined) {
+      if (recorder.hasEvents) recorder.keepDetails(res, readDetails(bytes, traceparent));
       deferredResponses.defer(res);
       return;
     }
-    this.#countDecision(check, decision.allowed);
+    const { allowed } = decision;
+    recorder.count(check, allowed);
+    if (recorder.selects(allowed)) {
+      const details = readDetails(bytes, traceparent);
+      recorder.recordEvent(eventOf(check, decision, allowed, details));
+    }
     route.send(res, check, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  #countDecision(check: CheckRequest, isAllowed: boolean): void {
-    const { namespace, identity, cost, memory, identifierFrom, identifierTo } = check;
-    countDecision(namespace.decisionCounts, cost, isAllowed);
-    const { identifiers } = this.#dependencies;
-    identifiers.record(namespace, identity, cost, isAllowed, memory, identifierFrom, identifierTo);
-  }
-
-  #countDecisions(checks: readonly CheckRequest[], isAllowed: boolean): void {
-    for (const check of checks) this.#countDecision(check, isAllowed);
+  #recordList({ checks, traceparent }: CheckList, { allowed, decisions }: BatchDecision): void {
+    const { recorder } = this.#dependencies;
+    for (const [number, check] of checks.entries()) {
+      recorder.count(check, allowed);
+      if (!recorder.selects(allowed)) continue;
+      const details = traceparent === undefined ? undefined : { traceparent };
+      recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
+    }
   }
 
   #sendList({ res, checks }: CheckList, { allowed, decisions }: BatchDecision): void {
@@ -168,7 +197,7 @@ export class CheckHandler {
 function createRoute(
   responder: Responder,
   deferredResponses: DeferredResponses,
-  identifiers: IdentifierRecorder,
+  recorder: DecisionRecorder,
   bodyOf: (check: Check, decision: Decision) => Uint8Array,
 ): CheckRoute {
   const send = (res: HttpResponse, check: Check, decision: Decision) => {
@@ -178,9 +207,11 @@ function createRoute(
     send,
     completion: {
       complete: (res, startedMs, check, decision) => {
-        const { namespace, identity, identifier, cost } = check;
-        countDecision(namespace.decisionCounts, cost, decision.allowed);
-        identifiers.recordText(namespace, identity, cost, decision.allowed, identifier);
+        const { allowed } = decision;
+        recorder.countText(check, check.cost, allowed);
+        if (recorder.selects(allowed)) {
+          recorder.recordEvent(eventOf(check, decision, allowed, recorder.keptDetails(res)));
+        }
         deferredResponses.complete(res, startedMs, () => send(res, check, decision));
       },
       fail: (res, error) => {

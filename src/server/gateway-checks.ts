@@ -9,7 +9,6 @@
  * for an unknown policy or gateway, or without a required key, gets an error of the API.
  */
 
-import type { IdentifierRecorder } from '../analytics/recorder.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { AUTH_REQUEST_PATH, CHECK_PATH } from '../api/common/paths.ts';
 import type { Keyring } from '../auth/keyring.ts';
@@ -20,7 +19,8 @@ import { ApiError } from '../core/errors.ts';
 import { type Hasher, type MutableIdentity, newIdentity } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import { NO_BURST, RULE } from '../core/window-rules.ts';
-import type { BatchCompletion, Completion, Engine } from '../engine/engine.ts';
+import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
+import { type RequestDetails, validTraceparent } from '../events/decision-event.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import { GatewayReaders } from '../policies/gateway-readers.ts';
 import { type IdentifierReader, UNIDENTIFIED } from '../policies/identifier.ts';
@@ -34,6 +34,7 @@ import {
   countDecision,
   NAMESPACE_STAT,
 } from '../shared-memory/stats.ts';
+import { type DecisionRecorder, eventOf } from './decision-recorder.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
 import { type Framing, readFraming } from './framing.ts';
 import {
@@ -57,7 +58,7 @@ interface GatewayCheckDependencies {
   engine: Engine;
   clock: Clock;
   stats: AcceptorStats;
-  identifiers: IdentifierRecorder;
+  recorder: DecisionRecorder;
   deferredResponses: DeferredResponses;
   responseWriter: ResponseWriter;
   /** Of v1. */
@@ -87,6 +88,7 @@ interface CompiledPolicy {
 }
 
 const WEIR_KEY = fixedText('x-weir-key');
+const TRACEPARENT = fixedText('traceparent');
 
 export class GatewayCheckHandler {
   readonly #dependencies: GatewayCheckDependencies;
@@ -121,7 +123,7 @@ export class GatewayCheckHandler {
   }
 
   #compile(policy: Policy): CompiledPolicy {
-    const { knownNamespaces, responseWriter, responder } = this.#dependencies;
+    const { knownNamespaces, responseWriter, responder, recorder } = this.#dependencies;
     const { namespace: name, cost } = policy;
     // Created now, so that it has its own metrics and can have overrides before its first check.
     const namespace =
@@ -137,7 +139,7 @@ export class GatewayCheckHandler {
     const checks = policy.windows.map((window): WindowCheck => {
       const { limit, duration: durationMs, algorithm = 'fixed', burst = NO_BURST } = window;
       const terms = { limit, durationMs, cost, rule: RULE[algorithm], burst, isAsync: false };
-      const override = { overrideId: undefined, needsOverrideId: false };
+      const override = { overrideId: undefined, needsOverrideId: recorder.hasEvents };
       return { namespace, identity, identifier: '', ...terms, ...override };
     });
     const compiled: CompiledPolicy = {
@@ -153,14 +155,14 @@ export class GatewayCheckHandler {
   }
 
   #completionsOf(compiled: CompiledPolicy, kind: ResponseKind): PolicyCompletion {
-    const { deferredResponses } = this.#dependencies;
+    const { deferredResponses, recorder } = this.#dependencies;
     const fail = (res: HttpResponse, error: unknown) => {
       deferredResponses.fail(res, () => this.#respondToFailure(res, compiled, kind, error));
     };
     return {
       single: {
         complete: (res, startedMs, check, decision) => {
-          this.#countDecision(compiled, check, decision.allowed);
+          this.#record(compiled, check, decision, recorder.keptDetails(res));
           deferredResponses.complete(res, startedMs, () => {
             this.#respondSingle(res, compiled, kind, check, decision);
           });
@@ -168,8 +170,9 @@ export class GatewayCheckHandler {
         fail,
       },
       batch: {
-        complete: (res, startedMs, [check], { allowed, decisions }) => {
-          this.#countDecision(compiled, check, allowed);
+        complete: (res, startedMs, checks, { allowed, decisions }) => {
+          const decided = { allowed, decisions };
+          this.#recordBatch(compiled, checks, decided, recorder.keptDetails(res));
           deferredResponses.complete(res, startedMs, () => {
             this.#respondBatch(res, compiled, kind, decisions, allowed);
           });
@@ -186,7 +189,7 @@ export class GatewayCheckHandler {
     denialStatus: 403 | 429,
     needsKey: boolean,
   ): void {
-    const { clock, responder } = this.#dependencies;
+    const { clock, responder, recorder } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     const method = req.getCaseSensitiveMethod();
     const path = req.getUrl();
@@ -205,6 +208,7 @@ export class GatewayCheckHandler {
       return;
     }
     const kind = responseKindOf(denialStatus, isHead);
+    const details = recorder.hasEvents ? detailsOf(req) : undefined;
     try {
       const framing = this.#headerReader.read(
         req,
@@ -217,7 +221,14 @@ export class GatewayCheckHandler {
         responder.sendError(res, framing.error, { isHead });
         return;
       }
-      this.#decide(res, compiled, kind, identifierReader.read(this.#headerReader), startedMs);
+      this.#decide(
+        res,
+        compiled,
+        kind,
+        identifierReader.read(this.#headerReader),
+        startedMs,
+        details,
+      );
     } catch (error) {
       this.#respondToFailure(res, compiled, kind, error);
     }
@@ -229,8 +240,9 @@ export class GatewayCheckHandler {
     kind: ResponseKind,
     givenIdentifier: string | undefined,
     startedMs: number,
+    details: RequestDetails | undefined,
   ): void {
-    const { hasher, overrides, engine, clock, stats, deferredResponses } = this.#dependencies;
+    const { hasher, overrides, engine, clock, stats } = this.#dependencies;
     const { policy, namespace, checks } = compiled;
     const identifier = givenIdentifier ?? UNIDENTIFIED;
     // Without an identifier `missing` decides. An invalid one is counted unless that is deny.
@@ -238,7 +250,7 @@ export class GatewayCheckHandler {
       namespace.decisionCounts[NAMESPACE_STAT.unidentifiedChecks]++;
       const isAllowed = policy.missing === 'allow';
       if (policy.missing === 'deny' || (isAllowed && givenIdentifier === undefined)) {
-        this.#respondUnidentified(res, compiled, kind, isAllowed);
+        this.#respondUnidentified(res, compiled, kind, isAllowed, details);
         stats.recordLatency(clock.monotonicMs() - startedMs);
         return;
       }
@@ -252,33 +264,62 @@ export class GatewayCheckHandler {
     if (isOverridden || checks.length === 1) {
       const decision = engine.decide(check, startedMs, res, single);
       if (decision === undefined) {
-        deferredResponses.defer(res);
+        this.#defer(res, details);
         return;
       }
-      this.#countDecision(compiled, check, decision.allowed);
+      this.#record(compiled, check, decision, details);
       this.#respondSingle(res, compiled, kind, check, decision);
     } else {
       const decision = engine.decideBatch(checks, startedMs, res, batch);
       if (decision === undefined) {
-        deferredResponses.defer(res);
+        this.#defer(res, details);
         return;
       }
-      this.#countDecision(compiled, check, decision.allowed);
+      this.#recordBatch(compiled, checks, decision, details);
       this.#respondBatch(res, compiled, kind, decision.decisions, decision.allowed);
     }
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  /** Counts one decision for a request, however many windows it was checked in. */
-  #countDecision(
-    { policy, namespace }: CompiledPolicy,
-    { identity, identifier }: Pick<Check, 'identity' | 'identifier'>,
-    isAllowed: boolean,
+  #defer(res: HttpResponse, details: RequestDetails | undefined): void {
+    const { recorder, deferredResponses } = this.#dependencies;
+    if (details !== undefined) recorder.keepDetails(res, details);
+    deferredResponses.defer(res);
+  }
+
+  /** Records the one decision on a request that one window has made. */
+  #record(
+    { policy }: CompiledPolicy,
+    check: Check,
+    decision: Decision,
+    details: RequestDetails | undefined,
   ): void {
-    const { cost } = policy;
-    countDecision(namespace.decisionCounts, cost, isAllowed);
-    const { identifiers } = this.#dependencies;
-    identifiers.recordText(namespace, identity, cost, isAllowed, identifier);
+    const { recorder } = this.#dependencies;
+    const { allowed } = decision;
+    recorder.countText(check, policy.cost, allowed);
+    if (!recorder.selects(allowed)) return;
+    recorder.recordEvent({
+      ...eventOf(check, decision, allowed, details),
+      ...{ policy: policy.namespace, isShadow: policy.shadow && !allowed },
+    });
+  }
+
+  /** Records the one decision on a request, however many windows it was checked in. */
+  #recordBatch(
+    compiled: CompiledPolicy,
+    checks: readonly Check[],
+    { allowed, decisions }: BatchDecision,
+    details: RequestDetails | undefined,
+  ): void {
+    // An event shows the first window that denies, else the one with the fewest tokens left.
+    let window = 0;
+    for (let other = 1; other < checks.length; other++) {
+      const [a, b] = [decisions[window], decisions[other]];
+      if (a.allowed && (!b.allowed || b.remaining < a.remaining)) window = other;
+    }
+    // Only the first check of a request is given its identifier.
+    const check = { ...checks[window], identifier: checks[0].identifier };
+    this.#record(compiled, check, { ...decisions[window], allowed }, details);
   }
 
   #respondSingle(
@@ -333,11 +374,17 @@ export class GatewayCheckHandler {
     compiled: CompiledPolicy,
     kind: ResponseKind,
     isAllowed: boolean,
+    details: RequestDetails | undefined,
   ): void {
     const { policy, namespace, readers, gatewayResponder } = compiled;
+    const { clock, recorder } = this.#dependencies;
     // It has no identifier that could be counted.
     countDecision(namespace.decisionCounts, policy.cost, isAllowed);
-    const { clock } = this.#dependencies;
+    if (recorder.selects(isAllowed)) {
+      const isShadow = policy.shadow && !isAllowed;
+      const event = { namespace: namespace.name, policy: namespace.name, cost: policy.cost };
+      recorder.recordEvent({ ...event, isAllowed, isShadow, ...(details && { request: details }) });
+    }
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
     if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
     if (isAllowed || policy.shadow) {
@@ -380,6 +427,12 @@ function closeAfterUnreadBody(responder: Responder, res: HttpResponse, framing: 
   if (framing.closesConnection || framing.hasBody) responder.closeAfterResponse(res);
 }
 
+/** What the event of a gateway check says of its request. */
+function detailsOf(req: HttpRequest): RequestDetails {
+  const traceparent = validTraceparent(req.getHeader(TRACEPARENT));
+  return traceparent === undefined ? {} : { traceparent };
+}
+
 /** Sets the identifier, and the terms of the policy: an override may have replaced them before. */
 function resetCheck({ policy }: CompiledPolicy, check: WindowCheck, identifier: string): void {
   const [{ limit, duration }] = policy.windows;
@@ -387,4 +440,5 @@ function resetCheck({ policy }: CompiledPolicy, check: WindowCheck, identifier: 
   check.limit = limit;
   check.durationMs = duration;
   check.isAsync = false;
+  check.overrideId = undefined;
 }

@@ -3,6 +3,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { SketchAnnouncement } from '../analytics/recorder.ts';
 import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
+import type { EventChunk, EventPlan } from '../events/event-recorder.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
 import type { EngineData } from './create-engine.ts';
@@ -26,6 +27,8 @@ export interface AcceptorData {
   /** Whether it reports error responses, for the log at level debug. */
   isReportingErrors: boolean;
   activePublication: Publication;
+  /** Undefined where decisions become no events. */
+  events: EventPlan | undefined;
 }
 
 /** A record for the log at level debug. */
@@ -46,6 +49,8 @@ export type ToMain =
   | { kind: 'namespace'; name: string }
   /** It counts the identifiers of a namespace from now on. */
   | { kind: 'sketches'; announcement: SketchAnnouncement }
+  /** Events to write; `eventsWritten` answers. */
+  | { kind: 'events'; chunk: EventChunk }
   | { kind: 'internalError'; report: InternalErrorReport }
   | { kind: 'debug'; record: DebugRecord }
   /** The main thread answers with a `result` of the same number. */
@@ -68,6 +73,8 @@ export type ToAcceptor =
   /** Active from the next check on; `activated` answers. */
   | { kind: 'publication'; version: number; publication: Publication }
   | { kind: 'result'; number: number; result: OperationResult }
+  /** So many bytes of events are written, or were dropped. */
+  | { kind: 'eventsWritten'; bytes: number }
   /** A shard worker starts; on this port it notifies the acceptor of decided checks. */
   | { kind: 'notificationPort'; worker: number; port: MessagePort }
   /** Stop listening, and close every connection with its next response. */

@@ -69,6 +69,8 @@ const acceptorStats = {
   /** Checks decided by WEIR_ON_ENGINE_DOWN, because Redis did not respond in time. */
   engineDownAllowed: 18,
   engineDownDenied: 19,
+  /** Events of decisions that were dropped: too many were not written yet. */
+  droppedEvents: 20,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

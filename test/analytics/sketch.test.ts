@@ -10,6 +10,7 @@ import {
   WAYS,
 } from '../../src/analytics/sketch.ts';
 import { Bytes } from '../../src/core/bytes.ts';
+import { FastRandom } from '../../src/core/fast-random.ts';
 import { type Identity, newIdentity } from '../../src/core/hash.ts';
 import { newSeed } from '../support/guarantees.ts';
 
@@ -22,7 +23,7 @@ class TestSketch {
   readonly #text = new Bytes(4_096);
 
   constructor(seed = 1) {
-    this.#writer = new SketchWriter(this.memory, 0, seed);
+    this.#writer = new SketchWriter(this.memory, 0, new FastRandom(seed));
   }
 
   add(identity: Identity, amount: number, identifier: string): void {

@@ -27,7 +27,7 @@ function add(writer: SketchWriter, number: number, amount: number): void {
 }
 
 const write = ({ memories: [memory] }: ThreadContext): void => {
-  const writer = new SketchWriter(memory, 0, 1);
+  const writer = new SketchWriter(memory, 0);
   add(writer, 8, 2);
   add(writer, 8, 1);
   add(writer, 9, 4);
@@ -38,7 +38,7 @@ const READINGS = ['i7: 0..3', 'i8: 3..5', 'i8: 3..6', 'i9: 6..10'];
 test('a reading never mixes two identifiers, nor an identifier and the count of another', () => {
   const buffer = new SharedArrayBuffer(4 * SKETCH_WORDS);
   const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
-  const writer = new SketchWriter(memory, 0, 1);
+  const writer = new SketchWriter(memory, 0);
   for (const [number, amount] of USED.entries()) add(writer, number, amount);
   const read = ({ memories: [shared] }: ThreadContext): string[] => {
     const { entries, floor, isComplete } = new SketchReader().read(shared, 0, 100);

@@ -66,6 +66,7 @@ beforeAll(async () => {
       gateway: { host: '127.0.0.1', port: undefined, socket: undefined },
     },
     tls: undefined,
+    events: undefined,
     connectionsMax: CONNECTIONS_MAX,
     url: `http://127.0.0.1:${port}`,
     control: controlBuffer,

@@ -13,6 +13,7 @@ import type { Engine } from '../../src/engine/engine.ts';
 import { ActiveOverrides } from '../../src/overrides/active.ts';
 import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
 import { CheckHandler } from '../../src/server/checks.ts';
+import { DecisionRecorder } from '../../src/server/decision-recorder.ts';
 import { DeferredResponses } from '../../src/server/deferred-responses.ts';
 import type { Responder } from '../../src/server/responder.ts';
 import type { HttpResponse } from '../../src/server/uws.ts';
@@ -85,7 +86,7 @@ beforeEach(() => {
   checks = new CheckHandler({
     ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
-    identifiers: new IdentifierRecorder(control, () => {}),
+    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined, clock),
     deferredResponses: new DeferredResponses(clock, stats),
     responders: { v1: responder, v2: responder },
   });

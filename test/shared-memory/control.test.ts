@@ -47,7 +47,7 @@ test('stats blocks, and their sections, do not overlap', () => {
   worker.recordCallLatency(0.3);
   expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(20).fill(1));
+  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(21).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
   const works = Object.values(WORKER_STAT);

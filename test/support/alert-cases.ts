@@ -108,6 +108,16 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     labels: A,
     summary: 'a:7071 last wrote its counters 1m 30s ago',
   },
+  WeirAnalyticsNotWritten: {
+    series: { weir_analytics_write_failures_total: '0+1x90' },
+    labels: A,
+    summary: 'a:7071 cannot write its analytics',
+  },
+  WeirEventsDropped: {
+    series: { 'weir_events_total{outcome="dropped"}': '0+5x90' },
+    labels: { ...A, outcome: 'dropped' },
+    summary: 'a:7071 drops events of decisions',
+  },
   WeirClockOffset: {
     series: { weir_clock_offset_seconds: '120x90' },
     labels: A,

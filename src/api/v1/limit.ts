@@ -106,10 +106,11 @@ export class CheckReaderV1 {
   readonly #namespaces: NamespaceFinder;
   readonly #check: CheckRequest;
 
-  constructor(scanner: BodyScanner, namespaces: NamespaceFinder) {
+  /** @param needsOverrideId whether events show it: no response of v1 does */
+  constructor(scanner: BodyScanner, namespaces: NamespaceFinder, needsOverrideId = false) {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
-    this.#check = new CheckRequest(scanner.memory, RULE.fixed, false);
+    this.#check = new CheckRequest(scanner.memory, RULE.fixed, needsOverrideId);
   }
 
   /** @param bytes the complete body */

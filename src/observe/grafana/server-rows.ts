@@ -35,6 +35,16 @@ export const SERVER_ROWS: readonly Row[] = [
         queries: [rateQuery('weir_tokens_total', ['namespace', 'outcome'])],
       },
       {
+        title: 'Events of decisions',
+        metrics: ['weir_events_total'],
+        queries: [rateQuery('weir_events_total', ['instance', 'outcome'])],
+      },
+      {
+        title: 'Failed writes of analytics',
+        metrics: ['weir_analytics_write_failures_total'],
+        queries: [rateQuery('weir_analytics_write_failures_total')],
+      },
+      {
         title: 'Checks with an override',
         metrics: ['weir_overridden_checks_total'],
         queries: [rateQuery('weir_overridden_checks_total')],

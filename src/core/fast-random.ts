@@ -1,0 +1,26 @@
+/**
+ * Random numbers for samples, on the path of a check: a xorshift generator. A client that could
+ * predict them would gain nothing. For secrets use `node:crypto`.
+ */
+
+import { randomInt } from 'node:crypto';
+
+export class FastRandom {
+  /** In memory of its own: an integer field would be allocated anew with each number. */
+  readonly #state: Int32Array;
+
+  /** @param seed not 0; the same seed gives the same numbers */
+  constructor(seed = randomInt(1, 2 ** 31)) {
+    this.#state = Int32Array.of(seed);
+  }
+
+  /** @returns true in one of `count` calls */
+  isOneIn(count: number): boolean {
+    let state = this.#state[0];
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    this.#state[0] = state;
+    return (state >>> 0) % count === 0;
+  }
+}

@@ -1,0 +1,130 @@
+/**
+ * Writes events on the main thread, to a file that is rotated by size or to standard output. One
+ * write runs at a time, on a thread of Node's pool, so a slow disk or a reader that does not read
+ * stops neither the main thread nor a check. No library is used: none says which lines it wrote.
+ *
+ * A chunk that cannot be written is dropped, and its events are counted. The log says so once, and
+ * again when events are written. The file is opened anew for each try after a failure.
+ */
+
+import { write as writeCallback } from 'node:fs';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import type { Log } from '../core/log.ts';
+import type { EventChunk } from './event-recorder.ts';
+
+const write = promisify(writeCallback);
+
+export const STANDARD_OUTPUT = '-';
+const STANDARD_OUTPUT_DESCRIPTOR = 1;
+const NEWLINE = Buffer.from('\n');
+
+interface EventFileOptions {
+  /** A path, or STANDARD_OUTPUT. */
+  path: string;
+  /** A file is rotated before it would exceed this size. */
+  maxBytes: number;
+  /** Rotated files that are kept, as `path.1` to `path.N`. */
+  keptFiles: number;
+  log: Log;
+}
+
+export class EventFile {
+  /** Events in the file, and those that could not be written. */
+  written = 0;
+  failed = 0;
+  readonly #options: EventFileOptions;
+  #file: FileHandle | undefined;
+  #size = 0;
+  #isFailing = false;
+  /** A write has failed within a line. */
+  #isLineBroken = false;
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(options: EventFileOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Writes a chunk after those before it.
+   * @param onDone called when it was written, or could not be
+   */
+  write({ lines, count }: EventChunk, onDone: () => void): void {
+    this.#last = this.#last.then(async () => {
+      try {
+        await this.#append(lines);
+        this.written += count;
+        this.#setFailing(undefined);
+      } catch (error) {
+        this.failed += count;
+        await this.#close();
+        this.#setFailing(error as Error);
+      }
+      onDone();
+    });
+  }
+
+  /** Resolves when all chunks are written. */
+  async close(): Promise<void> {
+    await this.#last;
+    await this.#close();
+  }
+
+  async #append(lines: Uint8Array): Promise<void> {
+    const { path, maxBytes } = this.#options;
+    if (path === STANDARD_OUTPUT) {
+      await this.#writeAll(STANDARD_OUTPUT_DESCRIPTOR, lines);
+      return;
+    }
+    this.#file ??= await this.#open();
+    if (this.#size > 0 && this.#size + lines.length > maxBytes) await this.#rotate();
+    await this.#writeAll(this.#file.fd, lines);
+  }
+
+  async #writeAll(descriptor: number, lines: Uint8Array): Promise<void> {
+    let rest: Uint8Array = this.#isLineBroken ? Buffer.concat([NEWLINE, lines]) : lines;
+    while (rest.length > 0) {
+      const { bytesWritten } = await write(descriptor, rest);
+      this.#size += bytesWritten;
+      rest = rest.subarray(bytesWritten);
+      // Broken until the last line is complete.
+      this.#isLineBroken = rest.length > 0;
+    }
+  }
+
+  async #open(): Promise<FileHandle> {
+    const file = await open(this.#options.path, 'a', 0o600);
+    this.#size = (await file.stat()).size;
+    return file;
+  }
+
+  /** Renames the file to `path.1`, and each rotated file to the next number. */
+  async #rotate(): Promise<void> {
+    const { path, keptFiles } = this.#options;
+    await this.#close();
+    for (let number = keptFiles; number > 0; number--) {
+      const from = number === 1 ? path : `${path}.${number - 1}`;
+      await rename(from, `${path}.${number}`).catch(ignoreMissing);
+    }
+    if (keptFiles === 0) await rm(path);
+    this.#file = await this.#open();
+  }
+
+  async #close(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    await file?.close().catch(() => {});
+  }
+
+  #setFailing(err: Error | undefined): void {
+    const isFailing = err !== undefined;
+    const { log, path } = this.#options;
+    if (isFailing && !this.#isFailing) log.error({ err, path }, 'events cannot be written');
+    if (!isFailing && this.#isFailing) log.info({ path }, 'events are written again');
+    this.#isFailing = isFailing;
+  }
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error;
+}

@@ -1,0 +1,84 @@
+/**
+ * The side of an acceptor: selects the decisions that become events, and sends their lines to the
+ * main thread in chunks. A check never waits for it. While the main thread has not written
+ * EVENT_BYTES_MAX of an acceptor, further events are dropped and counted.
+ */
+
+import { EVENT_BYTES_MAX, EVENT_CHUNK_BYTES, EVENT_FLUSH_MS } from '../core/constants.ts';
+import { FastRandom } from '../core/fast-random.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import { type DecisionEvent, formatEvent, type IdentifierForm } from './decision-event.ts';
+
+export const EVENT_SELECTIONS = ['off', 'denied', 'all'] as const;
+
+/** What an acceptor needs to know. */
+export interface EventPlan {
+  selection: 'denied' | 'all';
+  /** One of so many selected decisions becomes an event, at random. */
+  oneIn: number;
+  identifierForm: IdentifierForm;
+}
+
+/** Lines of events, each with its end. */
+export interface EventChunk {
+  lines: Uint8Array;
+  count: number;
+}
+
+export class EventRecorder {
+  readonly #plan: EventPlan;
+  readonly #stats: AcceptorStats;
+  readonly #send: (chunk: EventChunk) => void;
+  #buffer = Buffer.allocUnsafeSlow(EVENT_CHUNK_BYTES);
+  readonly #random = new FastRandom();
+  #length = 0;
+  #count = 0;
+  /** Bytes that were sent, and not acknowledged. */
+  #sentBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param send may transfer the memory of the lines; `acknowledge` is called when it is done */
+  constructor(plan: EventPlan, stats: AcceptorStats, send: (chunk: EventChunk) => void) {
+    this.#plan = plan;
+    this.#stats = stats;
+    this.#send = send;
+  }
+
+  /** Whether a decision becomes an event. Each call draws anew for a sample. */
+  selects(isAllowed: boolean): boolean {
+    const { selection, oneIn } = this.#plan;
+    if (isAllowed && selection === 'denied') return false;
+    return oneIn === 1 || this.#random.isOneIn(oneIn);
+  }
+
+  record(event: DecisionEvent): void {
+    if (this.#sentBytes + this.#length >= EVENT_BYTES_MAX) {
+      this.#stats.increment(ACCEPTOR_STAT.droppedEvents);
+      return;
+    }
+    const line = `${formatEvent(event, this.#plan.identifierForm)}\n`;
+    // UTF-8 needs three bytes at most for a code unit.
+    if (this.#length + 3 * line.length > EVENT_CHUNK_BYTES) this.flush();
+    this.#length += this.#buffer.write(line, this.#length);
+    this.#count++;
+    this.#timer ??= setTimeout(() => this.flush(), EVENT_FLUSH_MS);
+  }
+
+  /** Sends what is buffered. */
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#count === 0) return;
+    const chunk = { lines: this.#buffer.subarray(0, this.#length), count: this.#count };
+    this.#sentBytes += this.#length;
+    this.#buffer = Buffer.allocUnsafeSlow(EVENT_CHUNK_BYTES);
+    this.#length = 0;
+    this.#count = 0;
+    this.#send(chunk);
+  }
+
+  /** The main thread has written so many bytes, or failed to. */
+  acknowledge(bytes: number): void {
+    this.#sentBytes -= bytes;
+  }
+}

@@ -1,0 +1,22 @@
+/** What an event repeats of a request: fields of its body, and its header `traceparent`. */
+
+import type { RequestDetails } from './decision-event.ts';
+
+export type { RequestDetails };
+
+const META = Buffer.from('"meta"');
+const RESOURCES = Buffer.from('"resources"');
+const NO_DETAILS: RequestDetails = {};
+
+/** @param bytes a valid body */
+export function readDetails(
+  bytes: ArrayBuffer | Uint8Array,
+  traceparent: string | undefined,
+): RequestDetails {
+  const body = Buffer.from(bytes as ArrayBuffer);
+  const details = traceparent === undefined ? NO_DETAILS : { traceparent };
+  // Few bodies have these fields, and only those are parsed a second time.
+  if (!body.includes(META) && !body.includes(RESOURCES)) return details;
+  const { meta, resources } = JSON.parse(body.toString()) as RequestDetails;
+  return { ...details, meta, resources };
+}

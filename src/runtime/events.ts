@@ -1,0 +1,39 @@
+/** The events of decisions, as the settings say. */
+
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import type { LoadedSettings } from '../config/load.ts';
+import { StartError } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import { EventFile, STANDARD_OUTPUT } from '../events/event-file.ts';
+import type { EventPlan } from '../events/event-recorder.ts';
+
+const EVENTS_FILE = 'events.jsonl';
+const MIB = 2 ** 20;
+
+/** @returns undefined where decisions become no events */
+export function eventPlanOf(settings: LoadedSettings): EventPlan | undefined {
+  const { events: selection, eventsOneIn: oneIn, eventsIdentifier: identifierForm } = settings;
+  return selection === 'off' ? undefined : { selection, oneIn, identifierForm };
+}
+
+/** @throws StartError where the file cannot be written */
+export function openEventFile(
+  settings: LoadedSettings,
+  directory: string,
+  log: Log,
+): EventFile | undefined {
+  if (settings.events === 'off') return undefined;
+  const path = settings.eventsFile ?? join(directory, EVENTS_FILE);
+  if (path !== STANDARD_OUTPUT) requireWritable(path);
+  const maxBytes = settings.eventsFileMib * MIB;
+  return new EventFile({ path, maxBytes, keptFiles: settings.eventsFiles, log });
+}
+
+function requireWritable(path: string): void {
+  try {
+    closeSync(openSync(path, 'a', 0o600));
+  } catch (error) {
+    throw new StartError(`the file of events cannot be written: ${(error as Error).message}`);
+  }
+}

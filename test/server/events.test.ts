@@ -1,0 +1,148 @@
+/** Decisions that a server writes as events. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { readMetrics, sendRequest } from '../support/http.ts';
+import { callOperationOk, type Fields } from '../support/operations.ts';
+import { forwardedFor, writeConfig } from '../support/policy-config.ts';
+import {
+  DECIDE_MODES,
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  spawnServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
+
+const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
+const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+const own = useDataDirectory(SIZES);
+
+const readEvents = (text: string): Fields[] => {
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
+};
+const eventsIn = (dataDir: string) =>
+  readEvents(readFileSync(join(dataDir, 'events.jsonl'), 'utf8'));
+const post = (server: ServerProcess, path: string, body: unknown, headers = {}) => {
+  const authorization = { Authorization: `Bearer ${ROOT_KEY}` };
+  return sendRequest(server.port, {
+    ...{ path, body: JSON.stringify(body), headers: { ...authorization, ...headers } },
+  });
+};
+const DURATION = 3_600_000;
+
+describe.each(DECIDE_MODES)('events with --decide %s', (decide) => {
+  test('show every decision, with what its request said', async () => {
+    const configDir = temporaryDirectory();
+    const windows = [
+      { limit: 5, duration: 60_000 },
+      { limit: 1, duration: DURATION },
+    ];
+    const policies = { site: { windows }, open: { limit: 9, missing: 'deny' } };
+    const config = writeConfig(configDir, policies as never);
+    const gatewayPort = await freePort();
+    const more = ['--events', 'all', '--config', config, '--gateway-port', String(gatewayPort)];
+    const server = await own.start({ args: [...SIZES, '--decide', decide, ...more] });
+    const override = { namespaceName: 'n', identifier: 'vip', limit: 7, duration: DURATION };
+    const { overrideId } = await callOperationOk(server.port, 'ratelimits.setOverride', override);
+    const terms = { namespace: 'n', limit: 1, duration: DURATION };
+    const meta = { user: { é: 1 }, list: [null] };
+    const resources = [{ type: 'project', id: 'p_1' }];
+    await post(
+      server,
+      '/v1/ratelimits.limit',
+      { ...terms, identifier: 'vip', cost: 3, meta, resources },
+      { traceparent: TRACEPARENT },
+    );
+    await post(
+      server,
+      '/v1/ratelimits.limit',
+      { ...terms, identifier: 'x', cost: 2 },
+      { traceparent: 'invalid' },
+    );
+    await post(server, '/v2/ratelimit.limit', { ...terms, identifier: 'y' });
+    const batch = ['a', 'b'].map((identifier) => ({ ...terms, identifier, cost: 1 }));
+    await post(server, '/v2/ratelimit.multiLimit', batch, { traceparent: TRACEPARENT });
+    const gateway = (path: string, headers: Record<string, string>) => {
+      return sendRequest(gatewayPort, { method: 'GET', path, headers });
+    };
+    await gateway('/v1/check/site', { ...forwardedFor('203.0.113.9'), traceparent: TRACEPARENT });
+    await gateway('/v1/check/site', forwardedFor('203.0.113.9'));
+    await gateway('/v1/check/open', {});
+    // A request that is no decision.
+    await post(server, '/v1/ratelimits.limit', { ...terms, identifier: 1 });
+    await server.stop();
+    removeDirectory(configDir);
+    const events = eventsIn(own.dataDir).map(({ time, reset, ...event }) => {
+      expect(Math.abs(Date.now() - (time as number))).toBeLessThan(60_000);
+      return event;
+    });
+    const decided = { duration: DURATION, cost: 1, limit: 1 };
+    const expected = [
+      {
+        ...{ namespace: 'n', identifier: 'vip', decision: 'allowed', cost: 3, limit: 7 },
+        ...{ duration: DURATION, remaining: 4, override: overrideId, traceparent: TRACEPARENT },
+        ...{ meta, resources },
+      },
+      { ...decided, namespace: 'n', identifier: 'x', decision: 'denied', cost: 2, remaining: 1 },
+      { ...decided, namespace: 'n', identifier: 'y', decision: 'allowed', remaining: 0 },
+      ...['a', 'b'].map((identifier) => {
+        const one = { ...decided, namespace: 'n', identifier, decision: 'allowed', remaining: 0 };
+        return { ...one, traceparent: TRACEPARENT };
+      }),
+      {
+        ...{ ...decided, namespace: 'site', identifier: '203.0.113.9', decision: 'allowed' },
+        ...{ remaining: 0, policy: 'site', traceparent: TRACEPARENT },
+      },
+      {
+        ...{ ...decided, namespace: 'site', identifier: '203.0.113.9', decision: 'denied' },
+        ...{ remaining: 0, policy: 'site' },
+      },
+      { namespace: 'open', decision: 'denied', cost: 1, policy: 'open' },
+    ];
+    const text = (event: object) => JSON.stringify(Object.entries(event).sort());
+    expect(events.map(text).sort()).toEqual(expected.map(text).sort());
+  });
+});
+
+describe('events', () => {
+  test('go to standard output on request, only of denials, with hashes of identifiers', async () => {
+    const args = ['--events', 'denied', '--events-file', '-', '--events-identifier', 'hash'];
+    const server = await own.start({ args: [...SIZES, ...args] });
+    const body = { namespace: 'n', identifier: 'secret', limit: 1, duration: DURATION };
+    for (let i = 0; i < 3; i++) await post(server, '/v1/ratelimits.limit', body);
+    const events = () => readEvents(server.stdout().replace(/^[^{].*$/gm, ''));
+    await waitUntil('both denials are written', () => events().length === 2);
+    expect(server.stdout()).not.toContain('secret');
+    const [first, second] = events();
+    expect(first.identifierHash).toMatch(/^[\da-f]{32}$/);
+    expect([second.identifierHash, second.decision]).toEqual([first.identifierHash, 'denied']);
+    const metrics = await readMetrics(server.adminUrl);
+    expect(metrics.get('weir_events_total{outcome="written"}')).toBe(2);
+    expect(metrics.get('weir_events_total{outcome="dropped"}')).toBe(0);
+  });
+
+  test('are off by default', async () => {
+    const server = await own.start();
+    await post(server, '/v1/ratelimits.limit', { identifier: 'a', limit: 1, duration: DURATION });
+    await server.stop();
+    expect(existsSync(join(own.dataDir, 'events.jsonl'))).toBe(false);
+  });
+
+  test('a file that cannot be written stops the start with one sentence', async () => {
+    const path = join(own.dataDir, 'missing', 'events.jsonl');
+    const server = await spawnServer(own.dataDir, {
+      args: [...SIZES, '--events', 'all', '--events-file', path],
+    });
+    const { code } = await server.exited;
+    expect(code).not.toBe(0);
+    expect(server.stderr()).toContain('the file of events cannot be written: ENOENT');
+  });
+});
