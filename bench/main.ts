@@ -12,6 +12,7 @@ import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
 import { raiseInliningLimits } from '../src/runtime/inlining.ts';
+import { measureAnalytics } from './load/analytics.ts';
 import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
 import { measureCluster } from './load/cluster.ts';
@@ -49,6 +50,7 @@ import {
   formatKnown,
   formatSoakMinute,
   printLine,
+  showAnalytics,
   showBatches,
   showCalls,
   showCheckpoints,
@@ -280,6 +282,11 @@ const LONG_PARTS = {
     const memory = range(afterFirst.map(({ residentMiB }) => residentMiB));
     const rate = range(afterFirst.map(({ checksPerSecond }) => checksPerSecond));
     printLine(`after the first tenth memory is within ${memory} %, the rate within ${rate} %`);
+  },
+  analytics: async () => {
+    const rows = await measureAnalytics(showProgress);
+    printLine('\nwith analytics and events, 64 connections; ratios in the same round:');
+    showAnalytics(rows);
   },
   checkpoints: async () => {
     const rows = await measureCheckpoints(showProgress);

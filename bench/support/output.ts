@@ -1,5 +1,6 @@
 /** Output of the benchmarks: progress on standard error, and tables of results. */
 
+import type { AnalyticsRow } from '../load/analytics.ts';
 import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { ClusterRow } from '../load/cluster.ts';
@@ -93,6 +94,24 @@ export function showOpenLoop({ rows }: OpenLoopResult): void {
       `${formatKnown(result.p9999, 0)} us`,
       formatRatio(result.p99Ratio),
       `${formatKnown(result.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showAnalytics(rows: readonly AnalyticsRow[]): void {
+  showTable([
+    ['load', 'with', 'requests/s', 'ratio', 'p50', 'p99', 'ratio', 'CPU/req', 'ratio', 'RSS'],
+    ...rows.map((row) => [
+      row.load,
+      row.server,
+      formatInteger(row.requestsPerSecond),
+      formatRatio(row.throughputRatio),
+      `${row.p50} us`,
+      `${row.p99} us`,
+      formatRatio(row.p99Ratio),
+      `${formatKnown(row.cpuPerRequest, 2)} us`,
+      formatRatio(row.cpuRatio),
+      `${formatKnown(row.residentMiB, 0)} MiB`,
     ]),
   ]);
 }
