@@ -22,10 +22,6 @@ export function permissionsTables(): string {
 }
 
 function formsTable(): string {
-  const required = NAMESPACE_ACTIONS.filter((action) => {
-    return OPERATION_NAMES.some((name) => actionsOf(name).includes(action));
-  });
-  const unused = NAMESPACE_ACTIONS.filter((action) => !required.includes(action));
   return markdownTable(
     ['permission', 'grants'],
     [
@@ -33,8 +29,7 @@ function formsTable(): string {
       [
         inlineCode('ratelimit.*.<action>'),
         'One action in all namespaces, also in those that are created later. A pattern of ' +
-          `namespaces requires it. The actions are ${codeList(required)}. Keys may also have ` +
-          `${codeList(unused)}, which no operation requires.`,
+          `namespaces requires it. The actions are ${codeList(NAMESPACE_ACTIONS)}.`,
       ],
       [inlineCode('ratelimit.<namespaceId>.<action>'), 'One action in one namespace.'],
       [
