@@ -3,11 +3,16 @@
 /** Characters that a terminal interprets or does not show. */
 const UNPRINTABLE_CHARACTERS = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
-/** A text in quotes, with unprintable characters escaped. */
-export function quoted(text: string): string {
-  return JSON.stringify(text).replace(UNPRINTABLE_CHARACTERS, (character) => {
+/** A text without characters that a terminal interprets. */
+export function escapeUnprintable(text: string): string {
+  return text.replace(UNPRINTABLE_CHARACTERS, (character) => {
     return `\\u{${character.codePointAt(0)?.toString(16)}}`;
   });
+}
+
+/** A text in quotes, with unprintable characters escaped. */
+export function quoted(text: string): string {
+  return escapeUnprintable(JSON.stringify(text));
 }
 
 /** A text as a cell of a table: in quotes only if it would be ambiguous without them. */
@@ -15,14 +20,21 @@ export function formatCell(text: string): string {
   return text !== '' && text.search(/[\s"\p{C}]/u) === -1 ? text : quoted(text);
 }
 
-/** Aligned columns under a header line. */
-export function formatTable(header: readonly string[], rows: readonly string[][]): string {
+/** Aligned columns under a header line. @param numbers how many columns at the left have numbers */
+export function formatTable(
+  header: readonly string[],
+  rows: readonly string[][],
+  numbers = 0,
+): string {
   const widths = header.map((title, column) => {
     return rows.reduce((most, row) => Math.max(most, [...row[column]].length), title.length);
   });
   return [header, ...rows]
     .map((row) => {
-      const cells = row.map((text, column) => text + ' '.repeat(widths[column] - [...text].length));
+      const cells = row.map((text, column) => {
+        const padding = ' '.repeat(widths[column] - [...text].length);
+        return column < numbers ? padding + text : text + padding;
+      });
       return `${cells.join('  ').trimEnd()}\n`;
     })
     .join('');

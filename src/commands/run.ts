@@ -46,6 +46,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'list the namespaces and their ids',
     load: async () => (await import('./namespaces.ts')).namespaces,
   },
+  stats: {
+    summary: 'show what the namespaces and their busiest identifiers use',
+    load: async () => (await import('./stats.ts')).stats,
+  },
   audit: {
     summary: 'list changes, their times and the keys that made them',
     load: async () => (await import('./audit.ts')).audit,

@@ -83,12 +83,14 @@ export class ServerClient {
     this.#timeoutMs = parseDuration('timeout', timeout, TIMEOUT_BOUNDS);
   }
 
-  get<T>(operation: string, fields: RequestFields = {}): Promise<T> {
+  /** @param signal ends the wait for the response */
+  get<T>(operation: string, fields: RequestFields = {}, signal?: AbortSignal): Promise<T> {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(fields)) {
       if (value !== undefined) query.set(name, String(value));
     }
-    return this.#call(`v1/${operation}?${query}`, { method: 'GET' });
+    const init: RequestInit = { method: 'GET', ...(signal !== undefined && { signal }) };
+    return this.#call(`v1/${operation}?${query}`, init);
   }
 
   /** Undefined fields are not sent. */
@@ -142,7 +144,8 @@ export class ServerClient {
     let status: number;
     let body: string;
     try {
-      const signal = AbortSignal.timeout(this.#timeoutMs);
+      const timeout = AbortSignal.timeout(this.#timeoutMs);
+      const signal = init.signal ? AbortSignal.any([init.signal, timeout]) : timeout;
       const response = await fetch(`${this.url}/${path}`, { ...init, headers, signal });
       status = response.status;
       body = await response.text();

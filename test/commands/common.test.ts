@@ -34,7 +34,8 @@ afterAll(async () => {
 /** Commands that call no server. */
 const LOCAL = ['serve', 'config', 'print', 'version'];
 const COMMANDS = [
-  ...['check', 'inspect', 'reset', 'overrides', 'keys', 'namespaces', 'audit', 'gateway'],
+  ...['check', 'inspect', 'reset', 'overrides', 'keys', 'namespaces', 'stats', 'audit'],
+  'gateway',
 ];
 const CLI_PAGE = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
 const WITHOUT_JSON = ['serve', 'gateway', 'print', 'version'];

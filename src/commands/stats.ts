@@ -1,0 +1,207 @@
+/** `weir stats`: what the namespaces of a running server, or one of them, have used. */
+
+import {
+  addFigures,
+  type Figures,
+  GRANULARITIES,
+  GRANULARITY_MS,
+  type Granularity,
+  NO_FIGURES,
+} from '../analytics/figures.ts';
+import {
+  ANALYTICS_HOURS_MAX,
+  ANALYTICS_IDENTIFIERS_MAX,
+  ANALYTICS_NAMESPACES_PAGE_MAX,
+  TIMELINE_POINTS_MAX,
+} from '../core/constants.ts';
+import { formatValue } from '../core/describe.ts';
+import { StartError } from '../core/errors.ts';
+import { isoTime, systemMs } from '../shared-memory/clock.ts';
+import {
+  AnalyticsClient,
+  countCell,
+  INCOMPLETE,
+  identifierCell,
+  type ListedIdentifier,
+  parseNamespaceArgument,
+} from './analytics.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { parseDuration, parseInteger } from './options.ts';
+import { formatCell, formatTable } from './output.ts';
+
+const FIGURE_TITLES = ['ALLOWED', 'DENIED', 'DENIED %', 'TOKENS ALLOWED', 'TOKENS DENIED'];
+const BAR_WIDTH = 20;
+/** The longest `--last` that is shown by minute without `--by`. */
+const MINUTES_UP_TO_MS = 3 * GRANULARITY_MS.hour;
+
+interface Values {
+  last?: string;
+  by?: string;
+  limit?: string;
+}
+
+export const stats: Command = {
+  subcommands: {
+    '': subcommand({
+      usage: '[<namespace>] [options]',
+      argumentNames: ['namespace'],
+      isLastArgumentOptional: true,
+      options: {
+        last: {
+          type: 'string',
+          value: '<duration>',
+          help: 'how far to look back, such as 3h or 7d; default: 24h, by minute 1h',
+        },
+        by: {
+          type: 'string',
+          value: '<unit>',
+          help: 'with <namespace>: a line per minute or hour; default: minute up to --last 3h',
+        },
+        limit: {
+          type: 'string',
+          value: '<n>',
+          help: 'lines of a list; default: 100 namespaces, 20 identifiers',
+        },
+      },
+      run: async (call) => {
+        const client = new AnalyticsClient(call.server());
+        const [namespace] = call.positionals;
+        const text =
+          namespace === undefined
+            ? await namespacesText(client, call.values, call.isJson)
+            : await namespaceText(client, namespace, call.values, call.isJson);
+        process.stdout.write(text);
+        return undefined;
+      },
+    }),
+  },
+  notes: `
+Without <namespace>, the namespaces with the most checks. With it, its sums, its checks over time,
+the identifiers that were denied most often, and those that spent most tokens. <namespace> is a name
+or an id. --last includes the current minute or hour; lists of identifiers cover whole hours. A
+count such as 40-45 is between both. An identifier that ends with … is cut off. The figures are
+those of one machine.
+`,
+  examples: ['weir stats', 'weir stats email.send --last 30m', 'weir stats email.send --by hour'],
+  exitCodes: CLIENT_EXIT_CODES,
+};
+
+async function namespacesText(
+  client: AnalyticsClient,
+  { last, by, limit }: Values,
+  isJson: boolean,
+): Promise<string> {
+  if (by !== undefined) throw new StartError('--by is only for one namespace: add <namespace>');
+  const response = await client.namespaces({
+    start: last === undefined ? undefined : startOf(last, 'hour', ANALYTICS_HOURS_MAX),
+    limit: limitOf(limit, ANALYTICS_NAMESPACES_PAGE_MAX),
+  });
+  if (isJson) return `${JSON.stringify(response)}\n`;
+  const { start, end, namespaces, total } = response;
+  const rows = namespaces.map((item) => [...figureCells(item), formatCell(item.name)]);
+  const header = [...FIGURE_TITLES, 'NAMESPACE'];
+  const others = total - rows.length;
+  const table = formatTable(header, rows, FIGURE_TITLES.length);
+  const note = others > 0 ? `\n${others} more with fewer checks: see --limit\n` : '';
+  return `${rangeText(start, end)}\n\n${table}${note}`;
+}
+
+async function namespaceText(
+  client: AnalyticsClient,
+  argument: string,
+  { last, by, limit }: Values,
+  isJson: boolean,
+): Promise<string> {
+  const fields = parseNamespaceArgument(argument);
+  const granularity = by === undefined ? defaultGranularity(last) : parseGranularity(by);
+  const start = last === undefined ? undefined : startOf(last, granularity, TIMELINE_POINTS_MAX);
+  const identifiersMax = limitOf(limit, ANALYTICS_IDENTIFIERS_MAX);
+  const timeline = await client.timeline({ ...fields, granularity, start });
+  const { start: from, end: to, points } = timeline;
+  const range = { start: from, end: to };
+  const identifiers = await client.identifiers({ ...fields, ...range, limit: identifiersMax });
+  if (isJson) return `${JSON.stringify(timeline)}\n${JSON.stringify(identifiers)}\n`;
+
+  const sums = points.reduce(addFigures, NO_FIGURES);
+  const sumRow = [...figureCells(sums), formatCell(timeline.namespace.name)];
+  const hours = rangeText(identifiers.start, identifiers.end);
+  return [
+    `${rangeText(from, to)}\n`,
+    formatTable([...FIGURE_TITLES, 'NAMESPACE'], [sumRow], FIGURE_TITLES.length),
+    timelineTable(points, from, to, GRANULARITY_MS[granularity]),
+    `Identifiers, ${hours}${identifiers.complete ? '' : `, ${INCOMPLETE}`}\n`,
+    identifiersTable('DENIED', identifiers.denied),
+    identifiersTable('TOKENS', identifiers.spent),
+  ].join('\n');
+}
+
+/** One row for each minute or hour, also for those without checks, which responses leave out. */
+function timelineTable(
+  points: readonly (Figures & { time: number })[],
+  from: number,
+  to: number,
+  unitMs: number,
+): string {
+  const pointAt = new Map(points.map((point) => [point.time, point]));
+  const most = Math.max(1, ...points.map(({ allowed, denied }) => allowed + denied));
+  const rows: string[][] = [];
+  const count = Math.min(TIMELINE_POINTS_MAX, (to - from) / unitMs);
+  for (let i = 0; i < count; i++) {
+    const time = from + i * unitMs;
+    const figures = pointAt.get(time) ?? NO_FIGURES;
+    rows.push([...figureCells(figures), isoTime(time), barOf(figures, most)]);
+  }
+  const header = [...FIGURE_TITLES, 'TIME', '# ALLOWED, x DENIED'];
+  return formatTable(header, rows, FIGURE_TITLES.length);
+}
+
+/** A bar of the checks; any check at all has at least one character. */
+function barOf({ allowed, denied }: Figures, most: number): string {
+  const width = (checks: number) => Math.ceil((checks / most) * BAR_WIDTH);
+  const total = width(allowed + denied);
+  const deniedWidth = Math.min(total, width(denied));
+  return '#'.repeat(total - deniedWidth) + 'x'.repeat(deniedWidth);
+}
+
+function identifiersTable(title: string, items: readonly ListedIdentifier[]): string {
+  const rows = items.map((item) => [countCell(item), identifierCell(item)]);
+  return rows.length === 0 ? `${title}: none\n` : formatTable([title, 'IDENTIFIER'], rows, 1);
+}
+
+function figureCells({ allowed, denied, tokensAllowed, tokensDenied }: Figures): string[] {
+  const checks = allowed + denied;
+  const share = checks === 0 ? '-' : ((100 * denied) / checks).toFixed(1);
+  return [String(allowed), String(denied), share, String(tokensAllowed), String(tokensDenied)];
+}
+
+function rangeText(start: number, end: number): string {
+  return `${isoTime(start)} to ${isoTime(end)}`;
+}
+
+function parseGranularity(value: string): Granularity {
+  const known = GRANULARITIES.find((name) => name === value);
+  if (known !== undefined) return known;
+  throw new StartError(`--by must be ${GRANULARITIES.join(' or ')}; got ${formatValue(value)}`);
+}
+
+function defaultGranularity(last: string | undefined): Granularity {
+  if (last === undefined) return 'minute';
+  const bounds = { minimumMs: GRANULARITY_MS.minute, maximumMs: maximumMs('hour') };
+  return parseDuration('last', last, bounds) <= MINUTES_UP_TO_MS ? 'minute' : 'hour';
+}
+
+function maximumMs(granularity: Granularity, units = TIMELINE_POINTS_MAX): number {
+  return units * GRANULARITY_MS[granularity];
+}
+
+/** The begin of the first of the units that `--last` covers; the last one is the current unit. */
+function startOf(last: string, granularity: Granularity, unitsMax: number): number {
+  const unitMs = GRANULARITY_MS[granularity];
+  const bounds = { minimumMs: unitMs, maximumMs: maximumMs(granularity, unitsMax) };
+  const lastMs = parseDuration('last', last, bounds);
+  return (Math.floor((systemMs() - lastMs) / unitMs) + 1) * unitMs;
+}
+
+function limitOf(value: string | undefined, maximum: number): number | undefined {
+  return value === undefined ? undefined : parseInteger('limit', value, 1, maximum);
+}

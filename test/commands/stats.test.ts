@@ -1,0 +1,126 @@
+/** `weir stats`, as its own process, on a running server. */
+
+import { beforeAll, describe, expect, test } from 'vitest';
+import { sendCheck } from '../support/http.ts';
+import { commandServer } from '../support/weir-command.ts';
+
+const HOUR_MS = 3_600_000;
+const LONG_IDENTIFIER = 'long '.repeat(100);
+
+const own = commandServer();
+const { weir, lines } = own;
+
+const check = async (namespace: string, identifier: string, cost = 1) => {
+  const fields = { namespace, identifier, cost, limit: 5, duration: 30 * 24 * HOUR_MS };
+  await sendCheck(own.server.port, fields);
+};
+/** The cells of the lines of a text. */
+const cellsOf = (text: string) => text.split('\n').map((line) => line.trim().split(/ {2,}/));
+
+beforeAll(async () => {
+  for (let i = 0; i < 7; i++) await check('login', 'é');
+  await check('login', 'b', 4);
+  await check('login', 'b', 3);
+  await check('login', '\u001b[2J\u202e', 2);
+  await check('login', LONG_IDENTIFIER, 2);
+  await check('\u001b[31m', 'x');
+});
+
+describe('weir stats', () => {
+  test('prints a line for each namespace, the busiest first, with escaped names', async () => {
+    const { code, stdout, stderr } = await weir(['stats']);
+    expect([code, stderr]).toEqual([0, '']);
+    const [range, , header, ...rows] = cellsOf(stdout);
+    expect(range[0]).toMatch(/^\d{4}-\d\d-\d\dT\d\d:00:00Z to \d{4}-\d\d-\d\dT\d\d:00:00Z$/);
+    const titles = ['ALLOWED', 'DENIED', 'DENIED %', 'TOKENS ALLOWED', 'TOKENS DENIED'];
+    expect(header).toEqual([...titles, 'NAMESPACE']);
+    expect(rows.slice(0, -1)).toEqual([
+      ['8', '3', '27.3', '13', '5', 'login'],
+      ['1', '0', '0.0', '1', '0', '"\\u001b[31m"'],
+    ]);
+  });
+
+  test('says how many namespaces --limit leaves out', async () => {
+    const { stdout } = await weir(['stats', '--limit', '1']);
+    expect(stdout).toContain('login\n\n1 more with fewer checks: see --limit\n');
+    expect(stdout).not.toContain('[31m');
+  });
+
+  test('prints the sums, the times and the identifiers of a namespace, by name or id', async () => {
+    const { code, stdout, stderr } = await weir(['stats', 'login', '--last', '10m']);
+    expect([code, stderr]).toEqual([0, '']);
+    const rows = cellsOf(stdout);
+    expect(rows).toContainEqual(['8', '3', '27.3', '13', '5', 'login']);
+    const timeOf = (row: string[]) => row[5] ?? '';
+    const points = rows.filter((row) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:00Z$/.test(timeOf(row)));
+    expect(points).toHaveLength(10);
+    const sum = (column: number) => points.reduce((all, row) => all + Number(row[column]), 0);
+    expect([sum(0), sum(1), sum(3), sum(4)]).toEqual([8, 3, 13, 5]);
+    expect(points.some(([, , , , , , bar = '']) => /^#+x+$/.test(bar))).toBe(true);
+    const [, denied, spent] = stdout.split(/^ *(?:DENIED|TOKENS) {2}IDENTIFIER\n/m);
+    const listed = (text: string) => cellsOf(text.trim()).map((cells) => cells.join(' '));
+    expect(listed(denied)).toEqual(['2 é', '1 b']);
+    // The order of two with the same count is that of their hashes.
+    expect(listed(spent).slice(0, 2)).toEqual(['5 é', '4 b']);
+    const [escaped, cutOff] = [String.raw`2 "\u001b[2J\u{202e}"`, LONG_IDENTIFIER.slice(0, 96)];
+    expect(listed(spent).slice(2).toSorted()).toEqual([escaped, `2 "${cutOff}"…`]);
+    expect(stdout).not.toMatch(/[^\P{C}\n]/u);
+
+    const [{ namespace }] = await lines(['stats', 'login']);
+    const { id } = namespace as { id: string };
+    const byId = await weir(['stats', id, '--last', '10m']);
+    expect(cellsOf(byId.stdout)).toContainEqual(['8', '3', '27.3', '13', '5', 'login']);
+  });
+
+  test('prints an hour for each line with --by hour, and by itself for a long time', async () => {
+    for (const args of [
+      ['--by', 'hour', '--last', '5h'],
+      ['--last', '5h'],
+    ]) {
+      const { stdout } = await weir(['stats', 'login', ...args]);
+      expect(
+        stdout.match(/^.*T\d\d:00:00Z.*$/gm)!.filter((line) => !line.includes(' to ')).length,
+      ).toBe(5);
+    }
+  });
+
+  test('prints the responses of the server with --json', async () => {
+    const [all, ...others] = await lines(['stats', '--last', '2h', '--limit', '1']);
+    expect(others).toEqual([]);
+    expect(all).toMatchObject({ namespaces: [{ name: 'login', allowed: 8, denied: 3 }], total: 2 });
+    expect((all.end as number) - (all.start as number)).toBe(2 * HOUR_MS);
+    const [timeline, identifiers] = await lines(['stats', 'login', '--limit', '1']);
+    expect(timeline).toMatchObject({ granularity: 'minute', namespace: { name: 'login' } });
+    expect(identifiers).toMatchObject({
+      complete: true,
+      denied: [{ identifier: 'é', count: 2, error: 0 }],
+      spent: [{ identifier: 'é', count: 5, error: 0 }],
+    });
+  });
+
+  test.each<[string[], string]>([
+    [['--by', 'hour'], '--by is only for one namespace: add <namespace>'],
+    [['login', '--by', 'day'], '--by must be minute or hour; got "day"'],
+    [['login', '--by', 'minute', '--last', '26h'], '--last must be from 1m to 25h; got "26h"'],
+    [['login', '--last', '5s'], '--last must be from 60s to'],
+    [['--last', '30m'], '--last must be from 60m to 576000m; got "30m"'],
+    [['--limit', '0'], '--limit must be an integer from 1 to 1000; got "0"'],
+    [['login', '--limit', '51'], '--limit must be an integer from 1 to 50; got "51"'],
+    [[''], '<namespace> must have from 1 to 512 characters; got 0'],
+  ])('%j is an error that names what is accepted', async (args, message) => {
+    const { code, stdout, stderr } = await weir(['stats', ...args]);
+    expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining(message)]);
+  });
+
+  test('ends with 4 for an unknown namespace, and for a key without read_analytics', async () => {
+    const unknown = await weir(['stats', 'mistyped']);
+    expect([unknown.code, unknown.stdout, unknown.stderr]).toEqual([
+      ...[4, ''],
+      expect.stringContaining('NOT_FOUND: there is no namespace "mistyped"'),
+    ]);
+    const create = ['keys', 'create', '--name', 'k', '--permission', 'ratelimit.*.limit'];
+    const [{ key }] = await lines(create);
+    const denied = await weir(['stats'], { WEIR_KEY: key as string });
+    expect([denied.code, denied.stderr]).toEqual([4, expect.stringContaining('FORBIDDEN')]);
+  });
+});
