@@ -50,6 +50,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'show what the namespaces and their busiest identifiers use',
     load: async () => (await import('./stats.ts')).stats,
   },
+  top: {
+    summary: 'show the checks per second of the namespaces, live',
+    load: async () => (await import('./top.ts')).top,
+  },
   audit: {
     summary: 'list changes, their times and the keys that made them',
     load: async () => (await import('./audit.ts')).audit,

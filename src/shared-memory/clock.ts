@@ -32,6 +32,11 @@ export function systemMs(): number {
   return Date.now();
 }
 
+/** A monotonic clock in fractional ms, for durations in code that runs without weir's time. */
+export function monotonicMs(): number {
+  return performance.now();
+}
+
 /** The latest time that a JavaScript Date can hold. */
 const ISO_TIME_MAX_MS = 8_640_000_000_000_000;
 

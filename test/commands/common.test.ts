@@ -34,11 +34,11 @@ afterAll(async () => {
 /** Commands that call no server. */
 const LOCAL = ['serve', 'config', 'print', 'version'];
 const COMMANDS = [
-  ...['check', 'inspect', 'reset', 'overrides', 'keys', 'namespaces', 'stats', 'audit'],
+  ...['check', 'inspect', 'reset', 'overrides', 'keys', 'namespaces', 'stats', 'top', 'audit'],
   'gateway',
 ];
 const CLI_PAGE = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
-const WITHOUT_JSON = ['serve', 'gateway', 'print', 'version'];
+const WITHOUT_JSON = ['serve', 'top', 'gateway', 'print', 'version'];
 const weir = (...args: string[]) => runWeir(server.url, args);
 
 async function listenAndGetUrl(other: Server): Promise<string> {
