@@ -200,7 +200,9 @@ describe.each(
       if (NOT_SENT.includes(name)) return;
       const valid = examples.find((example) => example.status === 200)!;
       const request = httpRequest(operation, valid.request);
-      const altered = ALTERATIONS[name](request, await createKey(['ratelimit.*.read_analytics']));
+      const isAnalytics = operationId.startsWith('analytics.');
+      const permission = isAnalytics ? 'ratelimit.*.refund' : 'ratelimit.*.read_analytics';
+      const altered = ALTERATIONS[name](request, await createKey([permission]));
       const answer = await sendRequest(server.port, altered);
       expectDocumented(operation, answer);
       expect(answer.status).toBe(status);
