@@ -39,7 +39,8 @@ export class IdentifierRecorder {
   /** For identifiers that are not encoded yet. */
   readonly #scratch = new Bytes(NAME_MAX_BYTES);
   #hour = NO_HOUR;
-  #namespaceCount = 0;
+  /** The namespaces with sketches of this hour. */
+  readonly #counted: Namespace[] = [];
 
   constructor({ words }: Control, announce: (announcement: SketchAnnouncement) => void) {
     this.#words = words;
@@ -79,10 +80,12 @@ export class IdentifierRecorder {
   #begin(namespace: Namespace, hour: number): IdentifierSketches {
     if (this.#hour !== hour) {
       this.#hour = hour;
-      this.#namespaceCount = 0;
+      // A namespace without checks in this hour would keep the memory of its last one.
+      for (const counted of this.#counted) counted.sketches = undefined;
+      this.#counted.length = 0;
     }
-    const hasRoom = this.#namespaceCount < ANALYTICS_NAMESPACES_MAX;
-    if (hasRoom) this.#namespaceCount++;
+    const hasRoom = this.#counted.length < ANALYTICS_NAMESPACES_MAX;
+    if (hasRoom) this.#counted.push(namespace);
     const buffer = hasRoom ? new SharedArrayBuffer(SKETCHES_BYTES) : undefined;
     this.#announce({ namespace: namespace.name, hour, buffer });
     const sketches = new NamespaceSketches(hour, buffer);

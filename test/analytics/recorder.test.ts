@@ -41,6 +41,12 @@ class TestAcceptor {
     this.#recorder.record(known, this.#identity, 1, true, text, from, to);
   }
 
+  /** The namespaces that keep sketches in memory. */
+  get namesWithSketches(): string[] {
+    const all = [...this.#namespaces.values()];
+    return all.filter(({ sketches }) => sketches !== undefined).map(({ name }) => name);
+  }
+
   #namespace(name: string): Namespace {
     let namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
@@ -111,6 +117,15 @@ test('namespaces beyond the maximum of an hour get no sketches, and their lists 
   control.words[CONTROL.analyticsHour] = HOUR + 1;
   acceptor.record(`n${ANALYTICS_NAMESPACES_MAX}`, 'x');
   expect(acceptor.announced.at(-1)?.buffer).toBeDefined();
+});
+
+test('an acceptor keeps no sketches of an earlier hour, so its memory is bounded', () => {
+  const { control, acceptors } = open(1);
+  const [acceptor] = acceptors;
+  for (const name of ['a', 'b', 'c']) acceptor.record(name, 'x');
+  control.words[CONTROL.analyticsHour] = HOUR + 1;
+  acceptor.record('b', 'x');
+  expect(acceptor.namesWithSketches).toEqual(['b']);
 });
 
 test('nothing is counted and no memory is allocated while analytics are off', () => {
