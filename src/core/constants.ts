@@ -149,6 +149,28 @@ export const ADMIN_CONNECTIONS_FOR_PROBES = 16;
 /** Timeout of an idle connection of the admin port, and of an incomplete request on it. */
 export const ADMIN_REQUEST_TIMEOUT_MS = 5_000;
 
+/** Sessions of the dashboard, and those of one key; a further one ends the oldest of the key. */
+export const DASHBOARD_SESSIONS_MAX = 256;
+export const DASHBOARD_SESSIONS_PER_KEY_MAX = 32;
+/** A session ends after this time without a request or an event stream, and after the second. */
+export const DASHBOARD_SESSION_IDLE_MS = 1_800_000;
+export const DASHBOARD_SESSION_MAX_MS = 43_200_000;
+/** Failed sign-ins in a second, of all clients. */
+export const DASHBOARD_FAILED_SIGN_INS_PER_S = 10;
+/** Event streams of the dashboard, one for a session, and the bytes that one may leave unread. */
+export const DASHBOARD_STREAMS_MAX = 32;
+export const DASHBOARD_STREAM_UNREAD_BYTES_MAX = 262_144;
+/** The interval of the events. */
+export const DASHBOARD_EVENT_INTERVAL_MS = 1_000;
+/** Bodies of requests that the admin port buffers for the dashboard. */
+export const DASHBOARD_BODY_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
+/** All files of the dashboard as they are sent. */
+export const DASHBOARD_FILES_MAX_BYTES = 150_000;
+
+/** Operations of the dashboard on counters that wait for an acceptor, and how long they wait. */
+export const PENDING_COUNTER_OPERATIONS_MAX = 64;
+export const COUNTER_OPERATION_TIMEOUT_MS = 4_000;
+
 /** Incomplete bodies that one acceptor buffers. */
 export const BUFFERED_BODY_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 /** Response bytes of one acceptor that clients have not read. */
@@ -240,6 +262,19 @@ const INVARIANTS: readonly [boolean, string][] = [
   [
     ADMIN_CONNECTIONS_FOR_PROBES < ADMIN_CONNECTIONS_MAX,
     'some connections of the admin port are for any path',
+  ],
+  [
+    2 * DASHBOARD_STREAMS_MAX < ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES,
+    'event streams leave connections of the admin port for other requests',
+  ],
+  [
+    DASHBOARD_EVENT_INTERVAL_MS < ADMIN_REQUEST_TIMEOUT_MS,
+    'the admin port does not close an event stream as idle',
+  ],
+  [
+    COUNTER_OPERATION_TIMEOUT_MS > CHECK_DEADLINE_MS &&
+      COUNTER_OPERATION_TIMEOUT_MS < ADMIN_REQUEST_TIMEOUT_MS,
+    'an operation on counters of the dashboard gets a response',
   ],
   [
     V2_DURATION_MAX_MS <= DURATION_MAX_MS && V2_PAGE_DEFAULT <= PAGE_MAX,

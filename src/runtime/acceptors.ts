@@ -9,7 +9,12 @@
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { SketchAnnouncement } from '../analytics/recorder.ts';
-import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
+import type {
+  CounterOperationRequest,
+  CounterOperationResult,
+  OperationRequest,
+  OperationResult,
+} from '../api/common/operations.ts';
 import { HEARTBEAT_MS, MISSED_HEARTBEATS_MAX } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { killProcess } from '../core/fatal.ts';
@@ -20,6 +25,7 @@ import type { AcceptorData, DebugRecord, ToAcceptor, ToMain } from '../server/me
 import type { InternalErrorReport } from '../server/responder.ts';
 import type { Control } from '../shared-memory/control.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
+import { CounterOperations } from './counter-operations.ts';
 
 interface Acceptor {
   thread: Worker;
@@ -77,6 +83,7 @@ export class Acceptors {
   /** Set by `listen`. Before, acceptors send only names of namespaces that have no id yet. */
   #handlers!: AcceptorHandlers;
   readonly #earlyNamespaces: string[] = [];
+  readonly #counterOperations: CounterOperations;
   #heartbeatTimer: NodeJS.Timeout | undefined;
   #isClosing = false;
   #version = 0;
@@ -91,6 +98,12 @@ export class Acceptors {
 
   constructor(control: Control) {
     this.#control = control;
+    this.#counterOperations = new CounterOperations(
+      control.acceptorCount,
+      (index, number, request) => {
+        this.#send({ kind: 'counterOperation', number, request }, [this.#acceptors[index]]);
+      },
+    );
   }
 
   /** Starts all acceptors. */
@@ -146,6 +159,11 @@ export class Acceptors {
         resolve();
       };
     });
+  }
+
+  /** Has an acceptor run an operation on counters. @throws ApiError (503) */
+  runCounterOperation(request: CounterOperationRequest): Promise<CounterOperationResult> {
+    return this.#counterOperations.run(request);
   }
 
   /**
@@ -297,6 +315,9 @@ export class Acceptors {
           break;
         case 'operation':
           void this.#runOperation(thread, message.number, message.request);
+          break;
+        case 'counterResult':
+          this.#counterOperations.complete(message.number, message.result);
           break;
       }
     });

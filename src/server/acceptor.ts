@@ -24,11 +24,12 @@ import type { Publication } from '../registry/publication.ts';
 import { Clock } from '../shared-memory/clock.ts';
 import { Control } from '../shared-memory/control.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
-import { apiRoutes } from './api-routes.ts';
+import { apiRoutes, counterHandlers } from './api-routes.ts';
 import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
 import { BodyBudget, BodyReader } from './body.ts';
 import { CheckHandler } from './checks.ts';
 import { CorrectionHandler } from './corrections.ts';
+import { CounterOperations } from './counter-operations.ts';
 import { createEngine } from './create-engine.ts';
 import { DecisionRecorder } from './decision-recorder.ts';
 import { DeferredResponses } from './deferred-responses.ts';
@@ -71,6 +72,7 @@ export class Acceptor {
   readonly #responders: ByVersion<Responder>;
   readonly #gateway: GatewayCheckHandler;
   readonly #operations: OperationForwarder;
+  readonly #counterOperations: CounterOperations;
   /** A new connection to the port is refused where all acceptors together have more open. */
   readonly #portConnectionsMax: number;
   readonly #apps: Apps;
@@ -164,6 +166,15 @@ export class Acceptor {
       responseWriter,
       responder: responders.v1,
     });
+    const counters = counterHandlers(checks, corrections, explanations);
+    this.#counterOperations = new CounterOperations(
+      keyring,
+      counters,
+      responders,
+      (number, result) => {
+        this.#send({ kind: 'counterResult', number, result });
+      },
+    );
     this.activate(data.activePublication);
 
     const hasGateway = hasGatewayAddress(data.addresses.gateway);
@@ -174,7 +185,7 @@ export class Acceptor {
     const gatewayRoutes = this.#gateway.routes(false);
     const portRoutes = [
       ...this.#gateway.routes(true),
-      ...apiRoutes(keyring, servers, { checks, corrections, explanations }, this.#operations),
+      ...apiRoutes(keyring, servers, counters, this.#operations, recorder.hasEvents),
     ];
     this.#apps = new Apps(data.tls, hasGateway, (app, kind) => {
       mount(app, kind === 'gateway' ? gatewayRoutes : portRoutes, responders, errorReporter);
@@ -259,6 +270,9 @@ export class Acceptor {
         break;
       case 'eventsWritten':
         this.#events?.acknowledge(message.bytes);
+        break;
+      case 'counterOperation':
+        this.#counterOperations.run(message.number, message.request);
         break;
       case 'notificationPort':
         this.#engine.connectWorker(message.worker, message.port);

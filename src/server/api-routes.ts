@@ -4,6 +4,7 @@
  */
 
 import {
+  COUNTER_OPERATION_NAMES,
   COUNTER_OPERATIONS,
   type CounterOperationName,
   counterOperationPath,
@@ -16,7 +17,6 @@ import type { Key, Keyring } from '../auth/keyring.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import { validTraceparent } from '../events/decision-event.ts';
-import type { BodyHandler } from './body.ts';
 import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
 import { docsRoutes } from './docs.ts';
@@ -30,37 +30,43 @@ const CONTENT_TYPE = fixedText('content-type');
 const TRACEPARENT = fixedText('traceparent');
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
-/** The handlers of the operations on counters. */
-interface CounterHandlers {
-  checks: CheckHandler;
-  corrections: CorrectionHandler;
-  explanations: ExplanationHandler;
+/** The operations that an acceptor answers itself. Only checks use the traceparent. */
+export type CounterHandlers = Readonly<Record<CounterOperationName, CheckBodyHandler>>;
+
+export function counterHandlers(
+  checks: CheckHandler,
+  corrections: CorrectionHandler,
+  explanations: ExplanationHandler,
+): CounterHandlers {
+  return {
+    'ratelimits.limit': checks.limitV1,
+    'ratelimit.limit': checks.limitV2,
+    'ratelimit.multiLimit': checks.multiLimitV2,
+    'ratelimits.refund': corrections.refund,
+    'ratelimits.reset': corrections.reset,
+    'ratelimits.inspect': corrections.inspect,
+    'ratelimits.explain': explanations.explain,
+  };
 }
 
+/** @param hasEvents whether decisions become events, which show the header `traceparent` */
 export function apiRoutes(
   keyring: Keyring,
   servers: ByVersion<ApiServer>,
-  { checks, corrections, explanations }: CounterHandlers,
+  counters: CounterHandlers,
   operations: OperationForwarder,
+  hasEvents: boolean,
 ): Route[] {
-  /** A POST that the acceptor answers itself. */
-  const counterRoute = (name: CounterOperationName, onBody: BodyHandler<Key>): Route => {
+  const counterRoute = (name: CounterOperationName): Route => {
     const { version, method, maxBytes } = COUNTER_OPERATIONS[name];
     const { bodyReader } = servers[version];
+    const onBody = counters[name];
     const handle: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       requireJson(req);
       bodyReader.read(res, framing, maxBytes, key, onBody);
     };
-    return { method, path: counterOperationPath(name), handle };
-  };
-  /** A check, whose event shows the header `traceparent`. */
-  const checkRoute = (name: CounterOperationName, onBody: CheckBodyHandler): Route => {
-    const route = counterRoute(name, onBody);
-    if (!checks.hasEvents) return route;
-    const { version, maxBytes } = COUNTER_OPERATIONS[name];
-    const { bodyReader } = servers[version];
-    const handle: Handler = (res, req, framing) => {
+    const handleWithTrace: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       requireJson(req);
       const traceparent = validTraceparent(req.getHeader(TRACEPARENT));
@@ -68,7 +74,11 @@ export function apiRoutes(
         onBody(res, key, bytes, traceparent);
       });
     };
-    return { ...route, handle } as Route;
+    return {
+      method,
+      path: counterOperationPath(name),
+      handle: hasEvents ? handleWithTrace : handle,
+    };
   };
   const operationRoutes = OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
@@ -85,13 +95,7 @@ export function apiRoutes(
     return { method, path: operationPath(name), handle };
   });
   return [
-    checkRoute('ratelimits.limit', checks.limitV1),
-    checkRoute('ratelimit.limit', checks.limitV2),
-    checkRoute('ratelimit.multiLimit', checks.multiLimitV2),
-    counterRoute('ratelimits.refund', corrections.refund),
-    counterRoute('ratelimits.reset', corrections.reset),
-    counterRoute('ratelimits.inspect', corrections.inspect),
-    counterRoute('ratelimits.explain', explanations.explain),
+    ...COUNTER_OPERATION_NAMES.map(counterRoute),
     ...operationRoutes,
     ...docsRoutes(servers.v1.responder),
   ];

@@ -96,11 +96,6 @@ export class CheckHandler {
     };
   }
 
-  /** Whether decisions become events, which show what their request says. */
-  get hasEvents(): boolean {
-    return this.#dependencies.recorder.hasEvents;
-  }
-
   readonly limitV1: CheckBodyHandler = (res, key, bytes, traceparent) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();

@@ -2,7 +2,12 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { SketchAnnouncement } from '../analytics/recorder.ts';
-import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
+import type {
+  CounterOperationRequest,
+  CounterOperationResult,
+  OperationRequest,
+  OperationResult,
+} from '../api/common/operations.ts';
 import type { EventChunk, EventPlan } from '../events/event-recorder.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
@@ -55,6 +60,8 @@ export type ToMain =
   | { kind: 'debug'; record: DebugRecord }
   /** The main thread answers with a `result` of the same number. */
   | { kind: 'operation'; number: number; request: OperationRequest }
+  /** The answer to a `counterOperation` of the same number. */
+  | { kind: 'counterResult'; number: number; result: CounterOperationResult }
   /** It has an App with the TLS files as they are now. */
   | { kind: 'tlsReloaded'; app: number }
   | { kind: 'tlsReloadFailed'; reason: string }
@@ -75,6 +82,8 @@ export type ToAcceptor =
   | { kind: 'result'; number: number; result: OperationResult }
   /** So many bytes of events are written, or were dropped. */
   | { kind: 'eventsWritten'; bytes: number }
+  /** An operation on counters from the dashboard; `counterResult` answers. */
+  | { kind: 'counterOperation'; number: number; request: CounterOperationRequest }
   /** A shard worker starts; on this port it notifies the acceptor of decided checks. */
   | { kind: 'notificationPort'; worker: number; port: MessagePort }
   /** Stop listening, and close every connection with its next response. */

@@ -1,6 +1,7 @@
 /** Calls API operations. */
 
 import {
+  COUNTER_OPERATION_NAMES,
   COUNTER_OPERATIONS,
   type CounterOperationName,
   counterOperationPath,
@@ -11,9 +12,9 @@ import {
 import { type ParsedResponse, sendRequest } from './http.ts';
 import { ROOT_KEY } from './server.ts';
 
+export { COUNTER_OPERATION_NAMES };
 export type Fields = Record<string, unknown>;
 
-export const COUNTER_OPERATION_NAMES = Object.keys(COUNTER_OPERATIONS) as CounterOperationName[];
 export type Operation = OperationName | CounterOperationName;
 
 function isCounterOperation(operation: Operation): operation is CounterOperationName {

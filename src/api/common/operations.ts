@@ -93,6 +93,7 @@ export const EXECUTED = { ...OPERATIONS, ...QUESTIONS };
 export type OperationName = keyof typeof OPERATIONS;
 export const OPERATION_NAMES = Object.keys(OPERATIONS) as OperationName[];
 export type CounterOperationName = keyof typeof COUNTER_OPERATIONS;
+export const COUNTER_OPERATION_NAMES = Object.keys(COUNTER_OPERATIONS) as CounterOperationName[];
 
 export function operationPath(name: OperationName): string {
   return `/${OPERATIONS[name].version}/${name}`;
@@ -119,3 +120,16 @@ export type OperationResult =
       faultLocation: FaultLocation | undefined;
       stack: string | undefined;
     };
+
+/** What the main thread passes to an acceptor. */
+export interface CounterOperationRequest {
+  operation: CounterOperationName;
+  keyId: string;
+  body: Uint8Array;
+}
+
+/** The response of the API, also where it is an error. */
+export interface CounterOperationResult {
+  status: number;
+  body: string;
+}

@@ -1,0 +1,47 @@
+/**
+ * Operations on counters that the main thread passes to an acceptor, for the dashboard. The
+ * handlers of the HTTP routes run them. An error becomes the result, as it would become the
+ * response.
+ */
+
+import {
+  COUNTER_OPERATIONS,
+  type CounterOperationRequest,
+  type CounterOperationResult,
+} from '../api/common/operations.ts';
+import type { ByVersion } from '../api/common/versions.ts';
+import type { Keyring } from '../auth/keyring.ts';
+import type { CounterHandlers } from './api-routes.ts';
+import { createOperationResponse } from './operation-response.ts';
+import type { Responder } from './responder.ts';
+
+export class CounterOperations {
+  readonly #keyring: Keyring;
+  readonly #handlers: CounterHandlers;
+  readonly #responders: ByVersion<Responder>;
+  readonly #send: (number: number, result: CounterOperationResult) => void;
+
+  /** @param send sends the result of an operation to the main thread */
+  constructor(
+    keyring: Keyring,
+    handlers: CounterHandlers,
+    responders: ByVersion<Responder>,
+    send: (number: number, result: CounterOperationResult) => void,
+  ) {
+    this.#keyring = keyring;
+    this.#handlers = handlers;
+    this.#responders = responders;
+    this.#send = send;
+  }
+
+  run(number: number, { operation, keyId, body }: CounterOperationRequest): void {
+    const res = createOperationResponse((status, text) => {
+      this.#send(number, { status, body: text });
+    });
+    try {
+      this.#handlers[operation](res, this.#keyring.keyById(keyId), body);
+    } catch (error) {
+      this.#responders[COUNTER_OPERATIONS[operation].version].sendError(res, error);
+    }
+  }
+}
