@@ -18,7 +18,7 @@ const tracked = readdirSync(ROOT, { withFileTypes: true })
   });
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 const code = tracked
-  .filter((path) => path.endsWith('.ts'))
+  .filter((path) => /\.tsx?$/.test(path))
   .map((path) => ({ path, text: read(path) }));
 const sources = code.filter(({ path }) => path.startsWith('src/'));
 const manifest = JSON.parse(read('package.json'));
@@ -32,6 +32,8 @@ function findLines(files: typeof code, pattern: RegExp, allowed: string[] = []):
 }
 
 const THIS_FILE = 'test/tidy.test.ts';
+/** Runs in browsers. */
+const BROWSER_CODE = 'src/dashboard/';
 /** What weir is measured beside, with packages of its own. */
 const PEERS = 'bench/peers';
 /** Packages for a test, beside another TypeScript. */
@@ -40,9 +42,10 @@ const TYPED_CLIENT = 'test/outside/openapi-client';
 describe('the sources', () => {
   test('read clocks in clock.ts only', () => {
     const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
-    // The second one runs in applications, which have no clock of weir.
+    // The others run in applications and in browsers, which have no clock of weir.
     const own = ['src/shared-memory/clock.ts', 'src/middleware/fetch.ts'];
-    expect(findLines(sources, clock, own)).toEqual([]);
+    const ofServer = sources.filter(({ path }) => !path.startsWith(BROWSER_CODE));
+    expect(findLines(ofServer, clock, own)).toEqual([]);
   });
 
   test('import uWebSockets.js in one file, and register handlers in one file', () => {
@@ -88,7 +91,8 @@ describe('the sources', () => {
     const exported = Object.keys(manifest.exports)
       .filter((name) => name !== './package.json')
       .map((name) => join('src/middleware', `${name}.ts`));
-    const entries = [...built, ...exported];
+    // `src/dashboard/build.mjs` bundles it.
+    const entries = [...built, ...exported, `${BROWSER_CODE}main.tsx`];
     const reached = new Set<string>();
     const left = [...entries];
     while (left.length > 0) {
@@ -120,6 +124,7 @@ const LAYERS = [
   'api',
   'server',
   'observe',
+  'dashboard',
   'runtime',
   'commands',
   'docs',
@@ -160,6 +165,18 @@ describe('imports', () => {
       );
     });
     expect(http).toEqual([]);
+  });
+
+  test('of the dashboard load no code of the server, which loads none of it', () => {
+    const isBrowserCode = (path: string) => path.startsWith(BROWSER_CODE);
+    const crossing = sources.flatMap(({ path, text }) => {
+      return [...text.matchAll(/^(import|export) (type )?[^;]*?'(\.[^']+)'/gm)]
+        .map(([, , type, to]) => ({ path, type, to: join(dirname(path), to) }))
+        .filter(({ to }) => isBrowserCode(path) !== isBrowserCode(to));
+    });
+    expect(crossing.length).toBeGreaterThan(0);
+    const isTypeOfServer = (it: (typeof crossing)[number]) => isBrowserCode(it.path) && it.type;
+    expect(crossing.filter((it) => !isTypeOfServer(it))).toEqual([]);
   });
 
   test('form no cycle of folders, type imports included', () => {
@@ -273,7 +290,7 @@ describe('the repository', () => {
     const tools = ['@biomejs/biome', ...types, 'autocannon', 'rolldown', 'typescript'];
     const reasons = read('CONTRIBUTING.md');
     const text = tracked
-      .filter((path) => /\.(ts|mjs)$/.test(path) && !path.startsWith(PEERS))
+      .filter((path) => /\.(tsx?|mjs)$/.test(path) && !path.startsWith(PEERS))
       .map(read)
       .join('\n');
     for (const [name, version] of Object.entries(dependencies)) {

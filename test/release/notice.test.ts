@@ -1,7 +1,7 @@
 /** NOTICE names the third-party code of the package, with its licences. */
 
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { BUNDLED_PACKAGES } from '../../src/release/sbom.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
@@ -16,9 +16,13 @@ const { packages } = JSON.parse(read('package-lock.json'));
 function bundledPackages(): string[] {
   const directory = temporaryDirectory();
   try {
-    const build = manifest.scripts.build.split(' && ')[0].replace('-d dist', `-d ${directory} -s`);
-    execFileSync('npx', ['--no-install', 'sh', '-c', build], { cwd: ROOT });
-    const find = ['-c', `cat ${directory}/*.map`];
+    const steps: string[] = manifest.scripts.build.split(' && ');
+    const threads = steps[0].replace('-d dist', `-d ${directory} -s`);
+    const dashboard = steps.at(-1)!.replace('dist/dashboard', `${directory}/dashboard --sourcemap`);
+    for (const step of [threads, dashboard]) {
+      execFileSync('npx', ['--no-install', 'sh', '-c', step], { cwd: ROOT });
+    }
+    const find = ['-c', `cat ${directory}/*.map ${directory}/dashboard/*.map`];
     const maps = execFileSync('sh', find, { encoding: 'utf8', maxBuffer: 2 ** 28 });
     const names = maps.matchAll(/node_modules\/((?:@[^/"]+\/)?[^/"]+)\//g);
     return [...new Set([...names].map(([, name]) => name))].sort();
@@ -35,7 +39,8 @@ test('NOTICE has the licence of each package in dist, and its version', () => {
   for (const name of BUNDLED_PACKAGES) {
     const path = `node_modules/${name}`;
     expect(notice.toLowerCase()).toContain(`${name} ${packages[path].version}`);
-    expect(notice).toContain(read(`${path}/license`).trim());
+    const file = readdirSync(`${ROOT}/${path}`).find((name) => /^license$/i.test(name));
+    expect(notice).toContain(read(`${path}/${file}`).trim());
   }
 });
 

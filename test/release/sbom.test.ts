@@ -1,7 +1,7 @@
 /** The software bill of materials, of small installations. test/outside makes the real one. */
 
 import { describe, expect, test } from 'vitest';
-import { billOfMaterials, type Lock } from '../../src/release/sbom.ts';
+import { BUNDLED_PACKAGES, billOfMaterials, type Lock } from '../../src/release/sbom.ts';
 
 const TIME_MS = 1_795_500_000_123;
 const INTEGRITY = `sha512-${Buffer.from('digest').toString('base64')}`;
@@ -17,7 +17,11 @@ const manifest = {
   dependencies: { alias: 'npm:real@1.0.0', parent: '2.0.0' },
   optionalDependencies: { absent: '1.0.0' },
 };
-const lock: Lock = { packages: { 'node_modules/typebox': locked('9.9.9') } };
+const lock: Lock = {
+  packages: Object.fromEntries(
+    BUNDLED_PACKAGES.map((name) => [`node_modules/${name}`, locked('9.9.9')]),
+  ),
+};
 const installed: Lock = {
   packages: {
     'node_modules/alias': locked('1.0.0', { name: 'real' }),
@@ -52,18 +56,20 @@ describe('the bill of materials', () => {
     });
   });
 
-  test('lists what is installed, by real names, and the bundled package', () => {
+  test('lists what is installed, by real names, and the bundled packages', () => {
     expect(purls.sort()).toEqual([
       'pkg:npm/%40in/child@1.0.0',
       'pkg:npm/other@1.0.0',
       'pkg:npm/parent@2.0.0',
+      'pkg:npm/preact@9.9.9',
       'pkg:npm/real@1.0.0',
       'pkg:npm/shared@1.0.0',
       'pkg:npm/shared@1.5.0',
       'pkg:npm/typebox@9.9.9',
+      'pkg:npm/uplot@9.9.9',
     ]);
     const bundled = bill.components.filter(({ properties }) => properties !== undefined);
-    expect(bundled.map(({ name }) => name)).toEqual(['typebox']);
+    expect(bundled.map(({ name }) => name)).toEqual(BUNDLED_PACKAGES);
   });
 
   test('has hashes and licences of the lock file', () => {
@@ -77,7 +83,9 @@ describe('the bill of materials', () => {
     expect(dependenciesOf('pkg:npm/%40scope/product@1.2.3')).toEqual([
       'node_modules/alias',
       'node_modules/parent',
+      'node_modules/preact',
       'node_modules/typebox',
+      'node_modules/uplot',
     ]);
     expect(dependenciesOf('node_modules/parent')).toEqual([
       'node_modules/@in/child',

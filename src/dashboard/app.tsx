@@ -1,0 +1,205 @@
+/**
+ * The frame of the dashboard: sign-in, the header, the navigation and the view of the route. On
+ * navigation the focus moves to the heading of the view.
+ */
+
+import type { ComponentType } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { SessionInfo } from '../observe/dashboard/snapshot.ts';
+import type { ViewProps } from './common/context.ts';
+import { ErrorNote, Note, useAction } from './common/controls.tsx';
+import { type Live, useLive } from './common/live.ts';
+import { currentSession, handleSessionEnd, signOut } from './common/operations.ts';
+import { Grant } from './common/permissions.ts';
+import { linkTo, useRoute } from './common/router.ts';
+import { Name } from './common/text.tsx';
+import { ThemeSwitch } from './common/theme.tsx';
+import { AuditView } from './views/audit.tsx';
+import { IdentifierView } from './views/identifier.tsx';
+import { KeysView } from './views/keys.tsx';
+import { NamespaceView } from './views/namespace.tsx';
+import { NamespacesView } from './views/namespaces.tsx';
+import { OverridesView } from './views/overrides.tsx';
+import { OverviewView } from './views/overview.tsx';
+import { PoliciesView } from './views/policies.tsx';
+import { SignIn } from './views/sign-in.tsx';
+
+interface View {
+  title: string;
+  component: ComponentType<ViewProps>;
+  isPermitted: (grant: Grant) => boolean;
+}
+
+const VIEWS: Record<string, View> = {
+  overview: { title: 'Overview', component: OverviewView, isPermitted: () => true },
+  namespaces: {
+    title: 'Namespaces',
+    component: NamespacesView,
+    isPermitted: (grant) => grant.mayInSome('read_namespace') || grant.mayInSome('read_analytics'),
+  },
+  policies: {
+    title: 'Policies',
+    component: PoliciesView,
+    isPermitted: (grant) => grant.mayInSome('read_namespace'),
+  },
+  overrides: {
+    title: 'Overrides',
+    component: OverridesView,
+    isPermitted: (grant) => {
+      const actions = ['read_override', 'set_override', 'delete_override'] as const;
+      return actions.some((action) => grant.mayInSome(action));
+    },
+  },
+  identifier: {
+    title: 'Identifier',
+    component: IdentifierView,
+    isPermitted: (grant) => {
+      return (['read_namespace', 'limit', 'reset'] as const).some((it) => grant.mayInSome(it));
+    },
+  },
+  keys: {
+    title: 'Keys',
+    component: KeysView,
+    isPermitted: (grant) => {
+      return (['keys.read', 'keys.create', 'keys.revoke'] as const).some((it) => grant.has(it));
+    },
+  },
+  audit: {
+    title: 'Audit log',
+    component: AuditView,
+    isPermitted: (grant) => grant.has('read_audit'),
+  },
+};
+
+export function App() {
+  const [session, setSession] = useState<SessionInfo | null>();
+  const [reason, setReason] = useState('');
+  const [isFresh, setFresh] = useState(false);
+  const [error, setError] = useState<Error>();
+  useEffect(() => {
+    handleSessionEnd((why) => {
+      setReason(why);
+      setSession(null);
+    });
+    currentSession().then((found) => setSession(found ?? null), setError);
+  }, []);
+  const end = (why: string) => {
+    setReason(why);
+    setSession(null);
+  };
+  if (error !== undefined) return <ErrorNote error={error} />;
+  if (session === undefined) return null;
+  if (session === null) {
+    const begin = (started: SessionInfo) => {
+      setFresh(true);
+      setSession(started);
+    };
+    return <SignIn reason={reason} onSignedIn={begin} />;
+  }
+  return <Frame session={session} isFresh={isFresh} onEnd={end} />;
+}
+
+interface FrameProps {
+  session: SessionInfo;
+  /** Whether the user has just signed in, so that the form with the focus is gone. */
+  isFresh: boolean;
+  onEnd: (reason: string) => void;
+}
+
+function Frame({ session, isFresh, onEnd }: FrameProps) {
+  const [live, resume] = useLive(onEnd);
+  const route = useRoute();
+  const grant = new Grant(session.permissions);
+  const signingOut = useAction(async () => {
+    await signOut();
+    onEnd('');
+  });
+  const view = VIEWS[route.view];
+  const isItem = route.view === 'namespaces' && route.item !== '';
+  const Shown = isItem ? NamespaceView : view?.component;
+  const title = view?.title ?? 'Not found';
+  const main = useRef<HTMLElement>(null);
+  const keepsFocus = useRef(!isFresh);
+  useEffect(() => {
+    document.title = `${title} – weir`;
+    // A page that has just been loaded begins at its top.
+    if (!keepsFocus.current) main.current?.querySelector('h1')?.focus();
+    keepsFocus.current = false;
+    scrollTo(0, 0);
+  }, [route.view, route.item]);
+  return (
+    <>
+      <a class="skip" href="#content">
+        Skip to the content
+      </a>
+      <header>
+        <a class="brand" href={linkTo('overview')}>
+          weir
+        </a>
+        <span class="host">
+          <Name text={session.server.host} /> · {session.server.version}
+        </span>
+        <span class="account" title={session.keyId}>
+          <span class="label">Key</span> <Name text={session.keyName} />
+        </span>
+        <ThemeSwitch />
+        <button type="button" onClick={() => signingOut.run()} disabled={signingOut.isRunning}>
+          Sign out
+        </button>
+      </header>
+      <nav aria-label="Views">
+        <ul>
+          {Object.entries(VIEWS)
+            .filter(([, { isPermitted }]) => isPermitted(grant))
+            .map(([name, { title }]) => (
+              <li key={name}>
+                <a href={linkTo(name)} aria-current={route.view === name ? 'page' : undefined}>
+                  {title}
+                </a>
+              </li>
+            ))}
+        </ul>
+      </nav>
+      <main ref={main} id="content" tabIndex={-1}>
+        <Banner live={live} resume={resume} />
+        <ErrorNote error={signingOut.error} />
+        {Shown === undefined ? (
+          <>
+            <h1 tabIndex={-1}>Not found</h1>
+            <p class="empty">There is no such view.</p>
+          </>
+        ) : (
+          <Shown
+            key={`${route.view}/${route.item}`}
+            session={session}
+            grant={grant}
+            live={live}
+            route={route}
+          />
+        )}
+      </main>
+    </>
+  );
+}
+
+/** Says where the figures are not live. */
+function Banner({ live: { connection }, resume }: { live: Live; resume: () => void }) {
+  if (connection === 'lost') {
+    return (
+      <Note kind="warning">
+        The connection to weir is lost. The figures are old. Connecting again…
+      </Note>
+    );
+  }
+  if (connection === 'replaced') {
+    return (
+      <Note kind="info">
+        Another tab of this browser shows the live figures.{' '}
+        <button type="button" onClick={resume}>
+          Show them here
+        </button>
+      </Note>
+    );
+  }
+  return null;
+}

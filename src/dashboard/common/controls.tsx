@@ -1,0 +1,286 @@
+/** Controls that all views share: fields, buttons, notes, dialogs and tables. */
+
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+
+type InputProps = JSX.IntrinsicElements['input'];
+
+interface FieldProps {
+  label: string;
+  hint?: string;
+}
+
+/** A labelled input. */
+export function Field({ label, hint, ...input }: FieldProps & InputProps) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input id={id} aria-describedby={hint && `${id}-hint`} autocomplete="off" {...input} />
+      {hint && <small id={`${id}-hint`}>{hint}</small>}
+    </div>
+  );
+}
+
+export function TextArea({ label, hint, ...area }: FieldProps & JSX.IntrinsicElements['textarea']) {
+  const id = useId();
+  return (
+    <div class="field wide">
+      <label for={id}>{label}</label>
+      <textarea id={id} aria-describedby={hint && `${id}-hint`} spellcheck={false} {...area} />
+      {hint && <small id={`${id}-hint`}>{hint}</small>}
+    </div>
+  );
+}
+
+interface SelectProps extends FieldProps {
+  value: string;
+  options: readonly (readonly [value: string, text: string])[];
+  onChoose: (value: string) => void;
+}
+
+export function Select({ label, hint, value, options, onChoose }: SelectProps) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <select id={id} value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {hint && <small>{hint}</small>}
+    </div>
+  );
+}
+
+interface CheckboxProps {
+  label: ComponentChildren;
+  isChecked: boolean;
+  onToggle: (isChecked: boolean) => void;
+}
+
+export function Checkbox({ label, isChecked, onToggle }: CheckboxProps) {
+  return (
+    <label class="checkbox">
+      <input
+        type="checkbox"
+        checked={isChecked}
+        onChange={(event) => onToggle(event.currentTarget.checked)}
+      />
+      <span>{label}</span>
+    </label>
+  );
+}
+
+type NoteKind = 'error' | 'warning' | 'success' | 'info';
+
+/** A message. Errors are announced at once, others when the reader is idle. */
+export function Note({ kind, children }: { kind: NoteKind; children: ComponentChildren }) {
+  return (
+    <div class={`note ${kind}`} role={kind === 'error' ? 'alert' : 'status'}>
+      {children}
+    </div>
+  );
+}
+
+/** The error of a request, where there is one. */
+export function ErrorNote({ error }: { error: Error | undefined }) {
+  if (error === undefined) return null;
+  return <Note kind="error">{error.message}</Note>;
+}
+
+/** Says why a view shows nothing. */
+export function Unavailable({ permission, what }: { permission: string; what: string }) {
+  return (
+    <p class="empty">
+      Your API key may not {what}. This needs the permission <code>{permission}</code>.
+    </p>
+  );
+}
+
+export interface Load<T> {
+  data: T | undefined;
+  error: Error | undefined;
+  isLoading: boolean;
+  reload: () => void;
+}
+
+/** Loads data when the view opens, and again when `inputs` change. A late result is dropped. */
+export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[]): Load<T> {
+  const [state, setState] = useState<Omit<Load<T>, 'reload'>>({
+    data: undefined,
+    error: undefined,
+    isLoading: true,
+  });
+  const [version, setVersion] = useState(0);
+  useEffect(() => {
+    let isCurrent = true;
+    setState(({ data }) => ({ data, error: undefined, isLoading: true }));
+    load().then(
+      (data) => isCurrent && setState({ data, error: undefined, isLoading: false }),
+      (error) => isCurrent && setState({ data: undefined, error, isLoading: false }),
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [...inputs, version]);
+  return { ...state, reload: () => setVersion(version + 1) };
+}
+
+export interface Action<Args extends unknown[]> {
+  run: (...args: Args) => Promise<boolean>;
+  error: Error | undefined;
+  isRunning: boolean;
+  clear: () => void;
+}
+
+/** An action with its error. `run` resolves with whether it has succeeded. */
+export function useAction<Args extends unknown[]>(
+  act: (...args: Args) => Promise<void>,
+): Action<Args> {
+  const [error, setError] = useState<Error>();
+  const [isRunning, setRunning] = useState(false);
+  const run = async (...args: Args) => {
+    setRunning(true);
+    setError(undefined);
+    try {
+      await act(...args);
+      return true;
+    } catch (thrown) {
+      setError(thrown instanceof Error ? thrown : new Error(String(thrown)));
+      return false;
+    } finally {
+      setRunning(false);
+    }
+  };
+  return { run, error, isRunning, clear: () => setError(undefined) };
+}
+
+interface DialogProps {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+}
+
+/** A modal dialog, which is open while it is shown. The browser keeps and returns the focus. */
+export function Dialog({ title, onClose, children }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const opener = document.activeElement;
+    ref.current?.showModal();
+    return () => {
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+      else document.querySelector('h1')?.focus();
+    };
+  }, []);
+  return (
+    <dialog ref={ref} aria-labelledby={id} onClose={onClose}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  action: string;
+  run: () => Promise<void>;
+  onClose: () => void;
+  children: ComponentChildren;
+}
+
+/** Asks before an action that cannot be undone. */
+export function Confirm({ title, action, run, onClose, children }: ConfirmProps) {
+  const confirmed = useAction(run);
+  return (
+    <Dialog title={title} onClose={onClose}>
+      {children}
+      <ErrorNote error={confirmed.error} />
+      <div class="buttons">
+        <button
+          type="button"
+          class="danger"
+          disabled={confirmed.isRunning}
+          onClick={async () => {
+            if (await confirmed.run()) onClose();
+          }}
+        >
+          {action}
+        </button>
+        <button type="button" onClick={onClose}>
+          Cancel
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+interface TableProps {
+  caption: string;
+  /** A name that ends in `#` is that of a column of numbers. */
+  columns: readonly string[];
+  children: ComponentChildren;
+}
+
+/** A table that scrolls by itself where it is too wide. It takes the focus only then. */
+export function Table({ caption, columns, children }: TableProps) {
+  const ref = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const region = ref.current;
+    if (region === null) return;
+    const observer = new ResizeObserver(() => {
+      if (region.scrollWidth > region.clientWidth) region.tabIndex = 0;
+      else region.removeAttribute('tabindex');
+    });
+    observer.observe(region);
+    for (const child of region.children) observer.observe(child);
+    return () => observer.disconnect();
+  }, []);
+  return (
+    <section class="table" aria-label={caption} ref={ref}>
+      <table>
+        <caption>{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => {
+              const isNumber = column.endsWith('#');
+              return (
+                <th key={column} scope="col" class={isNumber ? 'number' : ''}>
+                  {isNumber ? column.slice(0, -1) : column}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </section>
+  );
+}
+
+/** A figure with its name, and a note below it. */
+export function Figure({
+  name,
+  value,
+  note,
+  kind,
+}: {
+  name: string;
+  value: ComponentChildren;
+  note?: ComponentChildren;
+  kind?: 'good' | 'bad' | 'warn' | undefined;
+}) {
+  return (
+    <div class={`figure ${kind ?? ''}`}>
+      <dt>{name}</dt>
+      <dd>
+        <strong>{value}</strong>
+        {note !== undefined && <small>{note}</small>}
+      </dd>
+    </div>
+  );
+}

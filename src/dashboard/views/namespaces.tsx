@@ -1,0 +1,100 @@
+/** All namespaces, with their figures of a time. */
+
+import { useState } from 'preact/hooks';
+import type { ViewProps } from '../common/context.ts';
+import { ErrorNote, Field, Note, Table, useLoad } from '../common/controls.tsx';
+import { formatShare, formatWhole } from '../common/format.ts';
+import { useNamespaces } from '../common/namespaces.ts';
+import { call, hasOperation, type NamespaceTotals } from '../common/operations.ts';
+import { RangeSelect, rangeOf, useRange } from '../common/range.tsx';
+import { linkTo } from '../common/router.ts';
+import { Name } from '../common/text.tsx';
+
+/** Rows of the table. The filter finds the others. */
+const ROWS_MAX = 200;
+
+export function NamespacesView({ grant, live }: ViewProps) {
+  const [range, setRange] = useRange();
+  const [filter, setFilter] = useState('');
+  const known = useNamespaces(grant);
+  const hasHistory = hasOperation('analytics.getNamespaces');
+  const figures = useLoad(async () => {
+    if (!grant.mayInSome('read_analytics') || !hasHistory) return [];
+    const { namespaces } = await call('analytics.getNamespaces', rangeOf(range));
+    return namespaces;
+  }, [range]);
+  const byName = new Map<string, Partial<NamespaceTotals>>();
+  for (const { id, name } of known.data ?? []) byName.set(name, { id, name });
+  const sinceStart = live.history.at(-1)?.namespaces ?? [];
+  const counted = hasHistory
+    ? (figures.data ?? [])
+    : sinceStart.map(
+        ({ id, name, total }): NamespaceTotals => ({ ...(id && { id }), name, ...total }),
+      );
+  for (const totals of counted) byName.set(totals.name, totals);
+  const rows = [...byName.values()]
+    .filter(({ name = '' }) => name.toLowerCase().includes(filter.toLowerCase()))
+    .toSorted((a, b) => checksOf(b) - checksOf(a) || a.name!.localeCompare(b.name!));
+  return (
+    <>
+      <h1 tabIndex={-1}>Namespaces</h1>
+      <div class="toolbar">
+        {hasHistory && <RangeSelect range={range} onChoose={setRange} />}
+        <Field
+          label="Name contains"
+          type="search"
+          value={filter}
+          onInput={({ currentTarget }) => setFilter(currentTarget.value)}
+        />
+      </div>
+      <ErrorNote error={known.error ?? figures.error} />
+      {!hasHistory && (
+        <Note kind="info">
+          This version of weir has no figures over time. The figures are those since its start.
+        </Note>
+      )}
+      {rows.length === 0 && !known.isLoading ? (
+        <p class="empty">There is no such namespace. The first check in a namespace creates it.</p>
+      ) : (
+        <Table
+          caption={`Namespaces: ${formatWhole(rows.length)}`}
+          columns={['Namespace', 'Allowed#', 'Denied#', 'Denied share#', 'Tokens#', 'Id']}
+        >
+          {rows.slice(0, ROWS_MAX).map(({ id, name, allowed, denied, tokensAllowed }) => (
+            <tr key={name}>
+              <th scope="row">
+                {id === undefined ? (
+                  'all others'
+                ) : (
+                  <a href={linkTo('namespaces', name)}>
+                    <Name text={name!} />
+                  </a>
+                )}
+              </th>
+              <td class="number">{formatKnown(allowed)}</td>
+              <td class="number">{formatKnown(denied)}</td>
+              <td class="number">
+                {allowed && denied !== undefined ? formatShare(denied / (allowed + denied)) : '–'}
+              </td>
+              <td class="number">{formatKnown(tokensAllowed)}</td>
+              <td>
+                <code>{id}</code>
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {rows.length > ROWS_MAX && (
+        <p class="hint">The first {ROWS_MAX} are shown. Use the filter to find others.</p>
+      )}
+    </>
+  );
+}
+
+function checksOf({ allowed = 0, denied = 0 }: Partial<NamespaceTotals>): number {
+  return allowed + denied;
+}
+
+function formatKnown(count: number | undefined): string {
+  return count === undefined ? '–' : formatWhole(count);
+}

@@ -1,0 +1,436 @@
+/** Overrides: search, add, change, delete, import and export. */
+
+import { useState } from 'preact/hooks';
+import type { ViewProps } from '../common/context.ts';
+import {
+  Checkbox,
+  Confirm,
+  Dialog,
+  ErrorNote,
+  Field,
+  Note,
+  Table,
+  TextArea,
+  Unavailable,
+  useAction,
+  useLoad,
+} from '../common/controls.tsx';
+import { durationText, formatDuration, formatWhole, parseDuration } from '../common/format.ts';
+import { useNamespaces } from '../common/namespaces.ts';
+import { call, callAll, RequestError } from '../common/operations.ts';
+import { Name, visibleText } from '../common/text.tsx';
+
+interface Override {
+  namespaceId?: string;
+  namespaceName?: string;
+  identifier: string;
+  limit: number;
+  duration: number;
+  async: boolean;
+}
+
+/** Overrides that are loaded at once. The export has all of them. */
+const LOADED_MAX = 10_000;
+/** Rows of the table. The filter finds the others. */
+const ROWS_MAX = 200;
+/** weir has 110 000 overrides at most. */
+const EXPORT_MAX = 200_000;
+
+type Open =
+  | { kind: 'edit'; override: Override | undefined }
+  | { kind: 'delete'; override: Override }
+  | { kind: 'import' };
+
+async function loadOverrides(
+  namespace: string,
+): Promise<{ items: Override[]; isComplete: boolean }> {
+  if (namespace === '') {
+    return callAll('ratelimits.exportOverrides', {}, ({ overrides }) => overrides, LOADED_MAX);
+  }
+  const namespaceName = namespace;
+  try {
+    return await callAll(
+      'ratelimits.listOverrides',
+      { namespaceName },
+      ({ overrides }) => overrides.map((one): Override => ({ ...one, namespaceName })),
+      LOADED_MAX,
+    );
+  } catch (error) {
+    // A pattern of namespaces without overrides is not known.
+    if (error instanceof RequestError && error.status === 404) {
+      return { items: [], isComplete: true };
+    }
+    throw error;
+  }
+}
+
+export function OverridesView({ grant, route }: ViewProps) {
+  const [namespace, setNamespace] = useState(route.query.get('namespace') ?? '');
+  const [filter, setFilter] = useState('');
+  const [open, setOpen] = useState<Open>();
+  const [done, setDone] = useState('');
+  const namespaces = useNamespaces(grant);
+  const mayList =
+    grant.mayInSome('read_override') && (namespace !== '' || grant.may('read_override'));
+  const list = useLoad(async () => {
+    if (!mayList) return undefined;
+    return loadOverrides(namespace);
+  }, [namespace]);
+  const text = filter.toLowerCase();
+  const found = (list.data?.items ?? []).filter(({ identifier, namespaceName = '' }) => {
+    return `${identifier}\n${namespaceName}`.toLowerCase().includes(text);
+  });
+  const exporting = useAction(exportOverrides);
+  const finish = (what: string) => {
+    setOpen(undefined);
+    setDone(what);
+    list.reload();
+  };
+  return (
+    <>
+      <h1 tabIndex={-1}>Overrides</h1>
+      <p class="hint">
+        An override replaces limit and window of the checks of an identifier. Identifiers may
+        contain <code>*</code>.
+      </p>
+      <datalist id="namespaces">
+        {namespaces.data?.map(({ id, name }) => (
+          <option key={id} value={name} />
+        ))}
+      </datalist>
+      <div class="toolbar">
+        <Field
+          label="Namespace"
+          list="namespaces"
+          placeholder="all"
+          value={namespace}
+          onChange={({ currentTarget }) => setNamespace(currentTarget.value)}
+        />
+        <Field
+          label="Search"
+          type="search"
+          value={filter}
+          onInput={({ currentTarget }) => setFilter(currentTarget.value)}
+        />
+        <div class="buttons">
+          {grant.mayInSome('set_override') && (
+            <>
+              <button
+                type="button"
+                class="primary"
+                onClick={() => setOpen({ kind: 'edit', override: undefined })}
+              >
+                Add override
+              </button>
+              <button type="button" onClick={() => setOpen({ kind: 'import' })}>
+                Import
+              </button>
+            </>
+          )}
+          {grant.may('read_override') && (
+            <button type="button" disabled={exporting.isRunning} onClick={() => exporting.run()}>
+              Export
+            </button>
+          )}
+        </div>
+      </div>
+      {done !== '' && <Note kind="success">{done}</Note>}
+      <ErrorNote error={list.error ?? exporting.error} />
+      {!mayList && (
+        <Unavailable
+          permission="ratelimit.*.read_override"
+          what="list the overrides of all namespaces; name one above if it may read it"
+        />
+      )}
+      {list.data !== undefined && (
+        <>
+          {found.length === 0 ? (
+            <p class="empty">There is no such override.</p>
+          ) : (
+            <Table
+              caption={`Overrides: ${formatWhole(found.length)}`}
+              columns={['Identifier', 'Namespace', 'Limit#', 'Window#', 'Async', 'Actions']}
+            >
+              {found.slice(0, ROWS_MAX).map((override) => (
+                <OverrideRow
+                  key={`${override.namespaceId ?? override.namespaceName}\n${override.identifier}`}
+                  override={override}
+                  mayChange={grant.mayInSome('set_override')}
+                  mayDelete={grant.mayInSome('delete_override')}
+                  onOpen={setOpen}
+                />
+              ))}
+            </Table>
+          )}
+          {found.length > ROWS_MAX && (
+            <p class="hint">The first {ROWS_MAX} are shown. Use the search to find others.</p>
+          )}
+          {!list.data.isComplete && (
+            <Note kind="info">
+              Only the first {formatWhole(LOADED_MAX)} overrides were loaded. Name a namespace to
+              search in the others.
+            </Note>
+          )}
+        </>
+      )}
+      {open?.kind === 'edit' && (
+        <EditOverride
+          override={open.override}
+          namespace={namespace}
+          onDone={finish}
+          onClose={() => setOpen(undefined)}
+        />
+      )}
+      {open?.kind === 'delete' && (
+        <Confirm
+          title="Delete the override?"
+          action="Delete"
+          run={async () => {
+            const { namespaceId, namespaceName, identifier } = open.override;
+            const fields = { namespaceId, namespaceName, identifier };
+            await call('ratelimits.deleteOverride', fields);
+            finish(`The override of ${visibleText(identifier)} was deleted.`);
+          }}
+          onClose={() => setOpen(undefined)}
+        >
+          <p>
+            Checks of <Name text={open.override.identifier} /> get their own limit again, from the
+            next check on.
+          </p>
+        </Confirm>
+      )}
+      {open?.kind === 'import' && (
+        <ImportOverrides onDone={finish} onClose={() => setOpen(undefined)} />
+      )}
+    </>
+  );
+}
+
+interface RowProps {
+  override: Override;
+  mayChange: boolean;
+  mayDelete: boolean;
+  onOpen: (open: Open) => void;
+}
+
+function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
+  const { identifier, namespaceId, namespaceName, limit, duration } = override;
+  const name = visibleText(identifier);
+  return (
+    <tr>
+      <th scope="row">
+        <Name text={identifier} />
+      </th>
+      <td>
+        <Name text={namespaceName ?? namespaceId ?? ''} />
+      </td>
+      <td class="number">{formatWhole(limit)}</td>
+      <td class="number">{formatDuration(duration)}</td>
+      <td>{override.async ? 'yes' : 'no'}</td>
+      <td class="actions">
+        {mayChange && (
+          <button
+            type="button"
+            aria-label={`Change ${name}`}
+            onClick={() => onOpen({ kind: 'edit', override })}
+          >
+            Change
+          </button>
+        )}
+        {mayDelete && (
+          <button
+            type="button"
+            aria-label={`Delete ${name}`}
+            onClick={() => onOpen({ kind: 'delete', override })}
+          >
+            Delete
+          </button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+interface EditProps {
+  /** Undefined for a new one. */
+  override: Override | undefined;
+  namespace: string;
+  onDone: (what: string) => void;
+  onClose: () => void;
+}
+
+function EditOverride({ override, namespace, onDone, onClose }: EditProps) {
+  const isNew = override === undefined;
+  const [name, setName] = useState(override?.namespaceName ?? namespace);
+  const [identifier, setIdentifier] = useState(override?.identifier ?? '');
+  const [limit, setLimit] = useState(String(override?.limit ?? ''));
+  const [duration, setDuration] = useState(durationText(override?.duration ?? 60_000));
+  const [isAsync, setAsync] = useState(override?.async ?? false);
+  const saving = useAction(async () => {
+    const namespaceId = override?.namespaceId;
+    await call('ratelimits.setOverride', {
+      ...(namespaceId === undefined ? { namespaceName: name } : { namespaceId }),
+      identifier,
+      limit: Number(limit),
+      duration: parseDuration(duration) ?? duration,
+      async: isAsync,
+    });
+    onDone(`The override of ${visibleText(identifier)} was ${isNew ? 'added' : 'changed'}.`);
+  });
+  return (
+    <Dialog title={isNew ? 'Add an override' : 'Change the override'} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void saving.run();
+        }}
+      >
+        <div class="fields">
+          <Field
+            label="Namespace"
+            list="namespaces"
+            required
+            readOnly={!isNew}
+            value={override?.namespaceId ?? name}
+            onInput={({ currentTarget }) => setName(currentTarget.value)}
+            hint="A name, or a pattern with *"
+          />
+          <Field
+            label="Identifier"
+            required
+            readOnly={!isNew}
+            value={identifier}
+            onInput={({ currentTarget }) => setIdentifier(currentTarget.value)}
+            hint="An identifier, or a pattern with *"
+          />
+          <Field
+            label="Limit"
+            type="number"
+            min="1"
+            required
+            value={limit}
+            onInput={({ currentTarget }) => setLimit(currentTarget.value)}
+            hint="Tokens in a window"
+          />
+          <Field
+            label="Window"
+            required
+            value={duration}
+            onInput={({ currentTarget }) => setDuration(currentTarget.value)}
+            hint="As in 30s, 5m, 1h or 1d"
+          />
+        </div>
+        <Checkbox
+          label="Asynchronous: decide by the counter, and deduct after the response"
+          isChecked={isAsync}
+          onToggle={setAsync}
+        />
+        <ErrorNote error={saving.error} />
+        <div class="buttons">
+          <button type="submit" class="primary" disabled={saving.isRunning}>
+            Save
+          </button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+async function exportOverrides(): Promise<void> {
+  const { items } = await callAll(
+    'ratelimits.exportOverrides',
+    {},
+    ({ overrides }) => overrides,
+    EXPORT_MAX,
+  );
+  const text = JSON.stringify({ overrides: items }, undefined, 2);
+  const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+  const link = Object.assign(document.createElement('a'), {
+    href: url,
+    download: 'overrides.json',
+  });
+  link.click();
+  // The download has begun by the next turn.
+  setTimeout(() => URL.revokeObjectURL(url));
+}
+
+/** Reads the text of an export: an object with `overrides`, or a list. */
+function parseImport(text: string): unknown {
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The text is not JSON: ${(error as Error).message}`);
+  }
+  return Array.isArray(content) ? content : (content as { overrides?: unknown })?.overrides;
+}
+
+interface ImportProps {
+  onDone: (what: string) => void;
+  onClose: () => void;
+}
+
+function ImportOverrides({ onDone, onClose }: ImportProps) {
+  const [text, setText] = useState('');
+  const [validated, setValidated] = useState('');
+  const importing = useAction(async (dryRun: boolean) => {
+    const overrides = parseImport(text);
+    const result = await call('ratelimits.importOverrides', { overrides, dryRun });
+    const counts = `${result.created} new, ${result.updated} changed, ${result.unchanged} the same`;
+    if (dryRun) setValidated(`The import is valid: ${counts}. Nothing was changed.`);
+    else onDone(`The overrides were imported: ${counts}.`);
+  });
+  return (
+    <Dialog title="Import overrides" onClose={onClose}>
+      <p>All overrides are set, or none. Others stay as they are.</p>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void importing.run(false);
+        }}
+      >
+        <Field
+          label="File of an export"
+          type="file"
+          accept="application/json,.json"
+          onChange={async ({ currentTarget }) => {
+            const [file] = currentTarget.files ?? [];
+            if (file !== undefined) setText(await file.text());
+          }}
+        />
+        <TextArea
+          label="JSON"
+          rows={8}
+          required
+          value={text}
+          onInput={({ currentTarget }) => {
+            setText(currentTarget.value);
+            setValidated('');
+          }}
+        />
+        <ErrorNote error={importing.error} />
+        {validated !== '' && importing.error === undefined && (
+          <Note kind="success">{validated}</Note>
+        )}
+        <div class="buttons">
+          <button type="submit" class="primary" disabled={importing.isRunning}>
+            Import
+          </button>
+          <button
+            type="button"
+            disabled={importing.isRunning || text === ''}
+            onClick={() => importing.run(true)}
+          >
+            Validate only
+          </button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

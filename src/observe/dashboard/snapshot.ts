@@ -1,0 +1,98 @@
+/**
+ * The types of what the dashboard gets from the server: the session, and one snapshot a second. The
+ * server and the browser share this file, so it imports nothing.
+ */
+
+/** The response to a sign-in, and to GET /dashboard/session. */
+export interface SessionInfo {
+  keyId: string;
+  keyName: string;
+  permissions: string[];
+  /** Unix time in ms from which the key is rejected; absent for a key that does not expire. */
+  keyExpires?: number;
+  /** For the header X-Weir-Csrf of requests that may change something. */
+  csrfToken: string;
+  server: {
+    version: string;
+    engine: 'memory' | 'redis';
+    host: string;
+    /** The names of all operations that the dashboard can call. */
+    operations: readonly string[];
+    /** Upper bounds of the buckets of `latency` and `calls.latency`, in us; one more has none. */
+    latencyBoundsUs: readonly number[];
+  };
+}
+
+/** Decisions of one namespace. `rlns_other` sums up all namespaces without figures of their own. */
+export interface NamespaceFigures {
+  /** Absent for `rlns_other`. */
+  id?: string;
+  name: string;
+  /** Since weir started. */
+  total: Decisions;
+  /** In the interval of the snapshot. */
+  recent: Decisions;
+}
+
+export interface Decisions {
+  allowed: number;
+  denied: number;
+  tokensAllowed: number;
+  tokensDenied: number;
+}
+
+export interface Snapshot {
+  /** Unix time in ms. */
+  at: number;
+  /** Time since the snapshot before; 0 in the first one, which has no recent figures. */
+  intervalMs: number;
+  /** Only namespaces whose analytics the key may read. */
+  namespaces: NamespaceFigures[];
+  /** Check requests of the interval by latency bucket. */
+  latency: number[];
+  health: Health;
+  /** Only with the engine `redis`. */
+  redis?: RedisFigures;
+}
+
+/** A count since weir started, and in the interval of the snapshot. */
+export interface Count {
+  total: number;
+  recent: number;
+}
+
+export interface Health {
+  status: string;
+  /** Why the status is `degraded`. */
+  reasons: string[];
+  counters: { live: number; capacity: number };
+  evictions: Count;
+  /** Checks decided by WEIR_ON_FULL. */
+  fullTableDecisions: Count;
+  /** Waiting entries by shard worker. */
+  queues: number[];
+  acceptors: number;
+  workers: { wanted: number; running: number; replaced: number };
+  /** Absent with the engine `redis`, and before the first checkpoint. */
+  checkpointAgeMs?: number;
+  checkpointFailures: Count;
+  /** Error responses by code; codes without any are left out. */
+  errors: Record<string, Count>;
+  /** Requests, bodies, operations and responses that were rejected because of overload. */
+  shed: Count;
+  connections: { open: number; max: number };
+  memoryBytes: number;
+}
+
+export interface RedisFigures {
+  /** By shard worker. */
+  connected: boolean[];
+  machines: number;
+  leasesHeld: number;
+  tokensHeld: number;
+  leasesGranted: Count;
+  /** Script calls and their failures, and the calls of the interval by latency bucket. */
+  calls: Count & { failures: Count; latency: number[] };
+  /** Decisions by WEIR_ON_ENGINE_DOWN. */
+  withoutRedis: Count;
+}
