@@ -125,15 +125,25 @@ export const Settings = Type.Object({
     minLength: 1,
     default: '127.0.0.1',
     accepts: 'an address or a host name',
-    description: 'address for health and metrics',
+    description: 'address for health, metrics and the dashboard',
   }),
-  adminPort: integer(0, 65_535, 7071, 'port for health and metrics; 0 selects a free port'),
+  adminPort: integer(
+    0,
+    65_535,
+    7071,
+    'port for health, metrics and the dashboard; 0 selects a free port',
+  ),
   adminHosts: Type.Optional(
     text(
       'host names without ports, separated by commas',
       'host names accepted in the header Host on the admin port, beside addresses and localhost;' +
         ' /livez, /readyz and /metrics accept any',
     ),
+  ),
+  dashboard: choice(
+    ['auto', 'true', 'false'],
+    'auto',
+    'whether the admin port serves the dashboard; auto: if WEIR_ADMIN_HOST is a loopback address',
   ),
   dataDir: Type.String({
     minLength: 1,

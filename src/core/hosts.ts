@@ -18,3 +18,10 @@ export function locallyReachableHost(host: string): string {
   if (!isWildcardAddress(host)) return urlHost(host);
   return isIPv6(host) ? '[::1]' : '127.0.0.1';
 }
+
+/** Whether only this machine can reach a listener on the host. */
+export function isLoopbackHost(host: string): boolean {
+  const url = `http://${urlHost(host)}`;
+  if (!URL.canParse(url)) return false;
+  return /^(localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(url).hostname);
+}

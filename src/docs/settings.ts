@@ -52,7 +52,7 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
     },
   },
   {
-    title: 'Health and metrics',
+    title: 'Health, metrics and dashboard',
     settings: {
       adminHost:
         'Use `0.0.0.0` for the probes of a kubelet or a Prometheus on another machine. This port ' +
@@ -60,6 +60,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
       adminPort: '',
       adminHosts:
         'On all other paths weir rejects other names, as a protection against DNS rebinding.',
+      dashboard:
+        'The admin port has no TLS. Use `true` only behind a proxy with TLS, or in a network ' +
+        'that you trust. See [Dashboard](dashboard.md#exposure).',
     },
   },
   {

@@ -52,6 +52,14 @@ export class AdminConnections {
     return isProbe || takesSlot;
   }
 
+  /** Makes an open connection count as one with a request just now, as for an event stream. */
+  touch(socket: Socket): void {
+    const isOrdinary = this.#sockets.get(socket);
+    if (isOrdinary === undefined) return;
+    this.#sockets.delete(socket);
+    this.#sockets.set(socket, isOrdinary);
+  }
+
   #closeExcess(): void {
     this.#isCloseScheduled = false;
     while (this.#sockets.size > ADMIN_CONNECTIONS_MAX) this.#closeOne();

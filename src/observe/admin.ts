@@ -1,11 +1,12 @@
 /**
- * The admin port: health, metrics, and a list of its paths. The main thread serves it with Node's
- * HTTP server. `/livez`: the process runs. `/readyz`: checks are answered; see `readiness.ts`.
- * `/metrics`: see `metrics.ts`.
+ * The admin port: health, metrics, the dashboard, and a list of its paths. The main thread serves
+ * it with Node's HTTP server. `/livez`: the process runs. `/readyz`: checks are answered; see
+ * `readiness.ts`. `/metrics`: see `metrics.ts`. `/dashboard`: see `dashboard/dashboard.ts`.
  *
- * These three are probes: they are answered under any header `Host`. All other paths are protected
- * against DNS rebinding, by which a browser calls the port under an attacker's name: `Host` must be
- * an address, localhost or a configured name, and `Origin` must be absent or the port's own.
+ * The first three are probes: they are answered under any header `Host`. All other paths are
+ * protected against DNS rebinding, by which a browser calls the port under an attacker's name:
+ * `Host` must be an address, localhost or a configured name, and `Origin` must be absent or the
+ * port's own.
  */
 
 import {
@@ -28,7 +29,18 @@ export interface AdminSources {
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
   metrics: { contentType: string; text(): Promise<string> };
+  /** The dashboard, which is loaded when it is first requested. Absent where it is off. */
+  loadPages?: () => Promise<AdminPages>;
 }
+
+/** What serves the dashboard's paths, with the page at `/`. */
+export interface AdminPages {
+  /** Never rejects: a failure is a response. */
+  respond(req: IncomingMessage, res: ServerResponse, path: string): Promise<void>;
+}
+
+/** `behind-tls`: pages may also come through a proxy with TLS, so their origin may have https. */
+export type DashboardMode = 'off' | 'on' | 'behind-tls';
 
 interface AdminResponse {
   status: number;
@@ -58,11 +70,14 @@ const errorResponse = (
 
 const RETRY_AFTER_S = '1';
 
+const DASHBOARD_PATH = '/dashboard';
+
 export class AdminServer {
   state: ServerState = 'starting';
   sources: AdminSources | undefined;
   readonly #server: Server;
   readonly #hosts: ReadonlySet<string>;
+  readonly #dashboard: DashboardMode;
   readonly #connections = new AdminConnections();
   /** Connections with a request that is not answered yet. */
   readonly #busySockets = new WeakSet<Socket>();
@@ -71,9 +86,9 @@ export class AdminServer {
   readonly #routes: readonly Route[] = [
     {
       path: '/',
-      description: 'this list',
+      description: 'the dashboard for browsers; this list for all other clients',
       isProbe: false,
-      respond: () => ({ status: 200, type: 'text/plain; charset=utf-8', text: this.#listRoutes() }),
+      respond: () => jsonResponse(200, { paths: this.#listRoutes() }),
     },
     {
       path: '/livez',
@@ -88,7 +103,7 @@ export class AdminServer {
         '503 while weir starts, joins other machines, or drains',
       isProbe: true,
       respond: () => {
-        const { isReady, body } = this.#readiness();
+        const { isReady, body } = this.readiness();
         return jsonResponse(isReady ? 200 : 503, body);
       },
     },
@@ -101,7 +116,8 @@ export class AdminServer {
   ];
 
   /** @param hosts names accepted in the header `Host`, beside addresses and localhost */
-  constructor(hosts: readonly string[]) {
+  constructor(hosts: readonly string[], dashboard: DashboardMode) {
+    this.#dashboard = dashboard;
     this.#hosts = new Set(['localhost', ...hosts].map((host) => host.toLowerCase()));
     const options: ServerOptions = {
       headersTimeout: ADMIN_REQUEST_TIMEOUT_MS,
@@ -144,7 +160,10 @@ export class AdminServer {
     // By the next turn, a pipelined request behind this one has closed the connection.
     await nextEventLoopTurn();
     if (req.socket.destroyed) return;
-    const response = isAllowed ? await this.#respond(req, path, route) : this.#tooManyConnections();
+    const response = isAllowed
+      ? await this.#respond(req, res, path, route)
+      : this.#tooManyConnections();
+    if (response === undefined) return;
     const { status, type, text, headers } = response;
     const length = Buffer.byteLength(text);
     res.writeHead(status, { 'Content-Type': type, 'Content-Length': length, ...headers });
@@ -152,13 +171,22 @@ export class AdminServer {
     res.end(text);
   }
 
+  /** @returns undefined where the dashboard has responded */
   async #respond(
     req: IncomingMessage,
+    res: ServerResponse,
     path: string,
     route: Route | undefined,
-  ): Promise<AdminResponse> {
+  ): Promise<AdminResponse | undefined> {
     const reason = route?.isProbe ? undefined : this.#forbiddenReason(req);
     if (reason !== undefined) return errorResponse(403, reason);
+    const isPage = path === '/' && acceptsHtml(req);
+    if (isPage || path === DASHBOARD_PATH || path.startsWith(`${DASHBOARD_PATH}/`)) {
+      if (this.#dashboard !== 'off') return this.#respondWithDashboard(req, res, path);
+      if (!isPage) {
+        return errorResponse(404, `there is no ${path}: the dashboard is off (WEIR_DASHBOARD)`);
+      }
+    }
     if (route === undefined) {
       return errorResponse(404, `there is no ${path}; paths: ${this.#paths().join(', ')}`);
     }
@@ -173,11 +201,29 @@ export class AdminServer {
     return this.#routes.map(({ path }) => path);
   }
 
-  #listRoutes(): string {
-    const width = Math.max(...this.#paths().map(({ length }) => length));
-    return this.#routes
-      .map(({ path, description }) => `${path.padEnd(width)}  ${description}\n`)
-      .join('');
+  #listRoutes(): object[] {
+    return this.#routes.map(({ path, description }) => ({ path, description }));
+  }
+
+  async #respondWithDashboard(
+    req: IncomingMessage,
+    res: ServerResponse,
+    path: string,
+  ): Promise<AdminResponse | undefined> {
+    const load = this.sources?.loadPages;
+    if (load === undefined) {
+      return errorResponse(503, 'weir is starting; there is no dashboard yet', {
+        'Retry-After': RETRY_AFTER_S,
+      });
+    }
+    const pages = await load();
+    await pages.respond(req, res, path);
+    return undefined;
+  }
+
+  /** Keeps a connection from being closed as the one that has been idle for the longest time. */
+  keepConnection(socket: Socket): void {
+    this.#connections.touch(socket);
   }
 
   #tooManyConnections(): AdminResponse {
@@ -202,7 +248,7 @@ export class AdminServer {
     }
   }
 
-  #readiness(): Readiness {
+  readiness(): Readiness {
     const { engine, replica } = this.sources ?? {};
     const readiness = readinessOf(this.state, engine?.stats(), replica?.(), this.#wasReady);
     this.#wasReady ||= readiness.isReady;
@@ -222,8 +268,15 @@ export class AdminServer {
     }
     const own = `http://${host.toLowerCase()}`;
     if (origin === undefined || origin.toLowerCase() === own) return undefined;
+    const isBehindTls = this.#dashboard === 'behind-tls';
+    if (isBehindTls && origin.toLowerCase() === `https://${host.toLowerCase()}`) return undefined;
     return `the header Origin must be ${formatValue(own)} or absent; got ${formatValue(origin)}`;
   }
+}
+
+/** Whether a browser asks for a page. */
+function acceptsHtml({ headers: { accept = '' } }: IncomingMessage): boolean {
+  return /\btext\/html\b/i.test(accept);
 }
 
 function nextEventLoopTurn(): Promise<void> {

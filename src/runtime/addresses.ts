@@ -8,7 +8,8 @@
 import type { Settings } from '../config/schema.ts';
 import { parseHostNames } from '../config/validators.ts';
 import { StartError } from '../core/errors.ts';
-import { AdminServer } from '../observe/admin.ts';
+import { isLoopbackHost } from '../core/hosts.ts';
+import { AdminServer, type DashboardMode } from '../observe/admin.ts';
 import type { ListenAddresses } from '../server/listener.ts';
 import { type ListenerUrls, listenerUrls } from './listener-urls.ts';
 import { reservePort } from './reserve-port.ts';
@@ -106,11 +107,16 @@ async function openAdminPort(
 ): Promise<{ admin: AdminServer; adminPort: number }> {
   const { adminHost, adminHosts } = settings;
   const names = adminHosts === undefined ? [] : parseHostNames(adminHosts);
-  const admin = new AdminServer([adminHost, ...names]);
+  const admin = new AdminServer([adminHost, ...names], dashboardMode(settings));
   const listening = admin.listen(adminHost, settings.adminPort);
   const setting = 'WEIR_ADMIN_PORT';
   const adminPort = await requirePort(setting, adminHost, settings.adminPort, listening);
   return { admin, adminPort };
+}
+
+function dashboardMode({ dashboard, adminHost }: Settings): DashboardMode {
+  if (dashboard === 'true') return 'behind-tls';
+  return dashboard === 'auto' && isLoopbackHost(adminHost) ? 'on' : 'off';
 }
 
 /** @param reservation resolves with the port. @throws StartError where it rejects */

@@ -7,6 +7,8 @@
 
 import { hostname } from 'node:os';
 import type { Analytics } from '../analytics/analytics.ts';
+import type { OperationRequest } from '../api/common/operations.ts';
+import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
@@ -30,6 +32,7 @@ import { Writer } from '../registry/writer.ts';
 import { totalOf, WORKER_STAT, type WorkerStatIndex } from '../shared-memory/stats.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { openAnalytics } from './analytics.ts';
+import { DashboardLoader, dashboardOperations } from './dashboard.ts';
 import { startEngine } from './engine-host.ts';
 import { openEventFile } from './events.ts';
 import type { Foundation } from './foundation.ts';
@@ -56,6 +59,7 @@ export class Services {
   #firstKeyTimer: NodeJS.Timeout | undefined;
   readonly #nowMs: () => number;
   readonly #clockTimer: NodeJS.Timeout;
+  readonly #dashboard: DashboardLoader;
 
   /** Starts the shard workers. */
   constructor(foundation: Foundation, overrides: OverrideTables, acceptors: Acceptors) {
@@ -68,9 +72,10 @@ export class Services {
     process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
     const debug = new DebugLog(log, clock, settings.rootKey);
     debug.logSettings(settings);
-    const publish = createPublisher(registry, overrides, (publication) =>
-      acceptors.publish(publication),
-    );
+    const publish = createPublisher(registry, overrides, (publication) => {
+      if (publication.keys?.removed.length) this.#dashboard.endInvalidSessions();
+      return acceptors.publish(publication);
+    });
     shared?.replica.publishWith(publish);
     const ledger = shared?.replicator ?? new LocalLedger(store);
     const writer = new Writer(registry, ledger, publish, log, nowMs);
@@ -87,12 +92,15 @@ export class Services {
     this.#writer = writer;
     this.#foundation = foundation;
     this.#nowMs = nowMs;
+    const runOperation = (request: OperationRequest) => {
+      return debug.runOperation(request, (it) => executor.execute(it));
+    };
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
       onEvents: (chunk, onDone) => events?.write(chunk, onDone),
       onSketches: (announcement) => analytics?.addSketches(announcement),
       onFailure: (failure) => log.error(failure, 'a request failed'),
-      runOperation: (request) => debug.runOperation(request, (it) => executor.execute(it)),
+      runOperation,
       onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
       onPublication: (version, publication) => debug.startPublication(version, publication),
       onLateActivation: (acceptor) =>
@@ -119,7 +127,23 @@ export class Services {
       fullTablePolicy: settings.onFull,
       uws,
     });
-    admin.sources = { engine, metrics, ...(replica && { replica }) };
+    this.#dashboard = new DashboardLoader({
+      control,
+      engine,
+      registry,
+      clock,
+      readiness: () => admin.readiness(),
+      shedChanges: () => writer.shedChanges,
+      connectionsMax: connections.connectionsMax,
+      capacity: settings.counters,
+      operations: dashboardOperations(acceptors, runOperation),
+      engineName: settings.engine,
+      errorDocsUrl: (listeners.checkUrls.clientUrl ?? '') + ERROR_PAGES_PATH,
+      keepConnection: (socket) => admin.keepConnection(socket),
+      log,
+    });
+    const loadPages = () => this.#dashboard.load();
+    admin.sources = { engine, metrics, ...(replica && { replica }), loadPages };
     this.#watches = [new CapacityWatch(control, settings.counters, log)];
     const { cluster } = engine.stats();
     if (cluster !== undefined) {

@@ -12,7 +12,7 @@ import { scaledCount } from '../support/test-scale.ts';
 
 const PROBES = ['/livez', '/readyz', '/metrics'];
 
-const admin = new AdminServer(['127.0.0.1', 'weir.internal']);
+const admin = new AdminServer(['127.0.0.1', 'weir.internal'], 'on');
 let port: number;
 beforeAll(async () => {
   port = await admin.listen('127.0.0.1', 0);
@@ -76,8 +76,10 @@ describe('the admin port', () => {
   test('lists every path with its description at /, and names the same paths in a 404', async () => {
     const list = await sendToAdmin('/');
     expect(list.status).toBe(200);
-    const paths = list.body.split('\n').flatMap((line) => /^(\/\S*) +\S/.exec(line)?.[1] ?? []);
+    const listed = JSON.parse(list.body).paths as { path: string; description: string }[];
+    const paths = listed.map(({ path }) => path);
     expect(paths).toEqual(['/', '/livez', '/readyz', '/metrics']);
+    expect(listed.filter(({ description }) => description === '')).toEqual([]);
     const missing = await sendToAdmin('/nothing');
     expect([missing.status, JSON.parse(missing.body)]).toEqual([
       404,
@@ -140,7 +142,9 @@ describe('the admin port', () => {
   });
 
   test('is not shared with another process', async () => {
-    await expect(new AdminServer([]).listen('127.0.0.1', port)).rejects.toThrow('EADDRINUSE');
+    await expect(new AdminServer([], 'off').listen('127.0.0.1', port)).rejects.toThrow(
+      'EADDRINUSE',
+    );
   });
 });
 

@@ -1,0 +1,105 @@
+/**
+ * The event streams of the dashboard: server-sent events with a snapshot a second. A snapshot is
+ * made once for all streams, and only while there is one. What a key may not see is left out. A
+ * client that does not read is disconnected; a session has one stream, and a second replaces it.
+ */
+
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { Permissions } from '../../auth/permissions.ts';
+import {
+  DASHBOARD_EVENT_INTERVAL_MS,
+  DASHBOARD_STREAM_UNREAD_BYTES_MAX,
+  DASHBOARD_STREAMS_MAX,
+} from '../../core/constants.ts';
+import { ApiError } from '../../core/errors.ts';
+import type { Registry } from '../../registry/registry.ts';
+import type { Sampler } from './sampler.ts';
+import type { Session, Sessions } from './sessions.ts';
+import type { Snapshot } from './snapshot.ts';
+
+export class EventStreams {
+  readonly #bySession = new Map<Session, ServerResponse>();
+  readonly #sampler: Sampler;
+  readonly #registry: Registry;
+  /** Keeps the connection of a stream from counting as idle. */
+  readonly #keepConnection: (socket: Socket) => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(sampler: Sampler, registry: Registry, keepConnection: (socket: Socket) => void) {
+    this.#sampler = sampler;
+    this.#registry = registry;
+    this.#keepConnection = keepConnection;
+  }
+
+  /**
+   * Answers with the stream of a session.
+   * @param sessions whose invalid ones are ended before each event
+   * @throws ApiError (503)
+   */
+  open(session: Session, res: ServerResponse, headers: object, sessions: Sessions): void {
+    this.end(session, 'replaced', 'another tab of this browser shows the dashboard');
+    if (this.#bySession.size >= DASHBOARD_STREAMS_MAX) {
+      const message = `all ${DASHBOARD_STREAMS_MAX} event streams of the dashboard are in use`;
+      throw new ApiError('SERVICE_UNAVAILABLE', message);
+    }
+    res.writeHead(200, { ...headers, 'Content-Type': 'text/event-stream', Connection: 'close' });
+    // The events are small, and each must arrive at once.
+    res.socket?.setNoDelay(true);
+    session.isWatching = true;
+    this.#bySession.set(session, res);
+    res.once('close', () => this.#remove(session, res));
+    if (this.#timer === undefined) {
+      this.#sampler.reset();
+      this.#timer = setInterval(() => this.#tick(sessions), DASHBOARD_EVENT_INTERVAL_MS);
+      this.#send(this.#sampler.sample());
+    } else {
+      // The figures come with the next event; this one opens the stream.
+      res.write(': open\n\n');
+    }
+  }
+
+  /** Ends the stream of a session, where it has one, with an event that says why. */
+  end(session: Session, event: 'signed-out' | 'replaced', reason: string): void {
+    const res = this.#bySession.get(session);
+    if (res === undefined) return;
+    this.#remove(session, res);
+    res.end(`event: ${event}\ndata: ${JSON.stringify({ reason })}\n\n`);
+  }
+
+  #remove(session: Session, res: ServerResponse): void {
+    if (this.#bySession.get(session) !== res) return;
+    this.#bySession.delete(session);
+    session.isWatching = false;
+    if (this.#bySession.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #tick(sessions: Sessions): void {
+    sessions.endInvalid();
+    if (this.#bySession.size > 0) this.#send(this.#sampler.sample());
+  }
+
+  #send(snapshot: Snapshot): void {
+    const textByKey = new Map<string, string>();
+    for (const [{ keyId }, res] of this.#bySession) {
+      if (res.writableLength > DASHBOARD_STREAM_UNREAD_BYTES_MAX) {
+        res.destroy();
+        continue;
+      }
+      const text = textByKey.get(keyId) ?? this.#textFor(keyId, snapshot);
+      textByKey.set(keyId, text);
+      res.write(text);
+      if (res.socket !== null) this.#keepConnection(res.socket);
+    }
+  }
+
+  #textFor(keyId: string, snapshot: Snapshot): string {
+    const permissions = new Permissions(this.#registry.key(keyId)?.permissions ?? []);
+    const namespaces = snapshot.namespaces.filter(({ id }) =>
+      permissions.may('read_analytics', id),
+    );
+    return `event: snapshot\ndata: ${JSON.stringify({ ...snapshot, namespaces })}\n\n`;
+  }
+}

@@ -1,0 +1,510 @@
+import { connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  ADMIN_CONNECTIONS_FOR_PROBES,
+  ADMIN_CONNECTIONS_MAX,
+  DASHBOARD_FAILED_SIGN_INS_PER_S,
+  DASHBOARD_STREAMS_MAX,
+  IMPORT_MAX_BYTES,
+} from '../../../src/core/constants.ts';
+import type { Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
+import { DashboardClient, messageOf, sendToAdmin, signIn } from '../../support/dashboard.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
+import { callOperationOk } from '../../support/operations.ts';
+import {
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+
+const ARGS = ['--counters', '1024', '--acceptors', '2'];
+const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+
+const dataDir = temporaryDirectory();
+let server: ServerProcess;
+beforeAll(async () => {
+  server = await startServer(dataDir, { args: ARGS });
+});
+afterAll(async () => {
+  await server.stop();
+  removeDirectory(dataDir);
+});
+
+const send = (sent: Parameters<typeof sendToAdmin>[1]) => sendToAdmin(server.adminUrl, sent);
+const createKey = async (permissions: string[], fields = {}) => {
+  const body = { name: 'k', permissions, ...fields };
+  return (await callOperationOk(server.port, 'keys.create', body)) as unknown as {
+    keyId: string;
+    key: string;
+  };
+};
+const snapshotOf = (data: unknown) => data as Snapshot;
+
+describe('the page', () => {
+  test('is at / for browsers; other clients get the list of paths', async () => {
+    const page = await send({ path: '/', headers: HTML });
+    expect([page.status, page.headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
+    const list = await send({ path: '/', headers: { Accept: '*/*' } });
+    expect([list.status, list.headers['content-type']]).toEqual([200, 'application/json']);
+    const moved = await send({ path: '/dashboard' });
+    expect([moved.status, moved.headers.location]).toEqual([308, '/']);
+  });
+
+  test('has no inline script or style, and a policy that forbids them and other origins', async () => {
+    const page = await send({ path: '/', headers: HTML });
+    expect(page.text).not.toMatch(/<script(?![^>]* src=)|<style|\son\w+=|style=/);
+    const policy = page.headers['content-security-policy'];
+    for (const rule of [
+      "default-src 'self'",
+      "base-uri 'none'",
+      "form-action 'self'",
+      "frame-ancestors 'none'",
+    ]) {
+      expect(policy).toContain(rule);
+    }
+    expect(policy).not.toContain('unsafe');
+    const files = [...page.text.matchAll(/(?:href|src)="(\/dashboard\/[^"]+)"/g)];
+    const sessions = await send({ path: '/dashboard/session' });
+    const responses = await Promise.all(files.map(([, path]) => send({ path })));
+    expect(responses.length).toBe(3);
+    for (const { status, headers } of [page, sessions, ...responses]) {
+      expect(status).toBe(200);
+      expect(headers).toMatchObject({
+        'content-security-policy': policy,
+        'x-content-type-options': 'nosniff',
+        'referrer-policy': 'no-referrer',
+        'cross-origin-opener-policy': 'same-origin',
+      });
+    }
+  });
+
+  test('is asked for each time and answered by a 304; its files are kept for good', async () => {
+    const page = await send({ path: '/', headers: HTML });
+    expect(page.headers['cache-control']).toBe('no-cache');
+    const headers = { ...HTML, 'If-None-Match': page.headers.etag! };
+    const again = await send({ path: '/', headers });
+    expect([again.status, again.text]).toEqual([304, '']);
+    const [, script] = /src="([^"]+)"/.exec(page.text)!;
+    expect(script).toMatch(/-[0-9a-f]{16}\.js$/);
+    const file = await send({ path: script });
+    expect(file.headers['cache-control']).toBe('public, max-age=31536000, immutable');
+    expect((await send({ path: script, method: 'HEAD' })).text).toBe('');
+  });
+
+  test('is compressed only for clients that accept that', async () => {
+    const plain = await send({ path: '/', headers: HTML });
+    expect(plain.headers['content-encoding']).toBeUndefined();
+    for (const [accepted, encoding] of [
+      ['gzip, deflate', 'gzip'],
+      ['br;q=1.0, gzip;q=0.5', 'gzip'],
+      ['gzip;q=0', undefined],
+      ['identity', undefined],
+    ] as const) {
+      const response = await send({ path: '/', headers: { ...HTML, 'Accept-Encoding': accepted } });
+      expect([accepted, response.headers['content-encoding']]).toEqual([accepted, encoding]);
+    }
+  });
+
+  test('has no path but those of its files', async () => {
+    const assets = '/dashboard/assets/';
+    for (const path of [
+      `${assets}../cli.js`,
+      `${assets}index.html`,
+      assets,
+      '/dashboard/nothing',
+    ]) {
+      const response = await send({ path });
+      expect([path, response.status]).toEqual([path, 404]);
+      expect(messageOf(response)).toContain(path);
+    }
+    expect((await send({ path: '/', method: 'POST', headers: HTML })).status).toBe(405);
+  });
+
+  test('is not shown under an unknown Host, nor are its other paths', async () => {
+    for (const path of [
+      '/',
+      '/dashboard/session',
+      '/dashboard/events',
+      '/dashboard/api/keys.list',
+    ]) {
+      const headers = { ...HTML, Host: 'evil.example' };
+      expect([path, (await send({ path, headers })).status]).toEqual([path, 403]);
+    }
+  });
+});
+
+describe('a sign-in', () => {
+  test('gives a cookie that scripts cannot read, for this port and this path only', async () => {
+    const { headers, text } = await signIn(server.adminUrl, ROOT_KEY);
+    const { port } = new URL(server.adminUrl);
+    const form = `^weir_session_${port}=[\\w-]{43}; HttpOnly; SameSite=Strict; Path=/dashboard$`;
+    expect(headers['set-cookie']).toEqual([expect.stringMatching(new RegExp(form))]);
+    expect(headers['cache-control']).toBe('no-store');
+    const { session } = JSON.parse(text);
+    expect(session).toMatchObject({ permissions: ['*'], server: { engine: 'memory' } });
+    expect(text).not.toContain(ROOT_KEY);
+    const [cookie] = headers['set-cookie']![0].split(';');
+    const current = await send({ path: '/dashboard/session', headers: { Cookie: cookie } });
+    expect(JSON.parse(current.text).session).toEqual(session);
+    expect(JSON.parse((await send({ path: '/dashboard/session' })).text)).toEqual({
+      session: null,
+    });
+  });
+
+  test('fails for an unknown, an expired and a revoked key with a 401 that says why', async () => {
+    const revoked = await createKey(['keys.read']);
+    await callOperationOk(server.port, 'keys.revoke', { keyId: revoked.keyId });
+    const expired = await createKey(['keys.read'], { expires: Date.now() + 50 });
+    await waitUntil('it has expired', async () => {
+      const { status, text } = await signIn(server.adminUrl, expired.key);
+      return status === 401 && JSON.parse(text).error.message === 'the API key has expired';
+    });
+    for (const key of ['not-a-key-of-weir', revoked.key]) {
+      const response = await signIn(server.adminUrl, key);
+      expect([response.status, messageOf(response)]).toEqual([
+        401,
+        'the API key is not known here, or was revoked',
+      ]);
+      expect(response.headers['set-cookie']).toBeUndefined();
+    }
+    const invalid = await send({
+      method: 'POST',
+      path: '/dashboard/session',
+      headers: { Origin: server.adminUrl },
+      body: '{}',
+    });
+    expect([invalid.status, messageOf(invalid)]).toEqual([400, expect.stringContaining('"key"')]);
+  });
+
+  test('needs the own Origin', async () => {
+    for (const Origin of ['', 'http://evil.example', 'null', 'http://127.0.0.1:1', 'https://a']) {
+      const response = await signIn(server.adminUrl, ROOT_KEY, { Origin });
+      expect([Origin, response.status]).toEqual([Origin, 403]);
+    }
+    const https = server.adminUrl.replace('http:', 'https:');
+    expect((await signIn(server.adminUrl, ROOT_KEY, { Origin: https })).status).toBe(403);
+  });
+
+  test('is rejected in the second in which too many have failed, and possible after it', async () => {
+    const attempts = Array.from({ length: 5 * DASHBOARD_FAILED_SIGN_INS_PER_S }, () => {
+      return signIn(server.adminUrl, 'not-a-key-of-weir');
+    });
+    const statuses = (await Promise.all(attempts)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 503).length).toBeGreaterThan(0);
+    await waitUntil('a sign-in is possible', async () => {
+      return (await signIn(server.adminUrl, ROOT_KEY)).status === 200;
+    });
+  });
+
+  test('leaves no key in the log, but its id', async () => {
+    const { key, keyId } = await createKey(['keys.read']);
+    await DashboardClient.signIn(server.adminUrl, key);
+    await waitUntil('it is logged', () => server.stderr().includes('dashboard: signed in'));
+    expect(server.stderr()).toContain(keyId);
+    expect(server.stderr()).not.toContain(key);
+    expect(server.stderr()).not.toContain(ROOT_KEY);
+  });
+});
+
+describe('a session', () => {
+  test('is over after signing out: its requests get a 401', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const events = await client.openEvents();
+    const out = await client.send({ method: 'DELETE', path: '/dashboard/session' });
+    expect([out.status, out.headers['set-cookie']]).toEqual([
+      200,
+      [expect.stringContaining('Max-Age=0')],
+    ]);
+    await waitUntil('the stream ends', events.isEnded);
+    expect((await client.call('keys.list')).status).toBe(401);
+  });
+
+  test('of a revoked key is signed out at once: its stream ends, and requests get a 401', async () => {
+    const { key, keyId } = await createKey(['*']);
+    const client = await DashboardClient.signIn(server.adminUrl, key);
+    const events = await client.openEvents();
+    await callOperationOk(server.port, 'keys.revoke', { keyId });
+    const response = await client.call('keys.list');
+    expect([response.status, messageOf(response)]).toEqual([
+      401,
+      'there is no session: sign in with an API key',
+    ]);
+    await waitUntil('the stream ends', events.isEnded);
+    expect(events.events.at(-1)).toEqual({
+      event: 'signed-out',
+      data: { reason: 'the API key of the session was revoked' },
+    });
+  });
+
+  test('of a key that has expired is signed out', async () => {
+    const { key } = await createKey(['keys.read'], { expires: Date.now() + 1_500 });
+    const client = await DashboardClient.signIn(server.adminUrl, key);
+    const events = await client.openEvents();
+    expect((await client.call('keys.list')).status).toBe(200);
+    await waitUntil('the stream ends', events.isEnded);
+    expect(events.events.at(-1)?.data).toEqual({
+      reason: 'the API key of the session has expired',
+    });
+    expect((await client.call('keys.list')).status).toBe(401);
+  });
+
+  test('changes nothing without its token and the own Origin', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const other = await DashboardClient.signIn(server.adminUrl);
+    const fields = { namespaceName: 'csrf', identifier: 'abc', limit: 1, duration: 1_000 };
+    for (const headers of [
+      { 'X-Weir-Csrf': '' },
+      { 'X-Weir-Csrf': 'x' },
+      { 'X-Weir-Csrf': other.session.csrfToken },
+      { Origin: '' },
+      { Origin: 'http://evil.example' },
+    ]) {
+      for (const sent of [
+        { path: '/dashboard/api/ratelimits.setOverride', body: JSON.stringify(fields) },
+        { path: '/dashboard/api/ratelimits.limit', body: '{}' },
+      ]) {
+        const response = await client.send({ method: 'POST', ...sent, headers });
+        expect([sent.path, headers, response.status]).toEqual([sent.path, headers, 403]);
+      }
+      const out = await client.send({ method: 'DELETE', path: '/dashboard/session', headers });
+      expect(out.status).toBe(403);
+    }
+    const { namespaces } = JSON.parse((await client.call('ratelimits.listNamespaces')).text);
+    expect(namespaces.some(({ name }: { name: string }) => name === 'csrf')).toBe(false);
+  });
+
+  test('is not found by another cookie', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const [name, id] = client.cookie.split('=');
+    for (const Cookie of ['', `${name}=`, `${name}=${id.slice(1)}A`, `other=${id}`, `${name}=*`]) {
+      const response = await client.send({ path: '/dashboard/api/keys.list', headers: { Cookie } });
+      expect([Cookie, response.status]).toEqual([Cookie, 401]);
+    }
+    const among = { Cookie: `a=b; ${client.cookie}; c=d` };
+    const response = await client.send({ path: '/dashboard/api/keys.list', headers: among });
+    expect(response.status).toBe(200);
+  });
+});
+
+describe('operations', () => {
+  test('are those of the API: the same results and errors, and audit entries of the key', async () => {
+    const { key, keyId } = await createKey(['*'], { name: 'operator' });
+    const client = await DashboardClient.signIn(server.adminUrl, key);
+    const override = { namespaceName: 'ops', identifier: 'abc', limit: 7, duration: 60_000 };
+    const set = await client.call('ratelimits.setOverride', override);
+    expect([set.status, JSON.parse(set.text).overrideId]).toEqual([
+      200,
+      expect.stringMatching(/^rlor_/),
+    ]);
+    const own = JSON.parse((await client.call('ratelimits.getOverride', override)).text);
+    expect(own).toEqual(
+      await callOperationOk(server.port, 'ratelimits.getOverride', {
+        namespaceName: 'ops',
+        identifier: 'abc',
+      }),
+    );
+    const invalid = await client.call('ratelimits.setOverride', { ...override, limit: 0 });
+    expect([invalid.status, JSON.parse(invalid.text).error]).toEqual([
+      400,
+      {
+        code: 'BAD_REQUEST',
+        message: expect.stringContaining('"limit" must be'),
+        docs: expect.stringContaining('/docs/errors/BAD_REQUEST'),
+        requestId: invalid.headers['x-request-id'],
+      },
+    ]);
+    const { entries } = JSON.parse((await client.call('audit.list', { limit: 2 })).text);
+    expect(entries[0]).toMatchObject({ action: 'override.create', keyId });
+  });
+
+  test('need the permissions of the key', async () => {
+    const { key } = await createKey(['keys.read']);
+    const client = await DashboardClient.signIn(server.adminUrl, key);
+    expect((await client.call('keys.list')).status).toBe(200);
+    for (const response of [
+      await client.call('keys.create', { name: 'k', permissions: ['*'] }),
+      await client.call('ratelimits.limit', { identifier: 'a', limit: 1, duration: 1_000 }),
+    ]) {
+      expect([response.status, messageOf(response)]).toEqual([
+        403,
+        expect.stringMatching(/^the API key lacks the permission/),
+      ]);
+    }
+  });
+
+  test('exist in v1 only, each with its method', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    for (const name of ['ratelimit.limit', 'ratelimit.setOverride', 'nothing', '', 'toString']) {
+      const path = `/dashboard/api/${name}`;
+      const response = await client.send({ method: 'POST', path, body: '{}' });
+      expect([name, response.status]).toEqual([name, 404]);
+    }
+    const read = await client.send({ path: '/dashboard/api/keys.revoke' });
+    const change = { method: 'POST', path: '/dashboard/api/keys.list', body: '{}' };
+    expect([read.status, (await client.send(change)).status]).toEqual([405, 405]);
+    const path = '/dashboard/api/keys.revoke';
+    const text = { 'Content-Type': 'text/plain' };
+    const form = await client.send({ method: 'POST', path, headers: text, body: '{}' });
+    expect(form.status).toBe(415);
+  });
+
+  test('have bounded bodies', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const call = (name: string, bytes: number) => {
+      const path = `/dashboard/api/${name}`;
+      return client.send({ method: 'POST', path, body: ' '.repeat(bytes) });
+    };
+    expect((await call('keys.revoke', 65_537)).status).toBe(413);
+    expect((await call('ratelimits.importOverrides', IMPORT_MAX_BYTES)).status).toBe(400);
+    expect((await call('ratelimits.importOverrides', IMPORT_MAX_BYTES + 1)).status).toBe(413);
+  });
+});
+
+describe('the event stream', () => {
+  test('has the decisions of each second by namespace, the latency and the health', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const events = await client.openEvents();
+    const first = snapshotOf(await events.next('snapshot'));
+    expect(first.health).toMatchObject({ status: 'ready', acceptors: 2 });
+    const check = { namespace: 'live', identifier: 'a', limit: 3, duration: LONGEST_WINDOW_MS };
+    for (let i = 0; i < 5; i++) await sendCheck(server.port, { ...check, cost: 2 });
+    await waitUntil('the decisions were reported', () => {
+      const last = events.events.at(-1)!.data as unknown as Snapshot;
+      return last.namespaces.some(({ name, total }) => name === 'live' && total.denied === 4);
+    });
+    const snapshots = events.events.map(({ data }) => snapshotOf(data));
+    const live = snapshots.flatMap(({ namespaces }) =>
+      namespaces.filter((it) => it.name === 'live'),
+    );
+    expect(live.at(-1)?.total).toEqual({
+      allowed: 1,
+      denied: 4,
+      tokensAllowed: 2,
+      tokensDenied: 8,
+    });
+    const sum = (read: (figures: (typeof live)[number]) => number) => {
+      return live.reduce((total, figures) => total + read(figures), 0);
+    };
+    expect([sum(({ recent }) => recent.allowed), sum(({ recent }) => recent.denied)]).toEqual([
+      1, 4,
+    ]);
+    const requests = snapshots.flatMap(({ latency }) => latency).reduce((a, b) => a + b, 0);
+    expect(requests).toBe(5);
+    events.close();
+  });
+
+  test('shows only namespaces whose analytics the key may read', async () => {
+    await sendCheck(server.port, { namespace: 'seen', identifier: 'a', limit: 1, duration: 1_000 });
+    await sendCheck(server.port, {
+      namespace: 'hidden',
+      identifier: 'a',
+      limit: 1,
+      duration: 1_000,
+    });
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    const seen = (namespaces as { id: string; name: string }[]).find(
+      ({ name }) => name === 'seen',
+    )!;
+    for (const [permissions, names] of [
+      [[`ratelimit.${seen.id}.read_analytics`], ['seen']],
+      [['ratelimit.*.read_namespace'], []],
+    ] as const) {
+      const { key } = await createKey([...permissions]);
+      const client = await DashboardClient.signIn(server.adminUrl, key);
+      const events = await client.openEvents();
+      const snapshot = snapshotOf(await events.next('snapshot'));
+      expect(snapshot.namespaces.map(({ name }) => name)).toEqual(names);
+      expect(snapshot.health.status).toBe('ready');
+      events.close();
+    }
+  });
+
+  test('of a session is replaced by a second one', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const first = await client.openEvents();
+    const second = await client.openEvents();
+    await waitUntil('the first one ends', first.isEnded);
+    expect(first.events.at(-1)?.event).toBe('replaced');
+    await second.next('snapshot');
+    second.close();
+  });
+
+  test('is there for ten browsers beside probes, and their number is bounded', async () => {
+    // Of several keys, because the number of sessions of one key is bounded too.
+    const { key } = await createKey(['keys.read']);
+    const clients = await Promise.all(
+      Array.from({ length: DASHBOARD_STREAMS_MAX }, (_, i) => {
+        return DashboardClient.signIn(server.adminUrl, i % 2 === 0 ? key : ROOT_KEY);
+      }),
+    );
+    const streams = await Promise.all(clients.map((client) => client.openEvents()));
+    await Promise.all(streams.map((stream) => stream.next('snapshot')));
+    const more = await DashboardClient.signIn(server.adminUrl);
+    expect((await more.openEvents()).status).toBe(503);
+    const { hostname, port } = new URL(server.adminUrl);
+    // Idle connections, which take all slots but those reserved for probes.
+    const count = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES - streams.length - 1;
+    const idle = Array.from({ length: count }, () => connect(Number(port), hostname).resume());
+    for (const socket of idle) socket.on('error', () => {});
+    for (const path of ['/livez', '/readyz', '/metrics']) {
+      expect((await send({ path })).status).toBe(200);
+    }
+    await Promise.all(streams.map((stream) => stream.next('snapshot')));
+    for (const socket of idle) socket.destroy();
+    for (const stream of streams) stream.close();
+    await waitUntil('a stream is free', async () => {
+      const stream = await more.openEvents();
+      stream.close();
+      return stream.status === 200;
+    });
+  });
+
+  test('needs a session', async () => {
+    expect((await send({ path: '/dashboard/events' })).status).toBe(401);
+  });
+});
+
+describe('the setting WEIR_DASHBOARD', () => {
+  const own = useDataDirectory(ARGS);
+  const start = (env: Record<string, string>) => own.start({ env });
+
+  test('auto: on where the admin port is on a loopback address only', async () => {
+    const open = await start({ WEIR_ADMIN_HOST: '0.0.0.0' });
+    const page = await sendToAdmin(open.adminUrl, { path: '/', headers: HTML });
+    expect([page.status, page.headers['content-type']]).toEqual([200, 'application/json']);
+    for (const path of ['/dashboard', '/dashboard/session', '/dashboard/events']) {
+      const response = await sendToAdmin(open.adminUrl, { path });
+      expect([path, response.status, JSON.parse(response.text).error]).toEqual([
+        path,
+        404,
+        expect.stringContaining('WEIR_DASHBOARD'),
+      ]);
+    }
+  });
+
+  test('false: off on a loopback address too', async () => {
+    const off = await start({ WEIR_DASHBOARD: 'false' });
+    expect((await sendToAdmin(off.adminUrl, { path: '/dashboard/session' })).status).toBe(404);
+  });
+
+  test('true: on everywhere, also behind a proxy with TLS, where the cookie is Secure', async () => {
+    const on = await start({ WEIR_DASHBOARD: 'true', WEIR_ADMIN_HOST: '0.0.0.0' });
+    const page = await sendToAdmin(on.adminUrl, { path: '/', headers: HTML });
+    expect(page.headers['content-type']).toBe('text/html; charset=utf-8');
+    const host = '192.0.2.1';
+    const proxied = { Host: host, Origin: `https://${host}` };
+    const { status, headers } = await signIn(on.adminUrl, ROOT_KEY, proxied);
+    expect(status).toBe(200);
+    expect(headers['set-cookie']).toEqual([
+      expect.stringMatching(
+        /^weir_session=[\w-]{43}; HttpOnly; SameSite=Strict; Path=\/dashboard; Secure$/,
+      ),
+    ]);
+    const other = await signIn(on.adminUrl, ROOT_KEY, { Host: host, Origin: 'https://a.example' });
+    expect(other.status).toBe(403);
+  });
+});

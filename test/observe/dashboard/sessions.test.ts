@@ -1,0 +1,81 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { newKeyRecord } from '../../../src/auth/keys.ts';
+import {
+  DASHBOARD_SESSION_IDLE_MS,
+  DASHBOARD_SESSION_MAX_MS,
+  DASHBOARD_SESSIONS_MAX,
+  DASHBOARD_SESSIONS_PER_KEY_MAX,
+} from '../../../src/core/constants.ts';
+import { Sessions } from '../../../src/observe/dashboard/sessions.ts';
+import { Registry } from '../../../src/registry/registry.ts';
+import { DataDirectory } from '../../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+
+const KEYS = Array.from({ length: 20 }, (_, i) => `key-number-${i}`);
+
+describe('sessions', () => {
+  const own = useDataDirectory([]);
+  let nowMs: number;
+  let ended: string[];
+  let sessions: Sessions;
+  beforeEach(() => {
+    const directory = DataDirectory.open(own.dataDir);
+    const store = SqliteStore.open(directory);
+    const registry = new Registry(store);
+    for (const key of KEYS) registry.addConfiguredKey(newKeyRecord(key, key, ['*'], 0, null));
+    store.close();
+    directory.close();
+    nowMs = 0;
+    ended = [];
+    const clock = { nowMs: () => nowMs, monotonicMs: () => nowMs };
+    sessions = new Sessions(registry, clock, (_session, reason) => ended.push(reason));
+  });
+  const isOpen = (id: string) => {
+    try {
+      return sessions.use(id) !== undefined;
+    } catch {
+      return false;
+    }
+  };
+
+  test('end when they were not used for the idle time, unless they have a stream', () => {
+    const idle = sessions.signIn(KEYS[0]);
+    const watching = sessions.signIn(KEYS[0]);
+    const used = sessions.signIn(KEYS[0]);
+    watching.session.isWatching = true;
+    nowMs = DASHBOARD_SESSION_IDLE_MS - 1;
+    expect(isOpen(used.id)).toBe(true);
+    nowMs = DASHBOARD_SESSION_IDLE_MS;
+    expect([idle, watching, used].map(({ id }) => isOpen(id))).toEqual([false, true, true]);
+    expect(ended).toEqual(['the session has expired: sign in again']);
+  });
+
+  test('end at the end of their lifetime, also with a stream', () => {
+    const { session, id } = sessions.signIn(KEYS[0]);
+    session.isWatching = true;
+    nowMs = DASHBOARD_SESSION_MAX_MS - 1;
+    expect(isOpen(id)).toBe(true);
+    nowMs = DASHBOARD_SESSION_MAX_MS;
+    sessions.endInvalid();
+    expect([isOpen(id), ended.length]).toEqual([false, 1]);
+  });
+
+  test('are bounded: a key replaces its own oldest one, and not that of another key', () => {
+    const first = sessions.signIn(KEYS[0]);
+    const other = sessions.signIn(KEYS[1]);
+    for (let i = 1; i < DASHBOARD_SESSIONS_PER_KEY_MAX; i++) sessions.signIn(KEYS[0]);
+    expect([isOpen(first.id), isOpen(other.id)]).toEqual([true, true]);
+    sessions.signIn(KEYS[0]);
+    expect([isOpen(first.id), isOpen(other.id)]).toEqual([false, true]);
+  });
+
+  test('of all keys are bounded: one more is rejected', () => {
+    const signIns = Array.from({ length: DASHBOARD_SESSIONS_MAX }, (_, i) => {
+      return sessions.signIn(KEYS[i % KEYS.length]);
+    });
+    expect(() => sessions.signIn(KEYS[0])).toThrow('too many sessions are open');
+    sessions.end(signIns[0].session, 'test');
+    expect(isOpen(sessions.signIn(KEYS[0]).id)).toBe(true);
+  });
+});
