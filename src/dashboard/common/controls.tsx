@@ -226,22 +226,26 @@ interface TableProps {
   children: ComponentChildren;
 }
 
-/** A table that scrolls by itself where it is too wide. It takes the focus only then. */
+/** A table that scrolls by itself where it is too wide. Only then it takes the focus. */
 export function Table({ caption, columns, children }: TableProps) {
   const ref = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const region = ref.current;
     if (region === null) return;
     const observer = new ResizeObserver(() => {
-      if (region.scrollWidth > region.clientWidth) region.tabIndex = 0;
-      else region.removeAttribute('tabindex');
+      const scrolls = region.scrollWidth > region.clientWidth;
+      const attributes = { tabindex: '0', role: 'region', 'aria-label': caption };
+      for (const [name, value] of Object.entries(attributes)) {
+        if (scrolls) region.setAttribute(name, value);
+        else region.removeAttribute(name);
+      }
     });
     observer.observe(region);
     for (const child of region.children) observer.observe(child);
     return () => observer.disconnect();
-  }, []);
+  }, [caption]);
   return (
-    <section class="table" aria-label={caption} ref={ref}>
+    <div class="table" ref={ref}>
       <table>
         <caption>{caption}</caption>
         <thead>
@@ -258,7 +262,7 @@ export function Table({ caption, columns, children }: TableProps) {
         </thead>
         <tbody>{children}</tbody>
       </table>
-    </section>
+    </div>
   );
 }
 

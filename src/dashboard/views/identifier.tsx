@@ -164,7 +164,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
           action="Reset"
           run={async () => {
             const { cleared } = await call('ratelimits.reset', { namespace, identifier });
-            setDone(`${formatWhole(cleared)} counters were reset.`);
+            setDone(`Counters that were reset: ${formatWhole(cleared)}.`);
             if (mayRead) await show.run();
           }}
           onClose={() => setResetting(false)}

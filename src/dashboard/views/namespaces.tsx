@@ -73,9 +73,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
               </th>
               <td class="number">{formatKnown(allowed)}</td>
               <td class="number">{formatKnown(denied)}</td>
-              <td class="number">
-                {allowed && denied !== undefined ? formatShare(denied / (allowed + denied)) : '–'}
-              </td>
+              <td class="number">{shareOf(allowed, denied)}</td>
               <td class="number">{formatKnown(tokensAllowed)}</td>
               <td>
                 <code>{id}</code>
@@ -93,6 +91,10 @@ export function NamespacesView({ grant, live }: ViewProps) {
 
 function checksOf({ allowed = 0, denied = 0 }: Partial<NamespaceTotals>): number {
   return allowed + denied;
+}
+
+function shareOf(allowed = 0, denied = 0): string {
+  return allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied));
 }
 
 function formatKnown(count: number | undefined): string {

@@ -51,7 +51,7 @@ export function OverviewView({ session, grant, live, route }: ViewProps) {
         </p>
       )}
       <Latency history={history} bounds={bounds} />
-      <HealthSection health={latest.health} />
+      <HealthSection health={latest.health} hasCheckpoints={latest.redis === undefined} />
       {latest.redis && <RedisSection redis={latest.redis} history={history} bounds={bounds} />}
     </>
   );
@@ -301,7 +301,13 @@ function FaultCount({ name, count }: { name: string; count: Count }) {
   );
 }
 
-function HealthSection({ health }: { health: Health }) {
+interface HealthProps {
+  health: Health;
+  /** With the engine `redis` there are none. */
+  hasCheckpoints: boolean;
+}
+
+function HealthSection({ health, hasCheckpoints }: HealthProps) {
   const { counters, queues, workers, connections, errors, checkpointAgeMs } = health;
   const queued = queues.reduce((sum, depth) => sum + depth, 0);
   const isComplete = workers.running >= workers.wanted;
@@ -316,7 +322,7 @@ function HealthSection({ health }: { health: Health }) {
         />
         <FaultCount name="Evictions" count={health.evictions} />
         <FaultCount name="Full-table decisions" count={health.fullTableDecisions} />
-        <Figure name="Queued" value={formatWhole(queued)} note={`${queues.length} queues`} />
+        <Figure name="Queued" value={formatWhole(queued)} note="entries that wait" />
         <Figure name="Acceptors" value={formatWhole(health.acceptors)} note="threads" />
         <Figure
           name="Shard workers"
@@ -331,7 +337,9 @@ function HealthSection({ health }: { health: Health }) {
             note="old"
           />
         )}
-        <FaultCount name="Failed checkpoints" count={health.checkpointFailures} />
+        {hasCheckpoints && (
+          <FaultCount name="Failed checkpoints" count={health.checkpointFailures} />
+        )}
         <Figure
           name="Connections"
           value={formatWhole(connections.open)}
