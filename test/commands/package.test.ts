@@ -126,6 +126,11 @@ describe('npm pack creates a package', () => {
       expect.stringContaining('allowed: limit 5, remaining 4'),
       '',
     ]);
+    const dashboard = await fetch(packed.adminUrl, { headers: { Accept: 'text/html' } });
+    expect([dashboard.status, await dashboard.text()]).toEqual([
+      200,
+      expect.stringContaining('<title>weir</title>'),
+    ]);
     expect((await runInstalled(['--version'])).stdout).toMatch(/^weir 0\.1\.0 \(node v/);
     expect(await packed.stop()).toEqual({ code: 0, signal: null });
   });

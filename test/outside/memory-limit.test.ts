@@ -9,6 +9,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { COUNTERS_DEFAULT_MIN } from '../../src/core/constants.ts';
+import { DashboardClient } from '../support/dashboard.ts';
 import { sendDistinctChecks } from '../support/distinct-checks.ts';
 import { recordMeasurement } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
@@ -115,6 +116,48 @@ describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
     },
     240_000,
   );
+
+  test('of 128 MiB suffices for ten dashboards beside a full table', {
+    timeout: 240_000,
+  }, async () => {
+    const group = createMemoryGroup(128)!;
+    const directory = temporaryDirectory();
+    const dataDir = join(directory, 'data');
+    mkdirSync(dataDir);
+    const copy = ['sh', '-c', COPY_AND_EXEC, join(directory, 'node')];
+    const commandPrefix = [...group.commandPrefix, ...copy];
+    const server = await startServer(dataDir, { commandPrefix, args: THREADS });
+    try {
+      await sendDistinctChecks(server.port, { identifiers: 200_000, connections: 64 });
+      const fullMiB = group.unreclaimableMiB();
+      const overrides = Array.from({ length: 5_000 }, (_, i) => {
+        return { namespaceName: 'n', identifier: `identifier-${i}`, limit: 5, duration: 60_000 };
+      });
+      const clients = await Promise.all(
+        Array.from({ length: 10 }, () => DashboardClient.signIn(server.adminUrl)),
+      );
+      const streams = await Promise.all(clients.map((client) => client.openEvents()));
+      const [first] = clients;
+      const imported = await first.call('ratelimits.importOverrides', { overrides });
+      expect(imported.status).toBe(200);
+      for (const client of clients) {
+        expect((await client.call('ratelimits.exportOverrides')).status).toBe(200);
+      }
+      for (let i = 0; i < 3; i++) {
+        await Promise.all(streams.map((stream) => stream.next('snapshot')));
+      }
+      const watchedMiB = group.unreclaimableMiB();
+      expect(group.oomKills()).toBe(0);
+      expect(watchedMiB).toBeLessThan(128);
+      const measured = `${fullMiB.toFixed(0)} MiB before, ${watchedMiB.toFixed(0)} MiB after`;
+      recordMeasurement('P7', 'a memory limit of 128 MiB', 'ten dashboards', measured);
+    } finally {
+      server.child.kill('SIGKILL');
+      await server.exited;
+      await group.remove();
+      removeDirectory(directory);
+    }
+  });
 
   test('makes a start with more counters than fit it fail', async () => {
     const group = createMemoryGroup(128)!;

@@ -20,7 +20,8 @@ import { formatWhole } from '../common/format.ts';
 import { type Namespace, useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, type Response } from '../common/operations.ts';
 import { ACTIONS, CREATE_NAMESPACE, GLOBALS, type Grant } from '../common/permissions.ts';
-import { Name, Time, visibleText } from '../common/text.tsx';
+import { Name, Time } from '../common/text.tsx';
+import { visibleText } from '../common/visible-text.ts';
 
 type Key = Response<'keys.list'>['keys'][number];
 

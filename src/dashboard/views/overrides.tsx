@@ -18,7 +18,8 @@ import {
 import { durationText, formatDuration, formatWhole, parseDuration } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, RequestError } from '../common/operations.ts';
-import { Name, visibleText } from '../common/text.tsx';
+import { Name } from '../common/text.tsx';
+import { visibleText } from '../common/visible-text.ts';
 
 interface Override {
   namespaceId?: string;

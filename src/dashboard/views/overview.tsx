@@ -18,7 +18,8 @@ import {
 } from '../common/format.ts';
 import { recentRate, sumHistograms } from '../common/live.ts';
 import { linkTo } from '../common/router.ts';
-import { Name, visibleText } from '../common/text.tsx';
+import { Name } from '../common/text.tsx';
+import { visibleText } from '../common/visible-text.ts';
 
 /** Seconds over which current rates and percentiles are averaged. */
 const RECENT_S = 10;

@@ -6,7 +6,8 @@ import { ErrorNote, Field, Table, useLoad } from '../common/controls.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
 import { callAll, type Response } from '../common/operations.ts';
 import { linkTo } from '../common/router.ts';
-import { Name, visibleText } from '../common/text.tsx';
+import { Name } from '../common/text.tsx';
+import { visibleText } from '../common/visible-text.ts';
 
 type Policy = Response<'ratelimits.listPolicies'>['policies'][number];
 

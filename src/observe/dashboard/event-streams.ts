@@ -18,15 +18,22 @@ import type { Sampler } from './sampler.ts';
 import type { Session, Sessions } from './sessions.ts';
 import type { Snapshot } from './snapshot.ts';
 
+/** Makes snapshots; after `reset` the first one has no recent figures. */
+type SnapshotSource = Pick<Sampler, 'sample' | 'reset'>;
+
 export class EventStreams {
   readonly #bySession = new Map<Session, ServerResponse>();
-  readonly #sampler: Sampler;
+  readonly #sampler: SnapshotSource;
   readonly #registry: Registry;
   /** Keeps the connection of a stream from counting as idle. */
   readonly #keepConnection: (socket: Socket) => void;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(sampler: Sampler, registry: Registry, keepConnection: (socket: Socket) => void) {
+  constructor(
+    sampler: SnapshotSource,
+    registry: Registry,
+    keepConnection: (socket: Socket) => void,
+  ) {
     this.#sampler = sampler;
     this.#registry = registry;
     this.#keepConnection = keepConnection;

@@ -1,0 +1,79 @@
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { newKeyRecord } from '../../../src/auth/keys.ts';
+import { EventStreams } from '../../../src/observe/dashboard/event-streams.ts';
+import { type Session, Sessions } from '../../../src/observe/dashboard/sessions.ts';
+import type { Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
+import { Registry } from '../../../src/registry/registry.ts';
+import { DataDirectory } from '../../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { waitUntil } from '../../support/server.ts';
+
+/** So large that the buffers of the kernel are full after a few events. */
+const LARGE = { namespaces: [], latency: Array(1_000_000).fill(1) } as unknown as Snapshot;
+
+describe('an event stream', () => {
+  const own = useDataDirectory([]);
+  let server: Server;
+  let port: number;
+  let samples: number;
+  let streams: EventStreams;
+  let openStreams: number;
+  let session: Session;
+  beforeEach(async () => {
+    const directory = DataDirectory.open(own.dataDir);
+    const store = SqliteStore.open(directory);
+    const registry = new Registry(store);
+    registry.addConfiguredKey(newKeyRecord('a-key-of-the-test', 'k', ['*'], 0, null));
+    store.close();
+    directory.close();
+    samples = 0;
+    openStreams = 0;
+    const sample = () => {
+      samples++;
+      return LARGE;
+    };
+    streams = new EventStreams({ sample, reset: () => {} }, registry, () => {});
+    const clock = { nowMs: () => 0, monotonicMs: () => 0 };
+    const sessions = new Sessions(registry, clock, () => {});
+    session = sessions.signIn('a-key-of-the-test').session;
+    server = createServer((_req, res) => {
+      openStreams++;
+      res.once('close', () => openStreams--);
+      streams.open(session, res, {}, sessions);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    port = (server.address() as AddressInfo).port;
+  });
+  afterEach(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const request = () => {
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    return socket;
+  };
+
+  test('is closed if its client does not read', async () => {
+    const socket = request().pause();
+    await waitUntil('it is open', () => openStreams === 1);
+    await waitUntil('it is closed', () => openStreams === 0);
+    expect(session.isWatching).toBe(false);
+    socket.destroy();
+  });
+
+  test('stays open for a client that reads, and without one there are no snapshots', async () => {
+    const socket = request().resume();
+    await waitUntil('there are some snapshots', () => samples > 4);
+    expect([openStreams, session.isWatching]).toEqual([1, true]);
+    socket.destroy();
+    await waitUntil('it is closed', () => openStreams === 0);
+    const last = samples;
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    expect(samples).toBe(last);
+  });
+});
