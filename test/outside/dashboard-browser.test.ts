@@ -306,7 +306,10 @@ describe.skipIf(isMissing('chromium', '--version'))('the dashboard in Chromium',
     await page.getByText('The key made here was revoked.').waitFor();
     expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(401);
     await goTo(page, '#/audit', 'Audit log');
-    await page.getByRole('row', { name: /key\.revoke .*made here/ }).waitFor();
+    await page
+      .getByRole('listitem')
+      .filter({ hasText: /key\.revoke.*made here/ })
+      .waitFor();
     expect(reports).toEqual([]);
   });
 

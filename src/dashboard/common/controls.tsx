@@ -221,7 +221,7 @@ export function Confirm({ title, action, run, onClose, children }: ConfirmProps)
 
 interface TableProps {
   caption: string;
-  /** A name that ends in `#` is that of a column of numbers. */
+  /** A name that ends in `#` is that of a column of numbers; `Actions` has buttons. */
   columns: readonly string[];
   children: ComponentChildren;
 }
@@ -253,7 +253,7 @@ export function Table({ caption, columns, children }: TableProps) {
             {columns.map((column) => {
               const isNumber = column.endsWith('#');
               return (
-                <th key={column} scope="col" class={isNumber ? 'number' : ''}>
+                <th key={column} scope="col" class={isNumber ? 'number' : column.toLowerCase()}>
                   {isNumber ? column.slice(0, -1) : column}
                 </th>
               );

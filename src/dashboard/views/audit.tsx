@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
-import { ErrorNote, Table, Unavailable, useAction, useLoad } from '../common/controls.tsx';
+import { ErrorNote, Unavailable, useAction, useLoad } from '../common/controls.tsx';
 import { formatWhole } from '../common/format.ts';
 import { JsonView, wordsOf } from '../common/json-view.tsx';
 import { call, callAll, type Response } from '../common/operations.ts';
@@ -48,14 +48,14 @@ export function AuditView({ grant }: ViewProps) {
         <p class="empty">The audit log is empty.</p>
       )}
       {entries.length > 0 && (
-        <Table
-          caption={`Changes: ${formatWhole(first.data!.total)}`}
-          columns={['Time', 'Change', 'By', 'Details']}
-        >
-          {entries.map((entry) => (
-            <EntryRow key={entry.id} entry={entry} names={names} />
-          ))}
-        </Table>
+        <>
+          <p class="hint">Changes: {formatWhole(first.data!.total)}</p>
+          <ol class="entries">
+            {entries.map((entry) => (
+              <EntryItem key={entry.id} entry={entry} names={names} />
+            ))}
+          </ol>
+        </>
       )}
       {cursor !== undefined && (
         <div class="buttons">
@@ -77,43 +77,40 @@ function useKeyNames(grant: Grant): ReadonlyMap<string, string> {
   return new Map(keys.data?.map(({ keyId, name }) => [keyId, name]));
 }
 
-function EntryRow({ entry, names }: { entry: Entry; names: ReadonlyMap<string, string> }) {
+function EntryItem({ entry, names }: { entry: Entry; names: ReadonlyMap<string, string> }) {
   const { at, action, keyId, by, target, before, after, counts } = entry;
   const name = keyId === null ? undefined : names.get(keyId);
   return (
-    <tr>
-      <td>
+    <li>
+      <p>
         <Time ms={at} />
-      </td>
-      <td>
-        <code>{action}</code>
-      </td>
-      <td>
-        {name !== undefined && <Name text={name} />} {keyId === null ? by : <code>{keyId}</code>}
-      </td>
-      <td>
-        <ul class="details">
-          {Object.entries(target).map(([key, value]) => (
-            <li key={key}>
-              <span class="label">{wordsOf(key)}</span> <Value name={key} value={value} />
-            </li>
-          ))}
-          {changesOf(before, after).map(([key, was, is]) => (
-            <li key={`value ${key}`}>
-              <span class="label">{wordsOf(key)}</span>{' '}
-              {was !== undefined && <Value name={key} value={was} />}
-              {was !== undefined && is !== undefined && ' → '}
-              {is !== undefined && <Value name={key} value={is} />}
-            </li>
-          ))}
-          {counts !== undefined && (
-            <li>
-              {`${counts.created} new, ${counts.updated} changed, ${counts.unchanged} the same`}
-            </li>
-          )}
-        </ul>
-      </td>
-    </tr>
+        <strong>{action}</strong>
+        <span>
+          by {name !== undefined && <Name text={name} />}{' '}
+          {keyId === null ? by : <code>{keyId}</code>}
+        </span>
+      </p>
+      <ul class="details">
+        {Object.entries(target).map(([key, value]) => (
+          <li key={key}>
+            <span class="label">{wordsOf(key)}</span> <Value name={key} value={value} />
+          </li>
+        ))}
+        {changesOf(before, after).map(([key, was, is]) => (
+          <li key={`value ${key}`}>
+            <span class="label">{wordsOf(key)}</span>{' '}
+            {was !== undefined && <Value name={key} value={was} />}
+            {was !== undefined && is !== undefined && ' → '}
+            {is !== undefined && <Value name={key} value={is} />}
+          </li>
+        ))}
+        {counts !== undefined && (
+          <li>
+            {`${counts.created} new, ${counts.updated} changed, ${counts.unchanged} the same`}
+          </li>
+        )}
+      </ul>
+    </li>
   );
 }
 
