@@ -33,7 +33,7 @@ export interface AdminSources {
   loadPages?: () => Promise<AdminPages>;
 }
 
-/** What serves the dashboard's paths, with the page at `/`. */
+/** Serves the paths of the dashboard, and its page at `/`. */
 export interface AdminPages {
   /** Never rejects: a failure is a response. */
   respond(req: IncomingMessage, res: ServerResponse, path: string): Promise<void>;
@@ -86,7 +86,7 @@ export class AdminServer {
   readonly #routes: readonly Route[] = [
     {
       path: '/',
-      description: 'the dashboard for browsers; this list for all other clients',
+      description: 'the dashboard for browsers, if it is on; this list for other clients',
       isProbe: false,
       respond: () => jsonResponse(200, { paths: this.#listRoutes() }),
     },
@@ -216,7 +216,12 @@ export class AdminServer {
         'Retry-After': RETRY_AFTER_S,
       });
     }
-    const pages = await load();
+    let pages: AdminPages;
+    try {
+      pages = await load();
+    } catch (error) {
+      return errorResponse(500, `the dashboard cannot be loaded: ${(error as Error).message}`);
+    }
     await pages.respond(req, res, path);
     return undefined;
   }

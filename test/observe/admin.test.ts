@@ -10,6 +10,7 @@ import { sendUntilClosed } from '../support/raw-connection.ts';
 import { waitUntil } from '../support/server.ts';
 import { scaledCount } from '../support/test-scale.ts';
 
+const WORKERS = { configured: 1, running: 1, replaced: 0 };
 const PROBES = ['/livez', '/readyz', '/metrics'];
 
 const admin = new AdminServer(['127.0.0.1', 'weir.internal'], 'on');
@@ -58,7 +59,7 @@ describe('the admin port', () => {
           return {
             slots: 1,
             queueDepths: [0],
-            workers: { configured: 1, running: 1, replaced: 0 },
+            workers: WORKERS,
           };
         },
       },
@@ -85,6 +86,22 @@ describe('the admin port', () => {
       404,
       { error: `there is no /nothing; paths: ${paths.join(', ')}` },
     ]);
+  });
+
+  test('answers a 500 if the dashboard cannot be loaded, and goes on', async () => {
+    const engine = { stats: () => ({ queueDepths: [], workers: WORKERS }) };
+    const metrics = { contentType: 'text/plain', text: async () => '' };
+    const loadPages = () => Promise.reject(new Error('a file is missing'));
+    admin.sources = { engine, metrics, loadPages };
+    for (const path of ['/', '/dashboard/session']) {
+      const response = await sendToAdmin(path, { Accept: 'text/html' });
+      expect([response.status, JSON.parse(response.body)]).toEqual([
+        500,
+        { error: 'the dashboard cannot be loaded: a file is missing' },
+      ]);
+    }
+    admin.sources = undefined;
+    expect((await sendToAdmin('/', { Accept: 'text/html' })).status).toBe(503);
   });
 
   test('accepts no other method than GET and HEAD', async () => {

@@ -10,6 +10,8 @@ import { currentSession } from './operations.ts';
 /** Snapshots that are kept: five minutes. */
 const HISTORY_MAX = 300;
 const RETRY_MS = 2_000;
+/** Seconds over which current rates and percentiles are averaged. */
+export const RECENT_S = 10;
 
 export type Connection = 'connecting' | 'open' | 'lost' | 'replaced';
 
@@ -108,4 +110,20 @@ export function recentRate(
 export function sumHistograms(histograms: readonly (readonly number[])[]): number[] {
   const [first = []] = histograms;
   return first.map((_, bucket) => histograms.reduce((sum, counts) => sum + counts[bucket], 0));
+}
+
+/** The time of live charts: at least one minute, so that the first points are not far apart. */
+export function liveRange(history: readonly Snapshot[]): [number, number] {
+  const [first, last] = [history[0]?.at ?? 0, history.at(-1)?.at ?? 0];
+  return [Math.min(first, last - 60_000), last];
+}
+
+/** Decisions of a snapshot in some namespaces. */
+export function sumOf(namespaces: Snapshot['namespaces'], field: 'allowed' | 'denied'): number {
+  return namespaces.reduce((sum, { recent }) => sum + recent[field], 0);
+}
+
+/** Check requests of a snapshot. */
+export function requestsOf({ latency }: Snapshot): number {
+  return latency.reduce((sum, count) => sum + count, 0);
 }

@@ -16,8 +16,8 @@ import {
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
-import { RateChart } from './overview.tsx';
 import { PolicyDetails } from './policies.tsx';
+import { RateChart } from './rate-chart.tsx';
 
 const IDENTIFIERS_SHOWN = 10;
 const POLICIES_MAX = 1_000;

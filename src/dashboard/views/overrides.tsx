@@ -3,40 +3,31 @@
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
 import {
-  Checkbox,
   Confirm,
-  Dialog,
   ErrorNote,
   Field,
   Note,
   Table,
-  TextArea,
   Unavailable,
   useAction,
   useLoad,
 } from '../common/controls.tsx';
-import { durationText, formatDuration, formatWhole, parseDuration } from '../common/format.ts';
+import { formatDuration, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, RequestError } from '../common/operations.ts';
 import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
-
-interface Override {
-  namespaceId?: string;
-  namespaceName?: string;
-  identifier: string;
-  limit: number;
-  duration: number;
-  async: boolean;
-}
+import {
+  EditOverride,
+  exportOverrides,
+  ImportOverrides,
+  type Override,
+} from './override-dialogs.tsx';
 
 /** Overrides that are loaded at once. The export has all of them. */
 const LOADED_MAX = 10_000;
 /** Rows of the table. The filter finds the others. */
 const ROWS_MAX = 200;
-/** weir has 110 000 overrides at most. */
-const EXPORT_MAX = 200_000;
-
 type Open =
   | { kind: 'edit'; override: Override | undefined }
   | { kind: 'delete'; override: Override }
@@ -249,189 +240,5 @@ function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
         )}
       </td>
     </tr>
-  );
-}
-
-interface EditProps {
-  /** Undefined for a new one. */
-  override: Override | undefined;
-  namespace: string;
-  onDone: (what: string) => void;
-  onClose: () => void;
-}
-
-function EditOverride({ override, namespace, onDone, onClose }: EditProps) {
-  const isNew = override === undefined;
-  const [name, setName] = useState(override?.namespaceName ?? namespace);
-  const [identifier, setIdentifier] = useState(override?.identifier ?? '');
-  const [limit, setLimit] = useState(String(override?.limit ?? ''));
-  const [duration, setDuration] = useState(durationText(override?.duration ?? 60_000));
-  const [isAsync, setAsync] = useState(override?.async ?? false);
-  const saving = useAction(async () => {
-    const namespaceId = override?.namespaceId;
-    await call('ratelimits.setOverride', {
-      ...(namespaceId === undefined ? { namespaceName: name } : { namespaceId }),
-      identifier,
-      limit: Number(limit),
-      duration: parseDuration(duration) ?? duration,
-      async: isAsync,
-    });
-    onDone(`The override of ${visibleText(identifier)} was ${isNew ? 'added' : 'changed'}.`);
-  });
-  return (
-    <Dialog title={isNew ? 'Add an override' : 'Change the override'} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void saving.run();
-        }}
-      >
-        <div class="fields">
-          <Field
-            label="Namespace"
-            list="namespaces"
-            required
-            readOnly={!isNew}
-            value={override?.namespaceId ?? name}
-            onInput={({ currentTarget }) => setName(currentTarget.value)}
-            hint="A name, or a pattern with *"
-          />
-          <Field
-            label="Identifier"
-            required
-            readOnly={!isNew}
-            value={identifier}
-            onInput={({ currentTarget }) => setIdentifier(currentTarget.value)}
-            hint="An identifier, or a pattern with *"
-          />
-          <Field
-            label="Limit"
-            type="number"
-            min="1"
-            required
-            value={limit}
-            onInput={({ currentTarget }) => setLimit(currentTarget.value)}
-            hint="Tokens in a window"
-          />
-          <Field
-            label="Window"
-            required
-            value={duration}
-            onInput={({ currentTarget }) => setDuration(currentTarget.value)}
-            hint="As in 30s, 5m, 1h or 1d"
-          />
-        </div>
-        <Checkbox
-          label="Asynchronous: decide by the counter, and deduct after the response"
-          isChecked={isAsync}
-          onToggle={setAsync}
-        />
-        <ErrorNote error={saving.error} />
-        <div class="buttons">
-          <button type="submit" class="primary" disabled={saving.isRunning}>
-            Save
-          </button>
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-        </div>
-      </form>
-    </Dialog>
-  );
-}
-
-async function exportOverrides(): Promise<void> {
-  const { items } = await callAll(
-    'ratelimits.exportOverrides',
-    {},
-    ({ overrides }) => overrides,
-    EXPORT_MAX,
-  );
-  const text = JSON.stringify({ overrides: items }, undefined, 2);
-  const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
-  const link = Object.assign(document.createElement('a'), {
-    href: url,
-    download: 'overrides.json',
-  });
-  link.click();
-  // The download has begun by the next turn.
-  setTimeout(() => URL.revokeObjectURL(url));
-}
-
-/** Reads the text of an export: an object with `overrides`, or a list. */
-function parseImport(text: string): unknown {
-  let content: unknown;
-  try {
-    content = JSON.parse(text);
-  } catch (error) {
-    throw new Error(`The text is not JSON: ${(error as Error).message}`);
-  }
-  return Array.isArray(content) ? content : (content as { overrides?: unknown })?.overrides;
-}
-
-interface ImportProps {
-  onDone: (what: string) => void;
-  onClose: () => void;
-}
-
-function ImportOverrides({ onDone, onClose }: ImportProps) {
-  const [text, setText] = useState('');
-  const [validated, setValidated] = useState('');
-  const importing = useAction(async (dryRun: boolean) => {
-    const overrides = parseImport(text);
-    const result = await call('ratelimits.importOverrides', { overrides, dryRun });
-    const counts = `${result.created} new, ${result.updated} changed, ${result.unchanged} the same`;
-    if (dryRun) setValidated(`The import is valid: ${counts}. Nothing was changed.`);
-    else onDone(`The overrides were imported: ${counts}.`);
-  });
-  return (
-    <Dialog title="Import overrides" onClose={onClose}>
-      <p>All overrides are set, or none. Others stay as they are.</p>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void importing.run(false);
-        }}
-      >
-        <Field
-          label="File of an export"
-          type="file"
-          accept="application/json,.json"
-          onChange={async ({ currentTarget }) => {
-            const [file] = currentTarget.files ?? [];
-            if (file !== undefined) setText(await file.text());
-          }}
-        />
-        <TextArea
-          label="JSON"
-          rows={8}
-          required
-          value={text}
-          onInput={({ currentTarget }) => {
-            setText(currentTarget.value);
-            setValidated('');
-          }}
-        />
-        <ErrorNote error={importing.error} />
-        {validated !== '' && importing.error === undefined && (
-          <Note kind="success">{validated}</Note>
-        )}
-        <div class="buttons">
-          <button type="submit" class="primary" disabled={importing.isRunning}>
-            Import
-          </button>
-          <button
-            type="button"
-            disabled={importing.isRunning || text === ''}
-            onClick={() => importing.run(true)}
-          >
-            Validate only
-          </button>
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-        </div>
-      </form>
-    </Dialog>
   );
 }

@@ -1,7 +1,7 @@
 /** The overview: rates, latency and health, from the event stream. */
 
 import { useMemo, useState } from 'preact/hooks';
-import type { Count, Health, RedisFigures, Snapshot } from '../../observe/dashboard/snapshot.ts';
+import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
 import { Figure, Note, Select, Table } from '../common/controls.tsx';
@@ -16,17 +16,23 @@ import {
   formatWhole,
   percentile,
 } from '../common/format.ts';
-import { recentRate, sumHistograms } from '../common/live.ts';
+import {
+  liveRange,
+  RECENT_S,
+  recentRate,
+  requestsOf,
+  sumHistograms,
+  sumOf,
+} from '../common/live.ts';
 import { linkTo } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
+import { HealthSection, RedisSection } from './health.tsx';
+import { ALL, RateChart } from './rate-chart.tsx';
 
-/** Seconds over which current rates and percentiles are averaged. */
-const RECENT_S = 10;
 const PERCENTILES = [0.5, 0.9, 0.99, 0.999];
 /** From this share of the capacity on, the table counts as nearly full. */
 const NEARLY_FULL = 0.9;
-const ALL = '';
 
 export function OverviewView({ session, grant, live, route }: ViewProps) {
   const { history } = live;
@@ -62,8 +68,6 @@ interface SectionProps {
   history: readonly Snapshot[];
   bounds: readonly number[];
 }
-
-const requestsOf = ({ latency }: Snapshot) => latency.reduce((sum, count) => sum + count, 0);
 
 function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot }) {
   const { health } = latest;
@@ -106,59 +110,6 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
         <Figure name="Memory" value={formatBytes(health.memoryBytes)} note="resident" />
       </dl>
     </>
-  );
-}
-
-function sumOf(namespaces: Snapshot['namespaces'], field: 'allowed' | 'denied'): number {
-  return namespaces.reduce((sum, { recent }) => sum + recent[field], 0);
-}
-
-/** The decisions of a snapshot in a second; undefined for the first snapshot. */
-function perSecond(
-  { namespaces, intervalMs }: Snapshot,
-  field: 'allowed' | 'denied',
-  chosen: string,
-): number | null {
-  if (intervalMs === 0) return null;
-  const counted = chosen === ALL ? namespaces : namespaces.filter(({ name }) => name === chosen);
-  return (sumOf(counted, field) * 1_000) / intervalMs;
-}
-
-/** At least one minute, so that the first points are not far apart. */
-function liveRange(history: readonly Snapshot[]): [number, number] {
-  const [first, last] = [history[0]?.at ?? 0, history.at(-1)?.at ?? 0];
-  return [Math.min(first, last - 60_000), last];
-}
-
-/** The live rates of one namespace, or of all that the key may see. */
-export function RateChart({
-  history,
-  namespace,
-}: {
-  history: readonly Snapshot[];
-  namespace: string;
-}) {
-  const { times, series } = useMemo(() => {
-    const valuesOf = (field: 'allowed' | 'denied') => {
-      return history.map((snapshot) => perSecond(snapshot, field, namespace));
-    };
-    return {
-      times: history.map(({ at }) => at),
-      series: [
-        { name: 'Allowed/s', color: 'allowed' as const, values: valuesOf('allowed') },
-        { name: 'Denied/s', color: 'denied' as const, values: valuesOf('denied') },
-      ],
-    };
-  }, [history, namespace]);
-  const title = namespace === ALL ? 'All namespaces' : visibleText(namespace);
-  return (
-    <Chart
-      title={title}
-      times={times}
-      series={series}
-      format={formatShort}
-      range={liveRange(history)}
-    />
   );
 }
 
@@ -286,128 +237,6 @@ function Latency({ history, bounds }: SectionProps) {
           );
         })}
       </Table>
-    </section>
-  );
-}
-
-function countNote({ total, recent }: Count): string {
-  return recent === 0 ? 'since the start' : `${formatWhole(total)}, +${formatWhole(recent)} now`;
-}
-
-/** A count that should stay 0. */
-function FaultCount({ name, count }: { name: string; count: Count }) {
-  const kind = count.recent > 0 ? 'bad' : undefined;
-  return (
-    <Figure name={name} value={formatShort(count.total)} note={countNote(count)} kind={kind} />
-  );
-}
-
-interface HealthProps {
-  health: Health;
-  /** With the engine `redis` there are none. */
-  hasCheckpoints: boolean;
-}
-
-function HealthSection({ health, hasCheckpoints }: HealthProps) {
-  const { counters, queues, workers, connections, errors, checkpointAgeMs } = health;
-  const queued = queues.reduce((sum, depth) => sum + depth, 0);
-  const isComplete = workers.running >= workers.wanted;
-  return (
-    <section aria-labelledby="health">
-      <h2 id="health">Health</h2>
-      <dl class="figures">
-        <Figure
-          name="Counters"
-          value={formatShort(counters.live)}
-          note={`of ${formatShort(counters.capacity)}`}
-        />
-        <FaultCount name="Evictions" count={health.evictions} />
-        <FaultCount name="Full-table decisions" count={health.fullTableDecisions} />
-        <Figure name="Queued" value={formatWhole(queued)} note="entries that wait" />
-        <Figure name="Acceptors" value={formatWhole(health.acceptors)} note="threads" />
-        <Figure
-          name="Shard workers"
-          value={`${workers.running} of ${workers.wanted}`}
-          note={`${formatWhole(workers.replaced)} replaced`}
-          kind={isComplete ? undefined : 'bad'}
-        />
-        {checkpointAgeMs !== undefined && (
-          <Figure
-            name="Checkpoint"
-            value={formatDuration(Math.round(checkpointAgeMs / 100) * 100)}
-            note="old"
-          />
-        )}
-        {hasCheckpoints && (
-          <FaultCount name="Failed checkpoints" count={health.checkpointFailures} />
-        )}
-        <Figure
-          name="Connections"
-          value={formatWhole(connections.open)}
-          note={`of ${formatWhole(connections.max)}`}
-        />
-        <FaultCount name="Shed requests" count={health.shed} />
-      </dl>
-      {Object.keys(errors).length > 0 && (
-        <Table caption="Error responses" columns={['Code', 'Since the start#', 'Last second#']}>
-          {Object.entries(errors).map(([code, { total, recent }]) => (
-            <tr key={code}>
-              <th scope="row">
-                <code>{code}</code>
-              </th>
-              <td class="number">{formatWhole(total)}</td>
-              <td class="number">{formatWhole(recent)}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
-    </section>
-  );
-}
-
-function RedisSection({ redis, history, bounds }: SectionProps & { redis: RedisFigures }) {
-  const connected = redis.connected.filter((isConnected) => isConnected).length;
-  const requests = recentRate(history, RECENT_S, requestsOf);
-  const calls = recentRate(history, RECENT_S, (snapshot) => snapshot.redis?.calls.recent ?? 0);
-  const latency = sumHistograms(
-    history.slice(-RECENT_S).flatMap((snapshot) => {
-      return snapshot.redis === undefined ? [] : [snapshot.redis.calls.latency];
-    }),
-  );
-  return (
-    <section aria-labelledby="redis">
-      <h2 id="redis">Redis</h2>
-      <dl class="figures">
-        <Figure
-          name="Connected"
-          value={`${connected} of ${redis.connected.length}`}
-          note="shard workers"
-          kind={connected === redis.connected.length ? 'good' : 'bad'}
-        />
-        <Figure name="Machines" value={formatWhole(redis.machines)} note="with this one" />
-        <Figure
-          name="Leases held"
-          value={formatShort(redis.leasesHeld)}
-          note={`${formatShort(redis.tokensHeld)} tokens`}
-        />
-        <Figure
-          name="Leases granted"
-          value={formatShort(redis.leasesGranted.total)}
-          note={countNote(redis.leasesGranted)}
-        />
-        <Figure
-          name="Calls per request"
-          value={requests === 0 ? '–' : formatRate(calls / requests)}
-          note={`${formatRate(calls)} calls/s`}
-        />
-        <Figure
-          name="Call latency p99"
-          value={formatLatency(percentile(latency, bounds, 0.99))}
-          note={`p50 ${formatLatency(percentile(latency, bounds, 0.5))}`}
-        />
-        <FaultCount name="Failed calls" count={redis.calls.failures} />
-        <FaultCount name="Decided without Redis" count={redis.withoutRedis} />
-      </dl>
     </section>
   );
 }

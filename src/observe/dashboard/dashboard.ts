@@ -34,9 +34,19 @@ import { LATENCY_BOUNDS_US } from '../../shared-memory/stats.ts';
 import type { AdminPages } from '../admin.ts';
 import { EventStreams } from './event-streams.ts';
 import { DashboardFiles, FILES_PATH } from './files.ts';
-import { BodyBuffers, readCookie } from './requests.ts';
+import {
+  BodyBuffers,
+  cookieFlags,
+  cookieName,
+  queryOf,
+  readCookie,
+  requireJson,
+  requireMethod,
+  requireOrigin,
+  requireToken,
+} from './requests.ts';
 import { Sampler, type SamplerSources } from './sampler.ts';
-import { isTokenOf, type Session, Sessions } from './sessions.ts';
+import { type Session, Sessions } from './sessions.ts';
 import type { SessionInfo } from './snapshot.ts';
 
 /** Runs operations for the holder of a key, who is verified again when they run. */
@@ -76,7 +86,6 @@ const OPERATIONS_V1 = [
 ];
 
 const SIGN_IN_MAX_BYTES = 4_096;
-const CSRF_HEADER = 'x-weir-csrf';
 const RETRY_AFTER_S = '1';
 
 const CONTENT_SECURITY_POLICY = [
@@ -139,7 +148,7 @@ export class Dashboard implements AdminPages {
   async #respond(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
     if (path === SESSION_PATH) return this.#respondAboutSession(req, res);
     if (path === EVENTS_PATH) {
-      requireMethod(req, path, ['GET']);
+      requireMethod(req, res, path, ['GET']);
       const { session } = this.#use(req);
       return this.#streams.open(session, res, STREAM_HEADERS, this.#sessions);
     }
@@ -151,7 +160,7 @@ export class Dashboard implements AdminPages {
       return;
     }
     if (path === '/' || path.startsWith(FILES_PATH)) {
-      requireMethod(req, path, ['GET', 'HEAD']);
+      requireMethod(req, res, path, ['GET', 'HEAD']);
       this.#files ??= new DashboardFiles();
       if (this.#files.send(req, res, path, SECURITY_HEADERS)) return;
     }
@@ -159,7 +168,7 @@ export class Dashboard implements AdminPages {
   }
 
   async #respondAboutSession(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    requireMethod(req, SESSION_PATH, ['GET', 'POST', 'DELETE']);
+    requireMethod(req, res, SESSION_PATH, ['GET', 'POST', 'DELETE']);
     const cookie = cookieName(req);
     if (req.method === 'GET') {
       return sendJson(res, 200, JSON.stringify({ session: this.#currentInfo(req) }));
@@ -211,10 +220,10 @@ export class Dashboard implements AdminPages {
     if (spec === undefined || spec.version !== 'v1') {
       throw new ApiError('NOT_FOUND', `there is no operation ${formatValue(name)} in v1`);
     }
-    requireMethod(req, API_PATH + name, [spec.method]);
+    requireMethod(req, res, API_PATH + name, [spec.method]);
     let result: CounterOperationResult | ApiError;
     if (spec.method === 'GET') {
-      result = await operations.execute(operation!, keyId, (req.url ?? '').split('?')[1] ?? '');
+      result = await operations.execute(operation!, keyId, queryOf(req));
     } else {
       requireToken(req, session);
       requireJson(req);
@@ -288,58 +297,4 @@ export class Dashboard implements AdminPages {
 function sendJson(res: ServerResponse, status: number, body: string, headers: object = {}): void {
   const length = { 'Content-Length': Buffer.byteLength(body) };
   res.writeHead(status, { ...JSON_HEADERS, ...length, ...headers }).end(body);
-}
-
-/**
- * Cookies do not depend on the port, so the name does: two weirs whose ports are forwarded to one
- * machine do not end the sessions of each other.
- */
-function cookieName({ headers: { host = '' } }: IncomingMessage): string {
-  const [, port = ''] = /:(\d+)$/.exec(host) ?? [];
-  return port === '' ? 'weir_session' : `weir_session_${port}`;
-}
-
-/** `Secure` where the page came through a proxy with TLS. */
-function cookieFlags({ headers: { origin = '' } }: IncomingMessage): string {
-  const flags = 'HttpOnly; SameSite=Strict; Path=/dashboard';
-  return origin.startsWith('https://') ? `${flags}; Secure` : flags;
-}
-
-/** The admin port accepts its own origin only, or none. @throws ApiError (403) */
-function requireOrigin({ headers }: IncomingMessage): void {
-  if (headers.origin !== undefined) return;
-  throw new ApiError('FORBIDDEN', 'the header Origin must be that of the admin port; got nothing');
-}
-
-/** @throws ApiError (403) */
-function requireToken(req: IncomingMessage, session: Session): void {
-  requireOrigin(req);
-  const received = req.headers[CSRF_HEADER];
-  if (isTokenOf(session, typeof received === 'string' ? received : undefined)) return;
-  const fault = received === undefined ? 'it is missing' : 'it has another value';
-  throw new ApiError(
-    'FORBIDDEN',
-    `the header X-Weir-Csrf must have the csrfToken of the session: ${fault}`,
-  );
-}
-
-/** @throws ApiError (415) */
-function requireJson({ headers }: IncomingMessage): void {
-  const type = headers['content-type'];
-  if (type !== undefined && /^application\/json[ \t]*(;|$)/i.test(type)) return;
-  throw new ApiError(
-    'UNSUPPORTED_MEDIA_TYPE',
-    `the header Content-Type must be application/json; got ${formatValue(type)}`,
-  );
-}
-
-/** @throws ApiError (405) */
-function requireMethod(
-  { method }: IncomingMessage,
-  path: string,
-  methods: readonly string[],
-): void {
-  if (methods.includes(method ?? '')) return;
-  const accepted = methods.length === 1 ? `method ${methods[0]}` : `methods ${methods.join(', ')}`;
-  throw new ApiError('METHOD_NOT_ALLOWED', `${path} accepts the ${accepted}; got ${method}`);
 }

@@ -1,8 +1,15 @@
-/** Reads cookies and bodies of the dashboard's requests. Failures are ApiErrors (400, 413, 503). */
+/**
+ * Requests to the dashboard: their cookies, their bodies, and what is required of them. Failures
+ * are ApiErrors.
+ */
 
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DASHBOARD_BODY_BYTES_MAX } from '../../core/constants.ts';
+import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
+import { isTokenOf, type Session } from './sessions.ts';
+
+const CSRF_HEADER = 'x-weir-csrf';
 
 /** @returns the value of a cookie; undefined without it */
 export function readCookie(req: IncomingMessage, name: string): string | undefined {
@@ -11,6 +18,12 @@ export function readCookie(req: IncomingMessage, name: string): string | undefin
     if (key === name) return value;
   }
   return undefined;
+}
+
+/** @returns the text after the `?` */
+export function queryOf({ url = '' }: IncomingMessage): string {
+  const mark = url.indexOf('?');
+  return mark < 0 ? '' : url.slice(mark + 1);
 }
 
 /** Reads bodies, within a bound of the bytes of all incomplete ones. */
@@ -49,4 +62,61 @@ export class BodyBuffers {
     }
     return body;
   }
+}
+
+/**
+ * Cookies do not depend on the port, so the name does: two weirs whose ports are forwarded to one
+ * machine do not end the sessions of each other.
+ */
+export function cookieName({ headers: { host = '' } }: IncomingMessage): string {
+  const [, port = ''] = /:(\d+)$/.exec(host) ?? [];
+  return port === '' ? 'weir_session' : `weir_session_${port}`;
+}
+
+/** `Secure` where the page came through a proxy with TLS. */
+export function cookieFlags({ headers: { origin = '' } }: IncomingMessage): string {
+  const flags = 'HttpOnly; SameSite=Strict; Path=/dashboard';
+  return origin.startsWith('https://') ? `${flags}; Secure` : flags;
+}
+
+/** The admin port accepts its own origin only, or none. @throws ApiError (403) */
+export function requireOrigin({ headers }: IncomingMessage): void {
+  if (headers.origin !== undefined) return;
+  throw new ApiError('FORBIDDEN', 'the header Origin must be that of the admin port; got nothing');
+}
+
+/** @throws ApiError (403) */
+export function requireToken(req: IncomingMessage, session: Session): void {
+  requireOrigin(req);
+  const received = req.headers[CSRF_HEADER];
+  if (isTokenOf(session, typeof received === 'string' ? received : undefined)) return;
+  const fault = received === undefined ? 'it is missing' : 'it has another value';
+  throw new ApiError(
+    'FORBIDDEN',
+    `the header X-Weir-Csrf must have the csrfToken of the session: ${fault}`,
+  );
+}
+
+/** @throws ApiError (415) */
+export function requireJson({ headers }: IncomingMessage): void {
+  const type = headers['content-type'];
+  if (type !== undefined && /^application\/json[ \t]*(;|$)/i.test(type)) return;
+  throw new ApiError(
+    'UNSUPPORTED_MEDIA_TYPE',
+    `the header Content-Type must be application/json; got ${formatValue(type)}`,
+  );
+}
+
+/** Sets the header Allow of an error. @throws ApiError (405) */
+export function requireMethod(
+  { method = '' }: IncomingMessage,
+  res: ServerResponse,
+  path: string,
+  methods: readonly string[],
+): void {
+  if (methods.includes(method)) return;
+  const names = methods.join(', ');
+  res.setHeader('Allow', names);
+  const accepted = methods.length === 1 ? `method ${names}` : `methods ${names}`;
+  throw new ApiError('METHOD_NOT_ALLOWED', `${path} accepts the ${accepted}; got ${method}`);
 }

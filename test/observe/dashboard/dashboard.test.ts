@@ -203,8 +203,10 @@ describe('a sign-in', () => {
   test('leaves no key in the log, but its id', async () => {
     const { key, keyId } = await createKey(['keys.read']);
     await DashboardClient.signIn(server.adminUrl, key);
-    await waitUntil('it is logged', () => server.stderr().includes('dashboard: signed in'));
-    expect(server.stderr()).toContain(keyId);
+    await waitUntil('it is logged', () => {
+      const lines = server.stderr().split('\n');
+      return lines.some((line) => line.includes('signed in') && line.includes(keyId));
+    });
     expect(server.stderr()).not.toContain(key);
     expect(server.stderr()).not.toContain(ROOT_KEY);
   });
@@ -345,7 +347,9 @@ describe('operations', () => {
     }
     const read = await client.send({ path: '/dashboard/api/keys.revoke' });
     const change = { method: 'POST', path: '/dashboard/api/keys.list', body: '{}' };
-    expect([read.status, (await client.send(change)).status]).toEqual([405, 405]);
+    expect([read.status, read.headers.allow]).toEqual([405, 'POST']);
+    const changed = await client.send(change);
+    expect([changed.status, changed.headers.allow]).toEqual([405, 'GET']);
     const path = '/dashboard/api/keys.revoke';
     const text = { 'Content-Type': 'text/plain' };
     const form = await client.send({ method: 'POST', path, headers: text, body: '{}' });

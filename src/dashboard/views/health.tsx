@@ -1,0 +1,141 @@
+/** The health of this weir, and of its connection to Redis. */
+
+import type { Count, Health, RedisFigures, Snapshot } from '../../observe/dashboard/snapshot.ts';
+import { Figure, Table } from '../common/controls.tsx';
+import {
+  formatDuration,
+  formatLatency,
+  formatRate,
+  formatShort,
+  formatWhole,
+  percentile,
+} from '../common/format.ts';
+import { RECENT_S, recentRate, requestsOf, sumHistograms } from '../common/live.ts';
+
+function countNote({ total, recent }: Count): string {
+  return recent === 0 ? 'since the start' : `${formatWhole(total)}, +${formatWhole(recent)} now`;
+}
+
+/** A count that should stay 0. */
+function FaultCount({ name, count }: { name: string; count: Count }) {
+  const kind = count.recent > 0 ? 'bad' : undefined;
+  return (
+    <Figure name={name} value={formatShort(count.total)} note={countNote(count)} kind={kind} />
+  );
+}
+
+interface HealthProps {
+  health: Health;
+  /** With the engine `redis` there are none. */
+  hasCheckpoints: boolean;
+}
+
+export function HealthSection({ health, hasCheckpoints }: HealthProps) {
+  const { counters, queues, workers, connections, errors, checkpointAgeMs } = health;
+  const queued = queues.reduce((sum, depth) => sum + depth, 0);
+  const isComplete = workers.running >= workers.wanted;
+  return (
+    <section aria-labelledby="health">
+      <h2 id="health">Health</h2>
+      <dl class="figures">
+        <Figure
+          name="Counters"
+          value={formatShort(counters.live)}
+          note={`of ${formatShort(counters.capacity)}`}
+        />
+        <FaultCount name="Evictions" count={health.evictions} />
+        <FaultCount name="Full-table decisions" count={health.fullTableDecisions} />
+        <Figure name="Queued" value={formatWhole(queued)} note="entries that wait" />
+        <Figure name="Acceptors" value={formatWhole(health.acceptors)} note="threads" />
+        <Figure
+          name="Shard workers"
+          value={`${workers.running} of ${workers.wanted}`}
+          note={`${formatWhole(workers.replaced)} replaced`}
+          kind={isComplete ? undefined : 'bad'}
+        />
+        {checkpointAgeMs !== undefined && (
+          <Figure
+            name="Checkpoint"
+            value={formatDuration(Math.round(checkpointAgeMs / 100) * 100)}
+            note="old"
+          />
+        )}
+        {hasCheckpoints && (
+          <FaultCount name="Failed checkpoints" count={health.checkpointFailures} />
+        )}
+        <Figure
+          name="Connections"
+          value={formatWhole(connections.open)}
+          note={`of ${formatWhole(connections.max)}`}
+        />
+        <FaultCount name="Shed requests" count={health.shed} />
+      </dl>
+      {Object.keys(errors).length > 0 && (
+        <Table caption="Error responses" columns={['Code', 'Since the start#', 'Last second#']}>
+          {Object.entries(errors).map(([code, { total, recent }]) => (
+            <tr key={code}>
+              <th scope="row">
+                <code>{code}</code>
+              </th>
+              <td class="number">{formatWhole(total)}</td>
+              <td class="number">{formatWhole(recent)}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </section>
+  );
+}
+
+interface RedisProps {
+  redis: RedisFigures;
+  history: readonly Snapshot[];
+  bounds: readonly number[];
+}
+
+export function RedisSection({ redis, history, bounds }: RedisProps) {
+  const connected = redis.connected.filter((isConnected) => isConnected).length;
+  const requests = recentRate(history, RECENT_S, requestsOf);
+  const calls = recentRate(history, RECENT_S, (snapshot) => snapshot.redis?.calls.recent ?? 0);
+  const latency = sumHistograms(
+    history.slice(-RECENT_S).flatMap((snapshot) => {
+      return snapshot.redis === undefined ? [] : [snapshot.redis.calls.latency];
+    }),
+  );
+  return (
+    <section aria-labelledby="redis">
+      <h2 id="redis">Redis</h2>
+      <dl class="figures">
+        <Figure
+          name="Connected"
+          value={`${connected} of ${redis.connected.length}`}
+          note="shard workers"
+          kind={connected === redis.connected.length ? 'good' : 'bad'}
+        />
+        <Figure name="Machines" value={formatWhole(redis.machines)} note="with this one" />
+        <Figure
+          name="Leases held"
+          value={formatShort(redis.leasesHeld)}
+          note={`${formatShort(redis.tokensHeld)} tokens`}
+        />
+        <Figure
+          name="Leases granted"
+          value={formatShort(redis.leasesGranted.total)}
+          note={countNote(redis.leasesGranted)}
+        />
+        <Figure
+          name="Calls per request"
+          value={requests === 0 ? '–' : formatRate(calls / requests)}
+          note={`${formatRate(calls)} calls/s`}
+        />
+        <Figure
+          name="Call latency p99"
+          value={formatLatency(percentile(latency, bounds, 0.99))}
+          note={`p50 ${formatLatency(percentile(latency, bounds, 0.5))}`}
+        />
+        <FaultCount name="Failed calls" count={redis.calls.failures} />
+        <FaultCount name="Decided without Redis" count={redis.withoutRedis} />
+      </dl>
+    </section>
+  );
+}
