@@ -13,7 +13,7 @@ import {
   operationPath,
 } from '../api/common/operations.ts';
 import type { ByVersion } from '../api/common/versions.ts';
-import type { Key, Keyring } from '../auth/keyring.ts';
+import type { Keyring } from '../auth/keyring.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import { validTraceparent } from '../events/decision-event.ts';

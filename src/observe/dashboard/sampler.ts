@@ -3,7 +3,9 @@
  * the last snapshot, from which the figures of an interval follow.
  */
 
+import { METRIC_NAMESPACES_MAX } from '../../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../../core/errors.ts';
+import { OTHER_NAMESPACE } from '../../core/namespace.ts';
 import type { EngineHost } from '../../engine/engine.ts';
 import type { Registry } from '../../registry/registry.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
@@ -17,7 +19,6 @@ import {
   WORKER_STAT,
   type WorkerStats,
 } from '../../shared-memory/stats.ts';
-import { OTHER_NAMESPACE } from '../metric-declarations.ts';
 import type { Readiness } from '../readiness.ts';
 import type {
   Count,
@@ -113,18 +114,25 @@ export class Sampler {
 
   #namespaces(totals: Totals): NamespaceFigures[] {
     const { registry } = this.#sources;
-    const figures = registry.statsRowNames().map((name, row): NamespaceFigures => {
+    const names = registry.statsRowNames();
+    // As in the metrics, so that a snapshot is bounded.
+    const figures = names.slice(0, METRIC_NAMESPACES_MAX).map((name, row): NamespaceFigures => {
       const id = registry.namespaceByName(name)?.id;
-      return { ...(id !== undefined && { id }), name, ...this.#decisions(totals, name, row) };
+      return { ...(id !== undefined && { id }), name, ...this.#decisions(totals, name, [row]) };
     });
-    const other = this.#decisions(totals, OTHER_NAMESPACE, OTHER_NAMESPACES_ROW);
+    const others = [...names.keys()].slice(METRIC_NAMESPACES_MAX);
+    const other = this.#decisions(totals, OTHER_NAMESPACE, [...others, OTHER_NAMESPACES_ROW]);
     const isUsed = Object.values(other.total).some((total) => total > 0);
     return isUsed ? [...figures, { name: OTHER_NAMESPACE, ...other }] : figures;
   }
 
-  #decisions(totals: Totals, name: string, row: number) {
-    const rows = this.#acceptors.map((stats) => stats.namespaceRow(row));
-    const total = (stat: number) => rows.reduce((sum, counts) => sum + counts[stat], 0);
+  #decisions(totals: Totals, name: string, rows: readonly number[]) {
+    const total = (stat: number) => {
+      const totalOfRow = (row: number) => {
+        return this.#acceptors.reduce((sum, stats) => sum + stats.namespaceStat(row, stat), 0);
+      };
+      return rows.reduce((sum, row) => sum + totalOfRow(row), 0);
+    };
     const figures: Decisions = {
       allowed: total(NAMESPACE_STAT.allowed),
       denied: total(NAMESPACE_STAT.denied),
