@@ -314,7 +314,7 @@ export const Settings = Type.Object({
   ),
   eventsFile: Type.Optional(
     text(
-      'a path, or -',
+      '- or a path',
       'file of events, or - for standard output; default: events.jsonl in WEIR_DATA_DIR',
     ),
   ),

@@ -49,7 +49,7 @@ const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]]
     ...(['#/overrides', 'Overrides', 'vip_*'] as const),
     ['Add override', 'Import', 'Change vip_*', 'Delete vip_*'],
   ],
-  ['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Algorithm', ['Reset']],
+  ['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check', ['Reset']],
   ['#/keys', 'Keys', 'for nobody', ['Create key', 'Revoke for nobody']],
   ['#/audit', 'Audit log', 'key.create', []],
   ['#/nothing', 'Not found', 'There is no such view.', []],
@@ -269,6 +269,35 @@ describe.skipIf(isMissing('chromium', '--version'))('the dashboard in Chromium',
     await submit(page, 'Import');
     const message = /^overrides\[0\]: "limit" must be .*; got -1$/;
     await page.getByRole('alert').getByText(message).waitFor();
+  });
+
+  test('a namespace shows who is denied, and the identifier why', async () => {
+    const override = { identifier: 'busy_*', limit: 2, duration: LONGEST_WINDOW_MS };
+    await callOperationOk(server.port, 'ratelimits.setOverride', {
+      ...override,
+      namespaceName: 'login',
+    });
+    await callOperationOk(server.port, 'ratelimits.setOverride', {
+      ...override,
+      namespaceName: 'log*',
+    });
+    const check = { namespace: 'login', identifier: 'busy_1', limit: 9, duration: 60_000 };
+    for (let i = 0; i < 7; i++) await sendCheck(server.port, check);
+    const { page, reports } = await openSignedIn();
+    await goTo(page, '#/namespaces/login', 'login');
+    const denied = page.getByRole('table', { name: 'Most denied identifiers' });
+    await denied.getByRole('row', { name: 'busy_1 5' }).waitFor();
+    const spending = page.getByRole('table', { name: 'Most spending identifiers' });
+    await spending.getByRole('row', { name: 'busy_1 2' }).waitFor();
+    await sendCheck(server.port, check);
+    // It is read again by itself.
+    await denied.getByRole('row', { name: 'busy_1 6' }).waitFor();
+    await denied.getByRole('link', { name: 'busy_1' }).click();
+    await page.getByText(/^The check is denied: /).waitFor();
+    const overrides = page.getByRole('table', { name: 'Overrides that match' });
+    await overrides.getByRole('row', { name: /^login busy_\* 2 .* applies$/ }).waitFor();
+    await overrides.getByRole('row', { name: /^log\* busy_\* 2 .* does not apply: / }).waitFor();
+    expect(reports).toEqual([]);
   });
 
   test('an identifier is inspected, checked with a cost, and reset', async () => {

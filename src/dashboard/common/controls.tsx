@@ -108,6 +108,18 @@ export interface Load<T> {
   reload: () => void;
 }
 
+/** A number that grows at an interval while the page is visible: an input of `useLoad`. */
+export function useTicks(intervalMs: number): number {
+  const [ticks, setTicks] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible') setTicks((before) => before + 1);
+    }, intervalMs);
+    return () => clearInterval(timer);
+  }, [intervalMs]);
+  return ticks;
+}
+
 /** Loads data when the view opens, and again when `inputs` change. A late result is dropped. */
 export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[]): Load<T> {
   const [state, setState] = useState<Omit<Load<T>, 'reload'>>({

@@ -16,43 +16,16 @@ export class RequestError extends Error {
   }
 }
 
-interface Decisions {
-  allowed: number;
-  denied: number;
-  tokensAllowed: number;
-  tokensDenied: number;
-}
-export interface NamespaceTotals extends Decisions {
-  /** Absent for the namespace that stands for all others. */
-  id?: string;
-  name: string;
-}
-export interface TimelinePoint extends Decisions {
-  time: number;
-}
-/** An identifier that is counted approximately: the true count is `count - error` at least. */
-export interface RankedIdentifier {
-  identifier: string;
-  count: number;
-  error: number;
-}
-
-/** Responses of operations that a server may not have: it answers 404 then. */
-interface NewerResponses {
-  'analytics.getNamespaces': { start: number; end: number; namespaces: NamespaceTotals[] };
-  'analytics.getTimeline': { granularity: string; points: TimelinePoint[] };
-  'analytics.getIdentifiers': { denied: RankedIdentifier[]; spent: RankedIdentifier[] };
-  'ratelimits.explain': Record<string, unknown>;
-}
-type Responses = NewerResponses & { [Name in keyof typeof RESPONSES_V1]: ResponseV1<Name> };
+type Responses = { [Name in keyof typeof RESPONSES_V1]: ResponseV1<Name> };
 export type Operation = keyof Responses;
 export type Response<Name extends Operation> = Responses[Name];
+export type NamespaceTotals = Response<'analytics.getNamespaces'>['namespaces'][number];
+export type TimelinePoint = Response<'analytics.getTimeline'>['points'][number];
+export type RankedIdentifier = Response<'analytics.getIdentifiers'>['denied'][number];
 
 type Fields = Record<string, unknown>;
 
 let csrfToken = '';
-/** The operations that the server has. */
-let known: readonly string[] = [];
 let onSessionEnd = (_reason: string) => {};
 
 /** @param handler called when the server says that there is no session any more */
@@ -100,12 +73,6 @@ export async function signIn(key: string): Promise<SessionInfo> {
 
 function begin(session: SessionInfo): void {
   csrfToken = session.csrfToken;
-  known = session.server.operations;
-}
-
-/** Whether the server has an operation. */
-export function hasOperation(name: Operation): boolean {
-  return known.includes(name);
 }
 
 export async function signOut(): Promise<void> {

@@ -3,26 +3,26 @@
  * counts like one of a client.
  */
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
 import { Confirm, ErrorNote, Field, Note, Select, Table, useAction } from '../common/controls.tsx';
 import { formatDuration, formatWhole, parseDuration } from '../common/format.ts';
-import { JsonView } from '../common/json-view.tsx';
 import { useNamespaces } from '../common/namespaces.ts';
-import { call, hasOperation, type Response } from '../common/operations.ts';
+import { call, type Response } from '../common/operations.ts';
 import { Name, Time } from '../common/text.tsx';
+import { ExplanationSection } from './explanation.tsx';
 
 type Counter = Response<'ratelimits.inspect'>['counters'][number];
 type Decision = Response<'ratelimits.limit'>;
 
 const ALGORITHMS = ['fixed', 'sliding', 'gcra'] as const;
 
-/** What is known of an identifier. Parts that the server does not have are absent. */
+/** What is known of an identifier. The explanation is absent without the permission for it. */
 interface Knowledge {
   namespace: string;
   identifier: string;
   counters: readonly Counter[] | undefined;
-  explanation: Record<string, unknown> | undefined;
+  explanation: Response<'ratelimits.explain'> | undefined;
 }
 
 export function IdentifierView({ grant, route }: ViewProps) {
@@ -45,8 +45,11 @@ export function IdentifierView({ grant, route }: ViewProps) {
   });
   const show = useAction(async () => {
     setKnowledge(undefined);
-    const explanation = hasOperation('ratelimits.explain')
-      ? await call('ratelimits.explain', { namespace, identifier, ...checkFields() })
+    // Without a limit, the terms of the override or the policy are explained.
+    const terms = limit === '' ? {} : { algorithm, ...checkFields() };
+    const amount = cost === '' ? {} : { cost: Number(cost) };
+    const explanation = grant.mayInSome('read_override')
+      ? await call('ratelimits.explain', { namespace, identifier, ...terms, ...amount })
       : undefined;
     const found = await call('ratelimits.inspect', { namespace, identifier });
     setKnowledge({ namespace, identifier, counters: found.counters, explanation });
@@ -57,6 +60,10 @@ export function IdentifierView({ grant, route }: ViewProps) {
     setDecision(await call('ratelimits.limit', fields));
   });
   const mayRead = grant.mayInSome('read_namespace');
+  // A link to this view names the identifier to show.
+  useEffect(() => {
+    if (route.query.has('identifier') && mayRead) void show.run();
+  }, []);
   const clear = () => {
     setDone('');
     check.clear();
@@ -120,7 +127,10 @@ export function IdentifierView({ grant, route }: ViewProps) {
               options={ALGORITHMS.map((name) => [name, name] as const)}
             />
           </div>
-          <p class="hint">With a cost of 0, a check counts nothing.</p>
+          <p class="hint">
+            Without a limit, those of the override or the policy are explained. With a cost of 0, a
+            check counts nothing.
+          </p>
         </fieldset>
         <div class="buttons">
           {mayRead && (
@@ -194,12 +204,7 @@ function KnowledgeSection({ knowledge }: { knowledge: Knowledge }) {
   const { namespace, identifier, counters, explanation } = knowledge;
   return (
     <>
-      {explanation !== undefined && (
-        <section aria-labelledby="explanation">
-          <h2 id="explanation">What applies</h2>
-          <JsonView value={explanation} />
-        </section>
-      )}
+      {explanation !== undefined && <ExplanationSection explanation={explanation} />}
       <section aria-labelledby="counters">
         <h2 id="counters">Counters</h2>
         {counters?.length === 0 ? (

@@ -3,16 +3,10 @@
 import { useMemo } from 'preact/hooks';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
-import { ErrorNote, Note, Table, Unavailable, useLoad } from '../common/controls.tsx';
+import { ErrorNote, Note, Table, Unavailable, useLoad, useTicks } from '../common/controls.tsx';
 import { formatDuration, formatShort, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
-import {
-  call,
-  callAll,
-  hasOperation,
-  type RankedIdentifier,
-  type TimelinePoint,
-} from '../common/operations.ts';
+import { call, callAll, type RankedIdentifier, type TimelinePoint } from '../common/operations.ts';
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
@@ -20,6 +14,8 @@ import { PolicyDetails } from './policies.tsx';
 import { RateChart } from './rate-chart.tsx';
 
 const IDENTIFIERS_SHOWN = 10;
+/** How often the figures over time are read again. */
+const REFRESH_MS = 2_000;
 const POLICIES_MAX = 1_000;
 /** Overrides in this view; the view of overrides has all of them. */
 const OVERRIDES_SHOWN = 20;
@@ -54,9 +50,7 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
             <h2 id="now">Now</h2>
             <RateChart history={live.history} namespace={namespaceName} />
           </section>
-          {hasOperation('analytics.getTimeline') && (
-            <History namespaceName={namespaceName} range={range} onChoose={setRange} />
-          )}
+          <History namespaceName={namespaceName} range={range} onChoose={setRange} />
         </>
       ) : (
         <Unavailable permission="read_analytics" what="see figures of this namespace" />
@@ -76,16 +70,17 @@ interface HistoryProps {
 }
 
 function History({ namespaceName, range, onChoose }: HistoryProps) {
+  const ticks = useTicks(REFRESH_MS);
   const timeline = useLoad(async () => {
     const granularity = granularityOf(range);
     const time = rangeOf(range);
     const { points } = await call('analytics.getTimeline', { namespaceName, granularity, ...time });
     return { points: withGaps(points, granularity, time), time };
-  }, [namespaceName, range]);
+  }, [namespaceName, range, ticks]);
   const top = useLoad(async () => {
     const limit = IDENTIFIERS_SHOWN;
     return call('analytics.getIdentifiers', { namespaceName, limit, ...rangeOf(range) });
-  }, [namespaceName, range]);
+  }, [namespaceName, range, ticks]);
   return (
     <section aria-labelledby="history">
       <div class="section-head">
@@ -177,12 +172,18 @@ function Ranking({ caption, unit, namespaceName, identifiers }: RankingProps) {
   if (identifiers.length === 0) return <p class="empty">{caption}: none in this time.</p>;
   return (
     <Table caption={caption} columns={['Identifier', unit]}>
-      {identifiers.map(({ identifier, count, error }) => (
+      {identifiers.map(({ identifier, cutOff, count, error }) => (
         <tr key={identifier}>
           <th scope="row">
-            <a href={linkTo('identifier', '', { namespace: namespaceName, identifier })}>
-              <Name text={identifier} />
-            </a>
+            {cutOff ? (
+              <>
+                <Name text={identifier} />…
+              </>
+            ) : (
+              <a href={linkTo('identifier', '', { namespace: namespaceName, identifier })}>
+                <Name text={identifier} />
+              </a>
+            )}
           </th>
           <td class="number">
             {error === 0

@@ -2,27 +2,30 @@
 
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
-import { ErrorNote, Field, Note, Table, useLoad } from '../common/controls.tsx';
+import { ErrorNote, Field, Note, Table, useLoad, useTicks } from '../common/controls.tsx';
 import { formatShare, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
-import { call, hasOperation, type NamespaceTotals } from '../common/operations.ts';
+import { call, type NamespaceTotals } from '../common/operations.ts';
 import { RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
 
 /** Rows of the table. The filter finds the others. */
 const ROWS_MAX = 200;
+/** How often the figures are read again. */
+const REFRESH_MS = 5_000;
 
 export function NamespacesView({ grant, live }: ViewProps) {
   const [range, setRange] = useRange();
   const [filter, setFilter] = useState('');
   const known = useNamespaces(grant);
-  const hasHistory = hasOperation('analytics.getNamespaces');
+  const ticks = useTicks(REFRESH_MS);
   const figures = useLoad(async () => {
-    if (!grant.mayInSome('read_analytics') || !hasHistory) return [];
+    if (!grant.mayInSome('read_analytics')) return [];
     const { namespaces } = await call('analytics.getNamespaces', rangeOf(range));
     return namespaces;
-  }, [range]);
+  }, [range, ticks]);
+  const hasHistory = figures.error === undefined;
   const byName = new Map<string, Partial<NamespaceTotals>>();
   for (const { id, name } of known.data ?? []) byName.set(name, { id, name });
   const sinceStart = live.history.at(-1)?.namespaces ?? [];
@@ -39,7 +42,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
     <>
       <h1 tabIndex={-1}>Namespaces</h1>
       <div class="toolbar">
-        {hasHistory && <RangeSelect range={range} onChoose={setRange} />}
+        <RangeSelect range={range} onChoose={setRange} />
         <Field
           label="Name contains"
           type="search"
@@ -48,11 +51,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
         />
       </div>
       <ErrorNote error={known.error ?? figures.error} />
-      {!hasHistory && (
-        <Note kind="info">
-          This version of weir has no figures over time. The figures are those since its start.
-        </Note>
-      )}
+      {!hasHistory && <Note kind="info">These are the figures since weir has started.</Note>}
       {rows.length === 0 && !known.isLoading ? (
         <p class="empty">There is no such namespace. The first check in a namespace creates it.</p>
       ) : (

@@ -79,12 +79,6 @@ const SESSION_PATH = '/dashboard/session';
 const EVENTS_PATH = '/dashboard/events';
 const API_PATH = '/dashboard/api/';
 
-/** The dashboard uses one version of the API, so that there is one form of responses. */
-const OPERATIONS_V1 = [
-  ...COUNTER_OPERATION_NAMES.filter((name) => COUNTER_OPERATIONS[name].version === 'v1'),
-  ...OPERATION_NAMES.filter((name) => OPERATIONS[name].version === 'v1'),
-];
-
 const SIGN_IN_MAX_BYTES = 4_096;
 const RETRY_AFTER_S = '1';
 
@@ -263,7 +257,6 @@ export class Dashboard implements AdminPages {
         version: VERSION,
         engine: this.#sources.engineName,
         host: hostname(),
-        operations: OPERATIONS_V1,
         latencyBoundsUs: LATENCY_BOUNDS_US,
       },
     };

@@ -16,8 +16,6 @@ export interface SessionInfo {
     version: string;
     engine: 'memory' | 'redis';
     host: string;
-    /** The names of all operations that the dashboard can call. */
-    operations: readonly string[];
     /** Upper bounds of the buckets of `latency` and `calls.latency`, in us; one more has none. */
     latencyBoundsUs: readonly number[];
   };

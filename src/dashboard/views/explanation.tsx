@@ -1,0 +1,111 @@
+/** Why the next check of an identifier is allowed or denied, as `ratelimits.explain` says. */
+
+import { Note, Table } from '../common/controls.tsx';
+import { formatDuration, formatWhole } from '../common/format.ts';
+import type { Response } from '../common/operations.ts';
+import { Name, Time } from '../common/text.tsx';
+
+type Explanation = Response<'ratelimits.explain'>;
+type Window = Explanation['windows'][number];
+
+/** The sources of a value, as a reader says them. */
+const SOURCES: Readonly<Record<string, string>> = {
+  request: 'this form',
+  override: 'the override',
+  policy: 'the policy',
+  default: 'the default',
+};
+
+export function ExplanationSection({ explanation }: { explanation: Explanation }) {
+  const { success, reason, isExact, windows } = explanation;
+  const kind = success === undefined ? 'info' : success ? 'success' : 'warning';
+  return (
+    <section aria-labelledby="explanation">
+      <h2 id="explanation">Next check</h2>
+      <Note kind={kind}>
+        <Name text={reason} />
+      </Note>
+      {!isExact && (
+        <p class="hint">Other machines, and tokens that this one holds, may change the decision.</p>
+      )}
+      {windows.length > 0 && (
+        <Table
+          caption="The windows that decide"
+          columns={['Window', 'Limit#', 'Cost#', 'Left before#', 'Decision', 'Can pass', 'Reset']}
+        >
+          {windows.map((window, i) => (
+            <WindowRow key={i} window={window} />
+          ))}
+        </Table>
+      )}
+      <Overrides explanation={explanation} />
+    </section>
+  );
+}
+
+function WindowRow({ window }: { window: Window }) {
+  const { success, left, reset, passesAt, terms } = window;
+  return (
+    <tr>
+      <th scope="row">
+        {`${formatDuration(terms.duration.value)} ${terms.algorithm.value}`}
+        <span class="hint">{` (${SOURCES[terms.duration.from]})`}</span>
+      </th>
+      <td class="number">
+        {formatWhole(terms.limit.value)}
+        <span class="hint">{` (${SOURCES[terms.limit.from]})`}</span>
+      </td>
+      <td class="number">{formatWhole(terms.cost.value)}</td>
+      <td class="number">{formatWhole(left)}</td>
+      <td>{success ? 'allowed' : 'denied'}</td>
+      <td>{success ? 'now' : passesAt === undefined ? 'never' : <Time ms={passesAt} />}</td>
+      <td>
+        <Time ms={reset} />
+      </td>
+    </tr>
+  );
+}
+
+function Overrides({ explanation }: { explanation: Explanation }) {
+  const { override, otherOverrides, matchingOverrides } = explanation;
+  if (override === undefined) return <p class="empty">No override matches.</p>;
+  const hidden = matchingOverrides - 1 - otherOverrides.length;
+  return (
+    <>
+      <Table
+        caption="Overrides that match"
+        columns={['Namespace', 'Identifier', 'Limit#', 'Window', 'Result']}
+      >
+        <tr>
+          <OverrideCells override={override} />
+          <td>
+            <strong>applies</strong>
+          </td>
+        </tr>
+        {otherOverrides.map((other) => (
+          <tr key={other.id}>
+            <OverrideCells override={other} />
+            <td>{`does not apply: ${other.reason}`}</td>
+          </tr>
+        ))}
+      </Table>
+      {hidden > 0 && <p class="hint">{`${formatWhole(hidden)} more match, and do not apply.`}</p>}
+    </>
+  );
+}
+
+function OverrideCells({ override }: { override: NonNullable<Explanation['override']> }) {
+  const { namespace, identifier, limit, duration } = override;
+  return (
+    <>
+      <td>
+        <Name text={namespace} />
+      </td>
+      <th scope="row">
+        <Name text={identifier} />
+      </th>
+      <td class="number">{formatWhole(limit)}</td>
+      <td>{formatDuration(duration)}</td>
+    </>
+  );
+}
