@@ -86,7 +86,10 @@ describe.skipIf(isMissing('chromium', '--version'))('the dashboard in Chromium',
   });
   afterAll(async () => {
     await browser?.close();
-    await server?.stop();
+    expect([await server?.stop(), server?.stderr()]).toEqual([
+      { code: 0, signal: null },
+      expect.not.stringContaining('"level":50'),
+    ]);
     removeDirectory(dataDir);
     removeDirectory(filesDir);
   });

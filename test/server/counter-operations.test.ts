@@ -16,6 +16,9 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
 
   test('a check, an inspection, a refund and a reset have the results of the API', async () => {
     const server = await own.start();
+    // By its response, the namespace is known to all acceptors.
+    const other = { namespaceName: 'n', identifier: 'other', limit: 1, duration: 1_000 };
+    await callOperationOk(server.port, 'ratelimits.setOverride', other);
     const client = await DashboardClient.signIn(server.adminUrl);
     const call = async (operation: Parameters<typeof client.call>[0], fields: Fields) => {
       const { status, text } = await client.call(operation, fields);
