@@ -32,15 +32,15 @@ export class BodyBuffers {
 
   /** @throws ApiError (400, 413, 503) */
   async read(req: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+    // Known before it is read: an error in the loop below closes the connection.
+    if (Number(req.headers['content-length']) > maxBytes) throw tooLarge(maxBytes);
     const chunks: Buffer[] = [];
     let size = 0;
     try {
       for await (const chunk of req as AsyncIterable<Buffer>) {
         size += chunk.length;
         this.#bytes += chunk.length;
-        if (size > maxBytes) {
-          throw new ApiError('PAYLOAD_TOO_LARGE', `the body must be at most ${maxBytes} bytes`);
-        }
+        if (size > maxBytes) throw tooLarge(maxBytes);
         if (this.#bytes > DASHBOARD_BODY_BYTES_MAX) {
           const message = 'too many request bodies are incomplete; nothing was done';
           throw new ApiError('SERVICE_UNAVAILABLE', message);
@@ -62,6 +62,10 @@ export class BodyBuffers {
     }
     return body;
   }
+}
+
+function tooLarge(maxBytes: number): ApiError {
+  return new ApiError('PAYLOAD_TOO_LARGE', `the body must be at most ${maxBytes} bytes`);
 }
 
 /**
