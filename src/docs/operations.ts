@@ -522,6 +522,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
         'counts once.',
     ],
     permissions: inNamespace('read_analytics'),
+    forbidden: 'the API key lacks the permission "ratelimit.*.read_analytics"',
     request: analytics.namespacesValidator.schema,
     response: RESPONSES_V1['analytics.getNamespaces'],
   },
