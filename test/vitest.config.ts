@@ -53,8 +53,8 @@ const SAME_ON_EVERY_NODE = [
   ...['check', 'config', 'gateway', 'keys', 'package', 'print', 'reset'].map(
     (of) => `commands/${of}`,
   ),
-  ...['observe/grafana/*', 'observe/rules/*'],
-  ...['algorithm', 'audit', 'corrections', 'keys', 'overrides'].map((of) => `api/${of}`),
+  ...['observe/grafana/*', 'observe/rules/*', 'analytics/*', 'commands/top', 'commands/stats'],
+  ...['algorithm', 'audit', 'corrections', 'explain', 'keys', 'overrides'].map((of) => `api/${of}`),
   ...['batch', 'batch-full-table', 'table', 'windows/*'].map((of) => `engine/memory/${of}`),
   ...['registry/shared/*', 'runtime/shared-registry', 'engine/redis/recovery-outcomes'],
   ...['core/file-ownership', 'commands/cluster', 'commands/overrides', 'overrides/*'],
