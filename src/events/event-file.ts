@@ -9,6 +9,7 @@
 
 import { write as writeCallback } from 'node:fs';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Log } from '../core/log.ts';
 import type { EventChunk } from './event-recorder.ts';
@@ -18,6 +19,9 @@ const write = promisify(writeCallback);
 export const STANDARD_OUTPUT = '-';
 const STANDARD_OUTPUT_DESCRIPTOR = 1;
 const NEWLINE = Buffer.from('\n');
+/** The delay before a full pipe is tried again. */
+const RETRY_MS = 10;
+const CLOSING_RETRIES = 100;
 
 interface EventFileOptions {
   /** A path, or STANDARD_OUTPUT. */
@@ -40,6 +44,8 @@ export class EventFile {
   /** A write has failed within a line. */
   #isLineBroken = false;
   #last: Promise<void> = Promise.resolve();
+  /** Retries that are left until the file is closed; undefined before `close`. */
+  #closingRetries: number | undefined;
 
   constructor(options: EventFileOptions) {
     this.#options = options;
@@ -64,8 +70,9 @@ export class EventFile {
     });
   }
 
-  /** Resolves when all chunks are written. */
+  /** Resolves when all chunks are written, or a reader has not read for a second. */
   async close(): Promise<void> {
+    this.#closingRetries = CLOSING_RETRIES;
     await this.#last;
     await this.#close();
   }
@@ -84,12 +91,23 @@ export class EventFile {
   async #writeAll(descriptor: number, lines: Uint8Array): Promise<void> {
     let rest: Uint8Array = this.#isLineBroken ? Buffer.concat([NEWLINE, lines]) : lines;
     while (rest.length > 0) {
-      const { bytesWritten } = await write(descriptor, rest);
+      const bytesWritten = await write(descriptor, rest).then(
+        (result) => result.bytesWritten,
+        (error) => this.#waitForReader(error),
+      );
       this.#size += bytesWritten;
       rest = rest.subarray(bytesWritten);
       // Broken until the last line is complete.
       this.#isLineBroken = rest.length > 0;
     }
+  }
+
+  /** Standard output may be a full pipe that does not block. @returns the bytes written: none */
+  async #waitForReader(error: NodeJS.ErrnoException): Promise<number> {
+    if (error.code !== 'EAGAIN' || this.#closingRetries === 0) throw error;
+    if (this.#closingRetries !== undefined) this.#closingRetries--;
+    await sleep(RETRY_MS);
+    return 0;
   }
 
   async #open(): Promise<FileHandle> {

@@ -2,15 +2,20 @@
 
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
+import {
+  describeEngines,
+  type EngineMode,
+  type EngineServer,
+  startEngineServer,
+} from '../support/engine-modes.ts';
 import { errorIn, readMetric, sendCheck, sendRequest } from '../support/http.ts';
 import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
 import { forwardedFor, writeConfig } from '../support/policy-config.ts';
 import {
-  DECIDE_MODES,
   freePort,
   removeDirectory,
   type ServerProcess,
@@ -21,6 +26,15 @@ import {
 const HOUR_MS = 3_600_000;
 const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
 const own = useDataDirectory(SIZES);
+
+const start = async (mode: EngineMode, args: string[] = []): Promise<EngineServer> => {
+  const server = await startEngineServer(mode, own.dataDir, { args: [...SIZES, ...args] });
+  own.started.push(server);
+  closeEngine = server.closeEngine;
+  return server;
+};
+let closeEngine = async () => {};
+afterEach(() => closeEngine());
 
 const check = (server: ServerProcess, fields: Fields) => {
   return sendCheck(server.port, { limit: 5, duration: 60_000, ...fields });
@@ -47,9 +61,9 @@ const identifiersOf = async (server: ServerProcess, namespaceName: string, limit
   return { denied: short(denied), spent: short(spent) };
 };
 
-describe.each(DECIDE_MODES)('analytics with --decide %s', (decide) => {
+describeEngines('analytics, decided %s:', (mode) => {
   test('count every decision at once: of checks, batches and asynchronous checks', async () => {
-    const server = await own.start({ args: [...SIZES, '--decide', decide] });
+    const server = await start(mode);
     await create(server, 'login', 'batch');
     for (let i = 0; i < 7; i++) await check(server, { namespace: 'login', identifier: 'é' });
     await check(server, { namespace: 'login', identifier: 'b', cost: 4 });
@@ -88,17 +102,7 @@ describe.each(DECIDE_MODES)('analytics with --decide %s', (decide) => {
       site: { windows, gateway: 'nginx', cost: 2 } as never,
     });
     const gatewayPort = await freePort();
-    const server = await own.start({
-      args: [
-        ...SIZES,
-        '--decide',
-        decide,
-        '--config',
-        config,
-        '--gateway-port',
-        String(gatewayPort),
-      ],
-    });
+    const server = await start(mode, ['--config', config, '--gateway-port', String(gatewayPort)]);
     const request = {
       method: 'GET',
       path: '/v1/check/site',

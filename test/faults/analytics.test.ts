@@ -1,8 +1,10 @@
 /**
- * The sums of metrics and analytics equal the answers, over shard workers that die under load, a
- * restart, and a kill.
+ * The sums of metrics, analytics and events equal the answers, over shard workers that die under
+ * load, a restart, and a kill.
  */
 
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ANALYTICS_INTERVAL_MS } from '../../src/core/constants.ts';
@@ -95,6 +97,38 @@ async function timelinesOf(server: ServerProcess, granularity: string) {
   return sums;
 }
 
+/** The sums of the events in all files, and how many were dropped. */
+function eventsOf(): Record<string, Sums> {
+  const sums: Record<string, Sums> = {};
+  const files = readdirSync(dataDir).filter((name) => name.startsWith('events.jsonl'));
+  for (const file of files) {
+    // One line at a time: all of them are some hundred megabytes.
+    for (const line of linesOf(join(dataDir, file))) {
+      const { namespace, decision, cost } = JSON.parse(line);
+      sums[namespace] ??= newSums();
+      const isAllowed = decision === 'allowed';
+      sums[namespace][isAllowed ? 'allowed' : 'denied']++;
+      sums[namespace][isAllowed ? 'tokensAllowed' : 'tokensDenied'] += cost;
+    }
+  }
+  return sums;
+}
+
+/** Each line must be complete. */
+function* linesOf(path: string): Iterable<string> {
+  const bytes = readFileSync(path);
+  let from = 0;
+  for (let end = bytes.indexOf(10); end >= 0; end = bytes.indexOf(10, from)) {
+    yield bytes.toString('utf8', from, end);
+    from = end + 1;
+  }
+  expect(from).toBe(bytes.length);
+}
+
+async function droppedEvents(server: ServerProcess): Promise<number> {
+  return (await readMetrics(server.adminUrl)).get('weir_events_total{outcome="dropped"}') ?? -1;
+}
+
 async function metricsOf(server: ServerProcess): Promise<Record<string, Sums>> {
   const metrics = await readMetrics(server.adminUrl);
   const read = (metric: string, namespace: string, outcome: string) => {
@@ -125,9 +159,10 @@ afterEach(async () => {
 });
 
 test.each(DECIDE_MODES)(
-  'metrics and analytics equal the answers, with --decide %s and dying workers, over a restart',
+  'metrics, analytics and events equal the answers, with --decide %s and dying workers, over a restart',
   async (decide) => {
-    const args = [...SIZES, '--decide', decide];
+    const events = ['--events', 'all', '--events-files', '100'];
+    const args = [...SIZES, '--decide', decide, ...events];
     const seed = newSeed();
     const checks = checksFor({ isAsync: true });
     const answers: Answers = new Map();
@@ -137,22 +172,49 @@ test.each(DECIDE_MODES)(
     expect(await metricsOf(server)).toEqual(expected());
     expect(await analyticsOf(server)).toEqual(expected());
     const deaths = readWorkerDeaths(server).total;
+    expect(await droppedEvents(server)).toBe(0);
     await server.stop();
+    expect(eventsOf()).toEqual(expected());
     server = await startServer(dataDir, { args });
     expect(await analyticsOf(server)).toEqual(expected());
     await run(server, checks, answers, seed + 1_000);
     expect(await analyticsOf(server)).toEqual(expected());
     expect(await timelinesOf(server, 'minute')).toEqual(expected());
     expect(await timelinesOf(server, 'hour')).toEqual(expected());
+    expect(await droppedEvents(server)).toBe(0);
+    await server.stop();
+    expect(eventsOf()).toEqual(expected());
     recordMeasurement(
       'P3',
       `${deaths} worker deaths and a restart, --decide ${decide}`,
       `${2 * CHECKS} checks`,
-      'sums of analytics equal the answers',
+      'all sums equal the answers',
     );
   },
   600_000,
 );
+
+test('events that are written and dropped add up to the answers when nobody reads them', async () => {
+  const checks = checksFor({ isAsync: false });
+  const answers: Answers = new Map();
+  server = await startServer(dataDir, {
+    args: [...SIZES, '--events', 'all', '--events-file', '-'],
+  });
+  // Nobody reads standard output.
+  server.child.stdout?.pause();
+  await run(server, checks, answers, newSeed());
+  const total = [...answers.values()].reduce(
+    (sum, { allowed, denied }) => sum + allowed + denied,
+    0,
+  );
+  expect(await droppedEvents(server)).toBeGreaterThan(0);
+  server.child.stdout?.resume();
+  await waitUntil('all others are written', async () => {
+    const metrics = await readMetrics(server.adminUrl);
+    const written = metrics.get('weir_events_total{outcome="written"}')!;
+    return written + metrics.get('weir_events_total{outcome="dropped"}')! === total;
+  });
+}, 600_000);
 
 test('a kill loses at most the figures of the last second', async () => {
   const checks = checksFor({ isAsync: false });

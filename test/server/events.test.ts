@@ -4,11 +4,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
+import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
 import { readMetrics, sendRequest } from '../support/http.ts';
 import { callOperationOk, type Fields } from '../support/operations.ts';
 import { forwardedFor, writeConfig } from '../support/policy-config.ts';
 import {
-  DECIDE_MODES,
   freePort,
   ROOT_KEY,
   removeDirectory,
@@ -38,7 +38,7 @@ const post = (server: ServerProcess, path: string, body: unknown, headers = {}) 
 };
 const DURATION = 3_600_000;
 
-describe.each(DECIDE_MODES)('events with --decide %s', (decide) => {
+describeEngines('events, decided %s:', (mode) => {
   test('show every decision, with what its request said', async () => {
     const configDir = temporaryDirectory();
     const windows = [
@@ -49,7 +49,8 @@ describe.each(DECIDE_MODES)('events with --decide %s', (decide) => {
     const config = writeConfig(configDir, policies as never);
     const gatewayPort = await freePort();
     const more = ['--events', 'all', '--config', config, '--gateway-port', String(gatewayPort)];
-    const server = await own.start({ args: [...SIZES, '--decide', decide, ...more] });
+    const server = await startEngineServer(mode, own.dataDir, { args: [...SIZES, ...more] });
+    own.started.push(server);
     const override = { namespaceName: 'n', identifier: 'vip', limit: 7, duration: DURATION };
     const { overrideId } = await callOperationOk(server.port, 'ratelimits.setOverride', override);
     const terms = { namespace: 'n', limit: 1, duration: DURATION };
@@ -79,6 +80,7 @@ describe.each(DECIDE_MODES)('events with --decide %s', (decide) => {
     // A request that is no decision.
     await post(server, '/v1/ratelimits.limit', { ...terms, identifier: 1 });
     await server.stop();
+    await server.closeEngine();
     removeDirectory(configDir);
     const events = eventsIn(own.dataDir).map(({ time, reset, ...event }) => {
       expect(Math.abs(Date.now() - (time as number))).toBeLessThan(60_000);
@@ -127,6 +129,17 @@ describe('events', () => {
     const metrics = await readMetrics(server.adminUrl);
     expect(metrics.get('weir_events_total{outcome="written"}')).toBe(2);
     expect(metrics.get('weir_events_total{outcome="dropped"}')).toBe(0);
+  });
+
+  test('nobody reads do not keep a server from stopping', async () => {
+    const server = await own.start({ args: [...SIZES, '--events', 'all', '--events-file', '-'] });
+    server.child.stdout?.pause();
+    const meta = 'x'.repeat(60_000);
+    const body = { namespace: 'n', identifier: 'a', limit: 9, duration: DURATION, meta: { meta } };
+    for (let i = 0; i < 20; i++) await post(server, '/v1/ratelimits.limit', body);
+    server.child.kill('SIGTERM');
+    await waitUntil('it has ended', () => server.child.exitCode !== null);
+    expect(server.child.exitCode).toBe(0);
   });
 
   test('are off by default', async () => {
