@@ -85,7 +85,7 @@ function Overrides({ explanation }: { explanation: Explanation }) {
         {otherOverrides.map((other) => (
           <tr key={other.id}>
             <OverrideCells override={other} />
-            <td>{`does not apply: ${other.reason}`}</td>
+            <td class="sentence">{`does not apply: ${other.reason}`}</td>
           </tr>
         ))}
       </Table>
