@@ -102,7 +102,7 @@ export class Analytics {
   close(): void {
     clearTimeout(this.#timer);
     this.#write(this.#sketches.all());
-    this.#options.database.close();
+    this.#try(() => this.#options.database.close());
   }
 
   /** The next write: after the interval, and at the end of each minute. */

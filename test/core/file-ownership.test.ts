@@ -165,7 +165,7 @@ describe.skipIf(!isRoot)('a server that is not root', () => {
     for (const name of ['store.db-wal', 'store.db-shm']) writeFileSync(join(dataDir, name), '');
     for (const name of readdirSync(dataDir)) chownSync(join(dataDir, name), 0, 0);
     expect(await startError(dataDir)).toMatch(
-      /another user: (\S+ \(uid 0, mode \d{4}\)(, )?){3} and 2 more; .*\(chown -R 65534 \S+\)\n$/,
+      /another user: (\S+ \(uid 0, mode \d{4}\)(, )?){3} and 4 more; .*\(chown -R 65534 \S+\)\n$/,
     );
   });
 

@@ -22,8 +22,10 @@ import {
 import { type PreparedCheck, prepareCheck, Traffic } from '../support/traffic.ts';
 import { readWorkerDeaths, startWithWorkerFaults } from '../support/worker-faults.ts';
 
-/** Checks of each run. All runs have more than a million with both values of WEIR_DECIDE. */
-const CHECKS = trialCount(270_000, 2_000_000);
+/** Checks of each run; multiples of a packet. */
+const CHECKS = 16 * trialCount(4_000, 100_000);
+/** Enough for more events than acceptors buffer. */
+const UNREAD_CHECKS = 160_000;
 const CONNECTIONS = 32;
 const NAMESPACES = ['login', 'search', 'é'];
 const IDS = 300;
@@ -54,9 +56,14 @@ function checksFor(args: { isAsync: boolean }): PreparedCheck[] {
 }
 
 /** Sends checks, and adds up their answers. */
-async function run(server: ServerProcess, checks: PreparedCheck[], answers: Answers, seed: number) {
+async function run(
+  server: ServerProcess,
+  checks: PreparedCheck[],
+  answers: Answers,
+  { seed = newSeed(), checksPerPacket = 16, count = CHECKS } = {},
+) {
   const traffic = new Traffic({
-    ...{ port: server.port, connections: CONNECTIONS, checksPerPacket: 1, seed, checks: CHECKS },
+    ...{ port: server.port, connections: CONNECTIONS, checksPerPacket, seed, checks: count },
     nextCheck: (below) => checks[below(IDS)],
     onDecision: ({ id, cost }, allowed) => {
       const sums = answers.get(namespaceOf(id)) ?? newSums();
@@ -164,10 +171,12 @@ test.each(DECIDE_MODES)(
     const events = ['--events', 'all', '--events-files', '100'];
     const args = [...SIZES, '--decide', decide, ...events];
     const seed = newSeed();
+    // Acceptors take one check at a time of a connection if shard workers decide.
+    const checksPerPacket = decide === 'worker' ? 1 : 16;
     const checks = checksFor({ isAsync: true });
     const answers: Answers = new Map();
     server = await startWithWorkerFaults(dataDir, args, 300);
-    await run(server, checks, answers, seed);
+    await run(server, checks, answers, { seed, checksPerPacket });
     const expected = () => Object.fromEntries(answers);
     expect(await metricsOf(server)).toEqual(expected());
     expect(await analyticsOf(server)).toEqual(expected());
@@ -177,7 +186,7 @@ test.each(DECIDE_MODES)(
     expect(eventsOf()).toEqual(expected());
     server = await startServer(dataDir, { args });
     expect(await analyticsOf(server)).toEqual(expected());
-    await run(server, checks, answers, seed + 1_000);
+    await run(server, checks, answers, { seed: seed + 1_000, checksPerPacket });
     expect(await analyticsOf(server)).toEqual(expected());
     expect(await timelinesOf(server, 'minute')).toEqual(expected());
     expect(await timelinesOf(server, 'hour')).toEqual(expected());
@@ -202,7 +211,7 @@ test('events that are written and dropped add up to the answers when nobody read
   });
   // Nobody reads standard output.
   server.child.stdout?.pause();
-  await run(server, checks, answers, newSeed());
+  await run(server, checks, answers, { count: UNREAD_CHECKS });
   const total = [...answers.values()].reduce(
     (sum, { allowed, denied }) => sum + allowed + denied,
     0,
@@ -220,7 +229,7 @@ test('a kill loses at most the figures of the last second', async () => {
   const checks = checksFor({ isAsync: false });
   const answers: Answers = new Map();
   server = await startServer(dataDir, { args: SIZES });
-  await run(server, checks, answers, newSeed());
+  await run(server, checks, answers);
   // Nothing is queried: it is written by itself.
   await sleep(2 * ANALYTICS_INTERVAL_MS);
   const before = Object.fromEntries(structuredClone(answers));
