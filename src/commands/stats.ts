@@ -9,9 +9,9 @@ import {
   NO_FIGURES,
 } from '../analytics/figures.ts';
 import {
-  ANALYTICS_HOURS_MAX,
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_NAMESPACES_PAGE_MAX,
+  ANALYTICS_QUERY_HOURS_MAX,
   TIMELINE_POINTS_MAX,
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
@@ -93,7 +93,7 @@ async function namespacesText(
 ): Promise<string> {
   if (by !== undefined) throw new StartError('--by is only for one namespace: add <namespace>');
   const response = await client.namespaces({
-    start: last === undefined ? undefined : startOf(last, 'hour', ANALYTICS_HOURS_MAX),
+    start: last === undefined ? undefined : startOf(last, 'hour', ANALYTICS_QUERY_HOURS_MAX),
     limit: limitOf(limit, ANALYTICS_NAMESPACES_PAGE_MAX),
   });
   if (isJson) return `${JSON.stringify(response)}\n`;
@@ -114,7 +114,8 @@ async function namespaceText(
 ): Promise<string> {
   const fields = parseNamespaceArgument(argument);
   const granularity = by === undefined ? defaultGranularity(last) : parseGranularity(by);
-  const start = last === undefined ? undefined : startOf(last, granularity, TIMELINE_POINTS_MAX);
+  const pointsMax = granularity === 'hour' ? ANALYTICS_QUERY_HOURS_MAX : TIMELINE_POINTS_MAX;
+  const start = last === undefined ? undefined : startOf(last, granularity, pointsMax);
   const identifiersMax = limitOf(limit, ANALYTICS_IDENTIFIERS_MAX);
   const timeline = await client.timeline({ ...fields, granularity, start });
   const { start: from, end: to, points } = timeline;

@@ -108,6 +108,8 @@ export const ANALYTICS_IDENTIFIERS_MAX = 50;
 /** Namespaces in a response, and points of a timeline: a day of minutes, and some more. */
 export const ANALYTICS_NAMESPACES_PAGE_MAX = 1_000;
 export const TIMELINE_POINTS_MAX = 1_500;
+/** Hours that a query adds up: 31 days. The main thread reads all of their figures. */
+export const ANALYTICS_QUERY_HOURS_MAX = 744;
 /** Figures that wait for the database while it cannot be written. */
 export const ANALYTICS_PENDING_MAX = 10_000;
 /** How long figures may wait until they are written. */

@@ -176,7 +176,10 @@ describe('analytics', () => {
   test('reject a range that is empty or has too many points, and name what is accepted', async () => {
     const server = await own.start();
     await create(server, 'a');
-    const messageOf = async (operation: 'getTimeline' | 'getNamespaces', fields: Fields) => {
+    const messageOf = async (
+      operation: 'getTimeline' | 'getNamespaces' | 'getIdentifiers',
+      fields: Fields,
+    ) => {
       return errorIn(await callOperation(server.port, `analytics.${operation}`, fields)).message;
     };
     expect(await messageOf('getNamespaces', { start: 5, end: 5 })).toBe(
@@ -193,6 +196,10 @@ describe('analytics', () => {
     expect(await messageOf('getTimeline', { namespaceName: 'a', granularity: 'day' })).toBe(
       '"granularity" must be minute or hour; got "day"',
     );
+    const tooLong = 'the range from "start" to "end" must have at most 744 hours; got 745';
+    const hours = { start: 0, end: HOUR_MS * 745 };
+    expect(await messageOf('getNamespaces', hours)).toBe(tooLong);
+    expect(await messageOf('getIdentifiers', { namespaceName: 'a', ...hours })).toBe(tooLong);
     expect(await messageOf('getTimeline', {})).toBe('"namespaceId" or "namespaceName" is required');
   });
 

@@ -103,7 +103,7 @@ describe('weir stats', () => {
     [['login', '--by', 'day'], '--by must be minute or hour; got "day"'],
     [['login', '--by', 'minute', '--last', '26h'], '--last must be from 1m to 25h; got "26h"'],
     [['login', '--last', '5s'], '--last must be from 60s to'],
-    [['--last', '30m'], '--last must be from 60m to 576000m; got "30m"'],
+    [['--last', '30m'], '--last must be from 60m to 44640m; got "30m"'],
     [['--limit', '0'], '--limit must be an integer from 1 to 1000; got "0"'],
     [['login', '--limit', '51'], '--limit must be an integer from 1 to 50; got "51"'],
     [[''], '<namespace> must have from 1 to 512 characters; got 0'],

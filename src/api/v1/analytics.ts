@@ -10,6 +10,7 @@ import {
   AMOUNT_MAX,
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_NAMESPACES_PAGE_MAX,
+  ANALYTICS_QUERY_HOURS_MAX,
   NAMESPACE_MAX_CHARACTERS,
   PAGE_MAX,
   TIMELINE_POINTS_MAX,
@@ -109,6 +110,7 @@ export const getNamespaces: OperationHandler<ResponseV1<'analytics.getNamespaces
     permissions.require('read_analytics', undefined);
   }
   const range = rangeOf(context, query, GRANULARITY_MS.hour, HOURS_OF_A_DAY);
+  requireHours(range);
   const visible = [...requireAnalytics(context).totals(range.from, range.to)]
     .map(([name, figures]) => ({ id: registry.namespaceByName(name)?.id, name, figures }))
     .filter(({ id }) => permissions.may('read_analytics', id))
@@ -147,7 +149,9 @@ export const getIdentifiers: OperationHandler<ResponseV1<'analytics.getIdentifie
 ) => {
   const query = identifiersValidator.validate(input);
   const namespace = findNamespace(context, query);
-  const { from, to, start, end } = rangeOf(context, query, GRANULARITY_MS.hour, 1);
+  const range = rangeOf(context, query, GRANULARITY_MS.hour, 1);
+  requireHours(range);
+  const { from, to, start, end } = range;
   const lists = requireAnalytics(context).identifiers(namespace.name, from, to);
   const shown = (items: readonly ListedIdentifier[]) => {
     return items
@@ -165,6 +169,16 @@ export const getIdentifiers: OperationHandler<ResponseV1<'analytics.getIdentifie
     spent: shown(lists.spent.items),
   };
 };
+
+/** @throws ApiError (400) for a range that would occupy the main thread */
+function requireHours({ from, to }: { from: number; to: number }): void {
+  if (to - from <= ANALYTICS_QUERY_HOURS_MAX) return;
+  throw new ApiError(
+    'BAD_REQUEST',
+    `the range from "start" to "end" must have at most ${ANALYTICS_QUERY_HOURS_MAX} hours;` +
+      ` got ${to - from}`,
+  );
+}
 
 /** @throws ApiError (503) */
 function requireAnalytics({ analytics }: OperationContext): AnalyticsQueries {
