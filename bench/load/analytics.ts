@@ -1,8 +1,8 @@
 /**
  * The cost of analytics, events and dashboards: weir without them, and with more and more of them,
- * under the same load. A tenth of the identifiers of a load would have entries in the sketch, so most checks
- * of `allowed` take the longest path of the sketch. Under `denied` each check is a candidate for an
- * event.
+ * under the same load. A tenth of the identifiers of a load would have entries in the sketch, so
+ * most checks of `allowed` take the longest path of the sketch. Under `denied` each check is a
+ * candidate for an event.
  */
 
 import { openDashboard } from '../support/dashboard.ts';
