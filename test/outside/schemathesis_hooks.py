@@ -16,6 +16,8 @@ RULES_BEYOND_SCHEMA = [
     r'"burst" must be an integer from 1 to the limit',
     r'"expires" must be a Unix time in ms, in the future',
     r'"reset" must be the "reset" in the response to a check with this duration',
+    r'"start" must be before "end"; got',
+    r'the range from "start" to "end" must have at most \d+ (hours|points);',
     r"the maximum of \d+ (keys|namespaces|overrides with(out)? a wildcard) is reached",
 ]
 
