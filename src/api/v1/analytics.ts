@@ -7,7 +7,6 @@ import Type from 'typebox';
 import { type Figures, GRANULARITIES, GRANULARITY_MS } from '../../analytics/figures.ts';
 import type { ListedIdentifier } from '../../analytics/identifier-list.ts';
 import {
-  AMOUNT_MAX,
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_NAMESPACES_PAGE_MAX,
   ANALYTICS_QUERY_HOURS_MAX,
@@ -31,7 +30,9 @@ const HOURS_OF_A_DAY = 24;
 const TIMELINE_MINUTES = 60;
 const IDENTIFIERS_DEFAULT = 20;
 
-const unixTime = () => integer(0, AMOUNT_MAX, 'a time in Unix milliseconds,');
+/** A query reads numbers of at most 15 digits. */
+const TIME_MAX_MS = 10 ** 15 - 1;
+const unixTime = () => integer(0, TIME_MAX_MS, 'a time in Unix milliseconds,');
 const rangeFields = (unit: string, start: string) => ({
   start: Type.Optional(
     field(unixTime(), `Begin, in Unix milliseconds, rounded down to ${unit}. Default: ${start}.`),

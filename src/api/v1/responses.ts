@@ -217,11 +217,13 @@ const auditEntry = Type.Object({
   ),
 });
 
+/** A sum may exceed the largest amount. It is exact up to 2 ** 53. */
+const sum = (description: string) => Type.Integer({ minimum: 0, description });
 const figures = {
-  allowed: amount('Number of allowed checks.'),
-  denied: amount('Number of denied checks.'),
-  tokensAllowed: amount('Sum of the costs of the allowed checks.'),
-  tokensDenied: amount('Sum of the costs of the denied checks.'),
+  allowed: sum('Number of allowed checks.'),
+  denied: sum('Number of denied checks.'),
+  tokensAllowed: sum('Sum of the costs of the allowed checks.'),
+  tokensDenied: sum('Sum of the costs of the denied checks.'),
 };
 const range = (unit: string) => ({
   start: unixMs(`Begin of the range, rounded down to ${unit}`),
@@ -240,8 +242,8 @@ const listedIdentifier = (what: string) =>
     cutOff: Type.Optional(
       flagged(`\`true\` if only the first ${TEXT_BYTES} bytes of the identifier are known.`),
     ),
-    count: amount(`Number of ${what}, at most.`),
-    error: amount('The true number is between `count` minus `error` and `count`.'),
+    count: sum(`Number of ${what}, at most.`),
+    error: sum('The true number is between `count` minus `error` and `count`.'),
   });
 
 export const RESPONSES_V1 = {
