@@ -10,7 +10,7 @@ import { ALLOWED_WORKLOAD, DENIED_WORKLOAD, runLoad } from '../support/load-gene
 import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, freePort, startWeir } from '../support/servers.ts';
 
-const ROUNDS = 9;
+const ROUNDS = 5;
 const SECONDS = 3;
 const WARM_UP_SECONDS = 6;
 const CONNECTIONS = 64;

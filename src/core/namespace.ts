@@ -4,7 +4,7 @@ import type { Bytes } from './bytes.ts';
 import { NAMESPACE_ID_PREFIX } from './constants.ts';
 import type { Identity, NamespaceState } from './hash.ts';
 
-/** What metrics and analytics call all namespaces without figures of their own: no one's name. */
+/** The name that metrics and analytics give to all namespaces without figures of their own. */
 export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
 export interface Namespace {

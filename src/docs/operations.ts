@@ -58,8 +58,8 @@ export const TAGS = {
   Keys: 'API keys. weir adds these operations to v1.',
   'Audit log': 'The changes to keys, overrides and policies. weir adds it to v1.',
   Analytics:
-    'What namespaces and their identifiers use: by minute, by hour, and by identifier. weir adds ' +
-    'these operations to v1.',
+    'Figures of namespaces by minute and by hour, and their busiest identifiers. weir adds these ' +
+    'operations to v1.',
   'Gateway checks':
     'A gateway sends a check for each request of its clients. A policy in the configuration file ' +
     'says how a client is identified, and sets its limits.',

@@ -2,8 +2,6 @@
 
 import type { RequestDetails } from './decision-event.ts';
 
-export type { RequestDetails };
-
 const META = Buffer.from('"meta"');
 const RESOURCES = Buffer.from('"resources"');
 const NO_DETAILS: RequestDetails = {};
@@ -13,7 +11,9 @@ export function readDetails(
   bytes: ArrayBuffer | Uint8Array,
   traceparent: string | undefined,
 ): RequestDetails {
-  const body = Buffer.from(bytes as ArrayBuffer);
+  const body = ArrayBuffer.isView(bytes)
+    ? Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    : Buffer.from(bytes);
   const details = traceparent === undefined ? NO_DETAILS : { traceparent };
   // Few bodies have these fields, and only those are parsed a second time.
   if (!body.includes(META) && !body.includes(RESOURCES)) return details;

@@ -289,19 +289,15 @@ export class GatewayCheckHandler {
 
   /** Records the one decision on a request that one window has made. */
   #record(
-    { policy }: CompiledPolicy,
+    compiled: CompiledPolicy,
     check: Check,
     decision: Decision,
     details: RequestDetails | undefined,
   ): void {
     const { recorder } = this.#dependencies;
     const { allowed } = decision;
-    recorder.countText(check, policy.cost, allowed);
-    if (!recorder.selects(allowed)) return;
-    recorder.recordEvent({
-      ...eventOf(check, decision, allowed, details),
-      ...{ policy: policy.namespace, isShadow: policy.shadow && !allowed },
-    });
+    recorder.countText(check, compiled.policy.cost, allowed);
+    if (recorder.selects(allowed)) this.#recordEvent(compiled, check, decision, details);
   }
 
   /** Records the one decision on a request, however many windows it was checked in. */
@@ -311,15 +307,27 @@ export class GatewayCheckHandler {
     { allowed, decisions }: BatchDecision,
     details: RequestDetails | undefined,
   ): void {
-    // An event shows the first window that denies, else the one with the fewest tokens left.
-    let window = 0;
-    for (let other = 1; other < checks.length; other++) {
-      const [a, b] = [decisions[window], decisions[other]];
-      if (a.allowed && (!b.allowed || b.remaining < a.remaining)) window = other;
-    }
+    const { recorder } = this.#dependencies;
     // Only the first check of a request is given its identifier.
-    const check = { ...checks[window], identifier: checks[0].identifier };
-    this.#record(compiled, check, { ...decisions[window], allowed }, details);
+    const [{ identifier }] = checks;
+    recorder.countText(checks[0], compiled.policy.cost, allowed);
+    if (!recorder.selects(allowed)) return;
+    const window = decidingWindow(decisions, checks.length);
+    const decision = { ...decisions[window], allowed };
+    this.#recordEvent(compiled, { ...checks[window], identifier }, decision, details);
+  }
+
+  #recordEvent(
+    { policy }: CompiledPolicy,
+    check: Check,
+    decision: Decision,
+    details: RequestDetails | undefined,
+  ): void {
+    const { allowed } = decision;
+    this.#dependencies.recorder.recordEvent({
+      ...eventOf(check, decision, allowed, details),
+      ...{ policy: policy.namespace, isShadow: policy.shadow && !allowed },
+    });
   }
 
   #respondSingle(
@@ -425,6 +433,16 @@ export class GatewayCheckHandler {
 /** The body is not read, and may never come: it would be taken for the next request. */
 function closeAfterUnreadBody(responder: Responder, res: HttpResponse, framing: Framing): void {
   if (framing.closesConnection || framing.hasBody) responder.closeAfterResponse(res);
+}
+
+/** The window that an event shows: the first that denies, else the one with fewest tokens left. */
+function decidingWindow(decisions: readonly Decision[], count: number): number {
+  let window = 0;
+  for (let other = 1; other < count; other++) {
+    const [a, b] = [decisions[window], decisions[other]];
+    if (a.allowed && (!b.allowed || b.remaining < a.remaining)) window = other;
+  }
+  return window;
 }
 
 /** What the event of a gateway check says of its request. */

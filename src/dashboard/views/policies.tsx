@@ -1,4 +1,4 @@
-/** The gateway policies in force. They come from the configuration file, so nothing is changed. */
+/** The active gateway policies. They come from the configuration file, so nothing is changed. */
 
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
