@@ -74,6 +74,7 @@ export class LiveSketches {
 }
 
 const reader = new SketchReader();
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 function entryOf(live: LiveNamespace): IdentifiersEntry {
   const { namespace, hour } = live;
@@ -103,7 +104,10 @@ function readLists(live: LiveNamespace): IdentifierLists {
 
 /** A text that is cut off may end within a character, which is left out. */
 function decode(text: Uint8Array, isCutOff: boolean): string {
-  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(text, { stream: isCutOff });
+  const whole = decoder.decode(text, { stream: isCutOff });
+  // Forgets the beginning of a character.
+  if (isCutOff) decoder.decode();
+  return whole;
 }
 
 function keyOf(hour: number, namespace: string): string {
