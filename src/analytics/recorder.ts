@@ -59,9 +59,9 @@ export class IdentifierRecorder {
   ): void {
     const hour = this.#words[CONTROL.analyticsHour];
     if (hour === NO_HOUR) return;
-    let { sketches } = namespace;
-    if (sketches?.hour !== hour) sketches = this.#begin(namespace, hour);
-    sketches.add(identity, cost, isAllowed, text, from, to);
+    const sketches = this.#sketchesOf(namespace, hour);
+    const isCounted = sketches.add(identity, cost, isAllowed);
+    if (!isCounted) sketches.take(identity, cost, isAllowed, text, from, to);
   }
 
   /** The same for an identifier that is not encoded. */
@@ -72,9 +72,17 @@ export class IdentifierRecorder {
     isAllowed: boolean,
     identifier: string,
   ): void {
-    if (this.#words[CONTROL.analyticsHour] === NO_HOUR) return;
+    const hour = this.#words[CONTROL.analyticsHour];
+    if (hour === NO_HOUR) return;
+    const sketches = this.#sketchesOf(namespace, hour);
+    if (sketches.add(identity, cost, isAllowed)) return;
     const to = this.#scratch.write(identifier, 0);
-    this.record(namespace, identity, cost, isAllowed, this.#scratch, 0, to);
+    sketches.take(identity, cost, isAllowed, this.#scratch, 0, to);
+  }
+
+  #sketchesOf(namespace: Namespace, hour: number): IdentifierSketches {
+    const { sketches } = namespace;
+    return sketches?.hour === hour ? sketches : this.#begin(namespace, hour);
   }
 
   #begin(namespace: Namespace, hour: number): IdentifierSketches {
@@ -107,7 +115,17 @@ class NamespaceSketches implements IdentifierSketches {
     this.#spent = new SketchWriter(memory, SKETCH_WORDS);
   }
 
-  add(
+  prefetch(identity: Identity): void {
+    this.#denied?.prefetch(identity);
+    this.#spent?.prefetch(identity);
+  }
+
+  add(identity: Identity, cost: number, isAllowed: boolean): boolean {
+    const amount = amountOf(cost, isAllowed);
+    return amount === 0 || this.#sketch(isAllowed)?.add(identity, amount) !== false;
+  }
+
+  take(
     identity: Identity,
     cost: number,
     isAllowed: boolean,
@@ -115,7 +133,14 @@ class NamespaceSketches implements IdentifierSketches {
     from: number,
     to: number,
   ): void {
-    if (!isAllowed) this.#denied?.add(identity, 1, text, from, to);
-    else if (cost > 0) this.#spent?.add(identity, cost, text, from, to);
+    this.#sketch(isAllowed)?.take(identity, amountOf(cost, isAllowed), text, from, to);
   }
+
+  #sketch(isAllowed: boolean): SketchWriter | undefined {
+    return isAllowed ? this.#spent : this.#denied;
+  }
+}
+
+function amountOf(cost: number, isAllowed: boolean): number {
+  return isAllowed ? cost : 1;
 }

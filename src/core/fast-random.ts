@@ -16,11 +16,21 @@ export class FastRandom {
 
   /** @returns true in one of `count` calls */
   isOneIn(count: number): boolean {
+    return this.#next() % count === 0;
+  }
+
+  /** @returns true with this probability */
+  happens(probability: number): boolean {
+    return this.#next() < probability * 2 ** 32;
+  }
+
+  /** @returns an integer from 1 to 2 ** 32 - 1 */
+  #next(): number {
     let state = this.#state[0];
     state ^= state << 13;
     state ^= state >>> 17;
     state ^= state << 5;
     this.#state[0] = state;
-    return (state >>> 0) % count === 0;
+    return state >>> 0;
   }
 }

@@ -25,8 +25,12 @@ export interface Namespace {
 export interface IdentifierSketches {
   /** Since the Unix epoch. */
   readonly hour: number;
-  /** Counts a decision. The bytes from `from` to `to` are the identifier in UTF-8. */
-  add(
+  /** Called before the decision on a check, for speed only. */
+  prefetch(identity: Identity): void;
+  /** Counts a decision. @returns false if the identifier is new to them: `take` adds it */
+  add(identity: Identity, cost: number, isAllowed: boolean): boolean;
+  /** Counts the decision, and keeps the identifier: the bytes from `from` to `to`, in UTF-8. */
+  take(
     identity: Identity,
     cost: number,
     isAllowed: boolean,

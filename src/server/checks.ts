@@ -142,6 +142,7 @@ export class CheckHandler {
     const { hasher, overrides, stats } = this.#dependencies;
     const { namespace, identity, memory, identifierFrom, identifierTo } = check;
     hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
+    namespace.sketches?.prefetch(identity);
     if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
   }
 

@@ -258,6 +258,7 @@ export class GatewayCheckHandler {
     const [check] = checks;
     resetCheck(compiled, check, identifier);
     hasher.hash(namespace.hashState, identifier, check.identity);
+    namespace.sketches?.prefetch(check.identity);
     const isOverridden = overrides.resolve(check, check.identity);
     if (isOverridden) stats.increment(ACCEPTOR_STAT.overriddenChecks);
     const { single, batch } = compiled.completions[kind.index];

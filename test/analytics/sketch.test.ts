@@ -27,7 +27,8 @@ class TestSketch {
   }
 
   add(identity: Identity, amount: number, identifier: string): void {
-    this.#writer.add(identity, amount, this.#text, 5, this.#text.write(identifier, 5));
+    if (this.#writer.add(identity, amount)) return;
+    this.#writer.take(identity, amount, this.#text, 5, this.#text.write(identifier, 5));
   }
 
   read(max = ENTRIES): SketchReading {
