@@ -38,7 +38,7 @@ export interface ContestantFigures {
   cpuRatio: RatioRange | undefined;
 }
 
-interface RoundMeasurement extends LoadMeasurement {
+export interface RoundMeasurement extends LoadMeasurement {
   rate: number;
   cpu: number | undefined;
 }
@@ -52,6 +52,16 @@ export async function measureAlternating(
   rounds: number,
   progress: (what: string) => void,
 ): Promise<ContestantFigures[]> {
+  const all = await measureRounds(contestants, rounds, progress);
+  return summarizeRounds(contestants, all);
+}
+
+/** @returns the rounds of each contestant */
+export async function measureRounds(
+  contestants: readonly Contestant[],
+  rounds: number,
+  progress: (what: string) => void,
+): Promise<RoundMeasurement[][]> {
   const all: RoundMeasurement[][] = contestants.map(() => []);
   for (let round = 0; round < rounds; round++) {
     for (const [i, contestant] of contestants.entries()) {
@@ -59,6 +69,14 @@ export async function measureAlternating(
       all[i].push(await measureRound(contestant));
     }
   }
+  return all;
+}
+
+/** @param all the rounds of each contestant */
+export function summarizeRounds(
+  contestants: readonly Contestant[],
+  all: readonly (readonly RoundMeasurement[])[],
+): ContestantFigures[] {
   return contestants.map(({ pids }, i) => summarize(pids, all[i], all[0]));
 }
 
