@@ -10,11 +10,11 @@
  *
  * Most checks of a flood of identifiers would take an entry, which costs more than to count. So
  * where the floor is above TAKING times the amount, a check takes one at random only, with a
- * probability of TAKING * amount / floor. It adds what the others have skipped since, so the floor is
- * as high as it would be. An identifier skips amounts of more than S without taking an entry with a
- * probability of less than exp(-TAKING * S / floor), however they are divided. Where S is the share
- * SKIPPED_SHARE of the floor, this is less than 10 ** -12. A reading adds this share to floors and
- * errors.
+ * probability of TAKING * amount / floor. It adds what the others have skipped since, so the floor
+ * is as high as it would be. An identifier skips amounts of more than S without taking an entry
+ * with a probability of less than exp(-TAKING * S / floor), however they are divided. Where S is
+ * the share SKIPPED_SHARE of the floor, this is less than 10 ** -12. A reading adds this share to
+ * floors and errors.
  *
  * One acceptor writes; the main thread reads. A replacement of an entry is announced in the state
  * of its set, so that a reader ignores the entry. A reader repeats a set that was changed
@@ -23,8 +23,8 @@
  * A check that is skipped uses one cache line, and one that finds its entry uses two.
  *
  *   a set     line 0    int32: first word of the hashes, by entry
- *                       int32 at word 8: state: version | number of the entry that is replaced, from
- *                       1, or 0
+ *                       int32 at word 8: state: version | number of the entry that is replaced,
+ *                       from 1, or 0
  *                       float64 from word 10: floor at the last replacement | skipped amounts
  *             line 1, 2 an entry after the other: int32: second word of the hash, which is odd; 0
  *                       marks a free entry | bytes of the identifier; float64: count
