@@ -64,7 +64,9 @@ export async function measureRounds(
 ): Promise<RoundMeasurement[][]> {
   const all: RoundMeasurement[][] = contestants.map(() => []);
   for (let round = 0; round < rounds; round++) {
-    for (const [i, contestant] of contestants.entries()) {
+    const entries = [...contestants.entries()];
+    // In both directions, so that a place in the order favours none.
+    for (const [i, contestant] of round % 2 === 0 ? entries : entries.reverse()) {
       progress(`round ${round + 1}, ${contestant.name}`);
       all[i].push(await measureRound(contestant));
     }
