@@ -3,8 +3,8 @@
  * under the same load. Nine of ten identifiers have no entry in the sketch. Under `denied` each
  * check is a candidate for an event.
  *
- * Two processes of the same program differ by 3 % in their CPU per request, since V8 inlines other
- * functions. So all servers are started several times.
+ * V8 inlines other functions in each process of the same program, which changes the CPU per
+ * request. So all servers are started several times.
  */
 
 import { openDashboard } from '../support/dashboard.ts';

@@ -42,6 +42,7 @@ export const WAYS = 8;
 /** Longer identifiers are cut off. */
 export const TEXT_BYTES = 96;
 
+/** The probability of taking an entry is this times the amount, divided by the floor. */
 const TAKING = 64;
 /** exp(-28) < 10 ** -12. */
 export const SKIPPED_SHARE = 28 / TAKING;
@@ -104,7 +105,7 @@ export class SketchWriter {
   readonly #doubles: Float64Array;
   readonly #firstWord: number;
   readonly #random: FastRandom;
-  /** Nobody reads it. It is public, so that the compiler does not ask for it to be used. */
+  /** Where `prefetch` stores what it loads. Public, since the compiler rejects unread fields. */
   prefetched = 0;
 
   /**

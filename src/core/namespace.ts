@@ -27,9 +27,9 @@ export interface IdentifierSketches {
   readonly hour: number;
   /** Called before the decision on a check, for speed only. */
   prefetch(identity: Identity): void;
-  /** Counts a decision. @returns false if the identifier is new to them: `take` adds it */
+  /** Counts a decision. @returns false if it is not counted: the caller must call `take` */
   add(identity: Identity, cost: number, isAllowed: boolean): boolean;
-  /** Counts the decision, and keeps the identifier: the bytes from `from` to `to`, in UTF-8. */
+  /** Counts a decision, and keeps its identifier: the bytes from `from` to `to`, in UTF-8. */
   take(
     identity: Identity,
     cost: number,

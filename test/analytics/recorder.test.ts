@@ -93,6 +93,16 @@ test('denied checks and the tokens of allowed checks are added up over all accep
   expect(short(lists('b')[0].spent)).toEqual([['é', 7, 0]]);
 });
 
+test('a character that is cut off is left out, and leaves nothing in the next text', () => {
+  const { acceptors, lists } = open(1);
+  acceptors[0].record('a', `${'x'.repeat(95)}é`, 2);
+  acceptors[0].record('a', 'y', 1);
+  expect(short(lists('a')[0].spent)).toEqual([
+    ['x'.repeat(95), 2, 0],
+    ['y', 1, 0],
+  ]);
+});
+
 test('each hour has sketches of its own, which are announced once', () => {
   const { control, sketches, acceptors, lists } = open(1);
   const [acceptor] = acceptors;
