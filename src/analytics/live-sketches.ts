@@ -9,8 +9,8 @@ import type { IdentifiersEntry } from './database.ts';
 import type { IdentifierList } from './identifier-list.ts';
 import { mergeLists } from './identifier-list.ts';
 import { encodeLists, type IdentifierLists } from './identifier-record.ts';
-import { SKETCHES, type SketchAnnouncement, type SketchName } from './recorder.ts';
-import { SKETCH_WORDS, SketchReader } from './sketch.ts';
+import { firstWordOf, type SketchAnnouncement, type SketchName } from './recorder.ts';
+import { SketchReader } from './sketch.ts';
 
 /** What is read of each sketch: an identifier may be far down in the list of one acceptor. */
 const READ_MAX = 4 * ANALYTICS_IDENTIFIERS_MAX;
@@ -18,6 +18,8 @@ const READ_MAX = 4 * ANALYTICS_IDENTIFIERS_MAX;
 interface LiveNamespace {
   namespace: string;
   hour: number;
+  /** In the order of the announcements. */
+  number: number;
   /** One of each acceptor that has counted a check. */
   buffers: SharedArrayBuffer[];
   /** Whether all acceptors had room for its sketches. */
@@ -27,12 +29,15 @@ interface LiveNamespace {
 export class LiveSketches {
   /** By hour and namespace, in the order of their announcement. */
   readonly #live = new Map<string, LiveNamespace>();
-  /** Where the next part of them begins. */
-  #next = 0;
+  #announced = 0;
+  /** The calls of `nextPart`. */
+  #parts = 0;
 
   add({ namespace, hour, buffer }: SketchAnnouncement): void {
     const key = keyOf(hour, namespace);
-    const live = this.#live.get(key) ?? { namespace, hour, buffers: [], isComplete: true };
+    const known = this.#live.get(key);
+    const number = known?.number ?? this.#announced++;
+    const live = known ?? { namespace, hour, number, buffers: [], isComplete: true };
     if (buffer === undefined) live.isComplete = false;
     else live.buffers.push(buffer);
     this.#live.set(key, live);
@@ -45,12 +50,8 @@ export class LiveSketches {
 
   /** The lists of one of `parts` parts of the namespaces, another one with each call. */
   nextPart(parts: number): IdentifiersEntry[] {
-    const all = [...this.#live.values()];
-    const size = Math.ceil(all.length / parts);
-    if (this.#next >= all.length) this.#next = 0;
-    const part = all.slice(this.#next, this.#next + size);
-    this.#next += size;
-    return part.map(entryOf);
+    const part = this.#parts++ % parts;
+    return this.#entries(({ number }) => number % parts === part);
   }
 
   /** All lists. */
@@ -87,9 +88,8 @@ function readLists(live: LiveNamespace): IdentifierLists {
   });
   let { isComplete } = live;
   const listOf = (name: SketchName): IdentifierList => {
-    const firstWord = SKETCHES.indexOf(name) * SKETCH_WORDS;
     const lists = memories.map((memory): IdentifierList => {
-      const reading = reader.read(memory, firstWord, READ_MAX);
+      const reading = reader.read(memory, firstWordOf(name), READ_MAX);
       isComplete &&= reading.isComplete;
       const items = reading.entries.map(({ text, ...entry }) => {
         return { ...entry, text: decode(text, entry.isCutOff) };

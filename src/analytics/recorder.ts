@@ -9,7 +9,7 @@
  */
 
 import { Bytes } from '../core/bytes.ts';
-import { ANALYTICS_NAMESPACES_MAX, NAME_MAX_BYTES } from '../core/constants.ts';
+import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET, NAME_MAX_BYTES } from '../core/constants.ts';
 import type { Identity } from '../core/hash.ts';
 import type { IdentifierSketches, Namespace } from '../core/namespace.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
@@ -28,7 +28,12 @@ export const SKETCHES = ['denied', 'spent'] as const;
 /** `denied` counts denied checks, `spent` the tokens of allowed checks. */
 export type SketchName = (typeof SKETCHES)[number];
 
-const SKETCHES_BYTES = 4 * SKETCH_WORDS * SKETCHES.length;
+const SKETCHES_BYTES = FIRST_LINE_OFFSET + 4 * SKETCH_WORDS * SKETCHES.length;
+
+/** The offset of a sketch in its buffer, in words. */
+export function firstWordOf(name: SketchName): number {
+  return FIRST_LINE_OFFSET / 4 + SKETCHES.indexOf(name) * SKETCH_WORDS;
+}
 
 /** The control word is 0 where analytics are off. */
 const NO_HOUR = 0;
@@ -60,8 +65,10 @@ export class IdentifierRecorder {
     const hour = this.#words[CONTROL.analyticsHour];
     if (hour === NO_HOUR) return;
     const sketches = this.#sketchesOf(namespace, hour);
-    const isCounted = sketches.add(identity, cost, isAllowed);
-    if (!isCounted) sketches.take(identity, cost, isAllowed, text, from, to);
+    const sketch = isAllowed ? sketches.spent : sketches.denied;
+    const amount = isAllowed ? cost : 1;
+    if (sketch === undefined || amount === 0 || sketch.add(identity, amount)) return;
+    sketch.take(identity, amount, text, from, to);
   }
 
   /** The same for an identifier that is not encoded. */
@@ -75,9 +82,11 @@ export class IdentifierRecorder {
     const hour = this.#words[CONTROL.analyticsHour];
     if (hour === NO_HOUR) return;
     const sketches = this.#sketchesOf(namespace, hour);
-    if (sketches.add(identity, cost, isAllowed)) return;
+    const sketch = isAllowed ? sketches.spent : sketches.denied;
+    const amount = isAllowed ? cost : 1;
+    if (sketch === undefined || amount === 0 || sketch.add(identity, amount)) return;
     const to = this.#scratch.write(identifier, 0);
-    sketches.take(identity, cost, isAllowed, this.#scratch, 0, to);
+    sketch.take(identity, amount, this.#scratch, 0, to);
   }
 
   #sketchesOf(namespace: Namespace, hour: number): IdentifierSketches {
@@ -96,51 +105,15 @@ export class IdentifierRecorder {
     if (hasRoom) this.#counted.push(namespace);
     const buffer = hasRoom ? new SharedArrayBuffer(SKETCHES_BYTES) : undefined;
     this.#announce({ namespace: namespace.name, hour, buffer });
-    const sketches = new NamespaceSketches(hour, buffer);
+    const sketches = newSketches(hour, buffer);
     namespace.sketches = sketches;
     return sketches;
   }
 }
 
-class NamespaceSketches implements IdentifierSketches {
-  readonly hour: number;
-  readonly #denied: SketchWriter | undefined;
-  readonly #spent: SketchWriter | undefined;
-
-  constructor(hour: number, buffer: SharedArrayBuffer | undefined) {
-    this.hour = hour;
-    if (buffer === undefined) return;
-    const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
-    this.#denied = new SketchWriter(memory, 0);
-    this.#spent = new SketchWriter(memory, SKETCH_WORDS);
-  }
-
-  prefetch(identity: Identity): void {
-    this.#denied?.prefetch(identity);
-    this.#spent?.prefetch(identity);
-  }
-
-  add(identity: Identity, cost: number, isAllowed: boolean): boolean {
-    const amount = amountOf(cost, isAllowed);
-    return amount === 0 || this.#sketch(isAllowed)?.add(identity, amount) !== false;
-  }
-
-  take(
-    identity: Identity,
-    cost: number,
-    isAllowed: boolean,
-    text: Bytes,
-    from: number,
-    to: number,
-  ): void {
-    this.#sketch(isAllowed)?.take(identity, amountOf(cost, isAllowed), text, from, to);
-  }
-
-  #sketch(isAllowed: boolean): SketchWriter | undefined {
-    return isAllowed ? this.#spent : this.#denied;
-  }
-}
-
-function amountOf(cost: number, isAllowed: boolean): number {
-  return isAllowed ? cost : 1;
+function newSketches(hour: number, buffer: SharedArrayBuffer | undefined): IdentifierSketches {
+  if (buffer === undefined) return { hour, denied: undefined, spent: undefined };
+  const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+  const [denied, spent] = SKETCHES.map((name) => new SketchWriter(memory, firstWordOf(name)));
+  return { hour, denied, spent };
 }

@@ -20,22 +20,23 @@
  * of its set, so that a reader ignores the entry. A reader repeats a set that was changed
  * meanwhile. An increment is one store, and a reader may miss it.
  *
- * A check that is skipped uses one cache line, and one that finds its entry uses two.
+ * A check that is skipped reads one cache line, and one that finds its entry reads two. The lines
+ * of one kind are together, so that those that most checks read are in a few pages.
  *
- *   a set     line 0    int32: first word of the hashes, by entry
- *                       int32 at word 8: state: version | number of the entry that is replaced,
- *                       from 1, or 0
- *                       float64 from word 10: floor at the last replacement | skipped amounts
- *             line 1, 2 an entry after the other: int32: second word of the hash, which is odd; 0
- *                       marks a free entry | bytes of the identifier; float64: count
- *             line 3    float64: errors, by entry
- *             line 4    the first TEXT_BYTES of the identifiers in UTF-8, by entry
+ *   heads     of each set: int32: first word of the hashes, by entry
+ *             int32 at word 8: state: version | number of the entry that is replaced, from 1, or 0
+ *             float64 from word 10: floor at the last replacement | skipped amounts
+ *   entries   of each entry: int32: second word of the hash, which is odd; 0 marks a free entry |
+ *             bytes of the identifier; float64: count
+ *   errors    of each entry: float64
+ *   texts     of each entry: the first TEXT_BYTES of the identifier in UTF-8
  */
 
 import type { Bytes } from '../core/bytes.ts';
 import { CACHE_LINE_BYTES, NAME_MAX_BYTES } from '../core/constants.ts';
 import { FastRandom } from '../core/fast-random.ts';
 import type { Identity } from '../core/hash.ts';
+import type { IdentifierSketch } from '../core/namespace.ts';
 
 export const SETS = 128;
 export const WAYS = 8;
@@ -47,25 +48,23 @@ const TAKING = 64;
 /** exp(-28) < 10 ** -12. */
 export const SKIPPED_SHARE = 28 / TAKING;
 
-const LINE_WORDS = CACHE_LINE_BYTES / 4;
 const TEXT_WORDS = TEXT_BYTES / 4;
-/** Offsets in words from the start of a set. */
-const FIRST_HASHES = 0;
+/** The words of a set, and of an entry. */
+const HEAD_WORDS = CACHE_LINE_BYTES / 4;
+const ENTRY_WORDS = 4;
+/** Offsets in words from the start of the sketch. */
+const ENTRIES_AT = SETS * HEAD_WORDS;
+const ERRORS_AT = ENTRIES_AT + SETS * WAYS * ENTRY_WORDS;
+const TEXTS_AT = ERRORS_AT + SETS * WAYS * 2;
+export const SKETCH_WORDS = TEXTS_AT + SETS * WAYS * TEXT_WORDS;
+/** Offsets in words from the start of a head, and in doubles. */
 const STATE = WAYS;
-const ENTRIES = LINE_WORDS;
-const TEXTS = 4 * LINE_WORDS;
-/** Offsets in doubles from the start of a set. */
 const FLOOR = 5;
 const SKIPPED = 6;
-const ERRORS = (3 * LINE_WORDS) / 2;
-/** Of an entry: its words, its doubles, and what they hold. */
-const ENTRY_WORDS = 4;
-const ENTRY_DOUBLES = ENTRY_WORDS / 2;
-const SECOND_HASH = ENTRIES;
-const LENGTH = ENTRIES + 1;
-const COUNT = ENTRIES / 2 + 1;
-const SET_WORDS = TEXTS + WAYS * TEXT_WORDS;
-export const SKETCH_WORDS = SETS * SET_WORDS;
+/** Offsets in words from the start of an entry, and in doubles. */
+const SECOND_HASH = 0;
+const LENGTH = 1;
+const COUNT = 1;
 
 /** The bits of the state that number the entry; the others are the version. */
 const ENTRY_MASK = 15;
@@ -100,13 +99,11 @@ export interface SketchReading {
 }
 
 /** The only writer of a sketch. */
-export class SketchWriter {
+export class SketchWriter implements IdentifierSketch {
   readonly #words: Int32Array;
   readonly #doubles: Float64Array;
   readonly #firstWord: number;
   readonly #random: FastRandom;
-  /** Where `prefetch` stores what it loads. Public, since the compiler rejects unread fields. */
-  prefetched = 0;
 
   /**
    * @param firstWord the offset of the sketch in its memory
@@ -119,33 +116,25 @@ export class SketchWriter {
     this.#random = random;
   }
 
-  /** Begins to load the memory that `add` reads first, so that it does not wait for it. */
-  prefetch({ h0 }: Identity): void {
-    // The processor goes on before the value is there. V8 would remove a load that is not used.
-    this.prefetched = this.#words[this.#firstWord + (h0 & (SETS - 1)) * SET_WORDS] & 1;
-  }
-
-  /**
-   * Adds to the count of an identifier.
-   * @param amount above 0
-   * @returns false for an identifier that is to take an entry: the caller must call `take`
-   */
+  /** @returns false for an identifier that is to take an entry */
   add({ h0, h1, h2 }: Identity, amount: number): boolean {
     const words = this.#words;
     const doubles = this.#doubles;
     const second = h2 | 1;
-    const set = this.#firstWord + (h0 & (SETS - 1)) * SET_WORDS;
-    for (let entry = 0; entry < WAYS; entry++) {
-      if (words[set + FIRST_HASHES + entry] !== h1) continue;
-      if (words[set + SECOND_HASH + entry * ENTRY_WORDS] !== second) continue;
-      doubles[(set >> 1) + COUNT + entry * ENTRY_DOUBLES] += amount;
+    const set = h0 & (SETS - 1);
+    const head = this.#firstWord + set * HEAD_WORDS;
+    for (let way = 0; way < WAYS; way++) {
+      if (words[head + way] !== h1) continue;
+      const entry = entryAt(this.#firstWord, set * WAYS + way);
+      if (words[entry + SECOND_HASH] !== second) continue;
+      doubles[(entry >> 1) + COUNT] += amount;
       return true;
     }
-    const floor = doubles[(set >> 1) + FLOOR];
+    const floor = doubles[(head >> 1) + FLOOR];
     const takes = this.#random.happens((TAKING * amount) / floor);
     // Without a branch that is new to V8 when a floor is high for the first time: V8 would compile
     // the path of a check again.
-    doubles[(set >> 1) + SKIPPED] += takes ? 0 : amount;
+    doubles[(head >> 1) + SKIPPED] += takes ? 0 : amount;
     return !takes;
   }
 
@@ -154,35 +143,55 @@ export class SketchWriter {
    * @param text the bytes from `from` to `to` are the identifier in UTF-8
    */
   take({ h0, h1, h2 }: Identity, amount: number, text: Bytes, from: number, to: number): void {
-    const set = this.#firstWord + (h0 & (SETS - 1)) * SET_WORDS;
+    const set = h0 & (SETS - 1);
+    const head = this.#firstWord + set * HEAD_WORDS;
     const words = this.#words;
     const doubles = this.#doubles;
-    const setDoubles = set >> 1;
-    let entry = 0;
-    let smallest = doubles[setDoubles + COUNT];
+    const countAt = (way: number) => {
+      return (entryAt(this.#firstWord, set * WAYS + way) >> 1) + COUNT;
+    };
+    let way = 0;
+    let smallest = doubles[countAt(0)];
     // A free entry has the count 0.
     for (let other = 1; other < WAYS && smallest > 0; other++) {
-      const count = doubles[setDoubles + COUNT + other * ENTRY_DOUBLES];
+      const count = doubles[countAt(other)];
       if (count >= smallest) continue;
       smallest = count;
-      entry = other;
+      way = other;
     }
-    const error = smallest + doubles[setDoubles + SKIPPED];
-    const version = words[set + STATE] & ~ENTRY_MASK;
-    Atomics.store(words, set + STATE, version | (entry + 1));
-    doubles[setDoubles + FLOOR] = smallest;
-    doubles[setDoubles + SKIPPED] = 0;
-    words[set + FIRST_HASHES + entry] = h1;
-    words[set + SECOND_HASH + entry * ENTRY_WORDS] = h2 | 1;
-    words[set + LENGTH + entry * ENTRY_WORDS] = to - from;
-    doubles[setDoubles + COUNT + entry * ENTRY_DOUBLES] = error + amount;
-    doubles[setDoubles + ERRORS + entry] = error;
+    const number = set * WAYS + way;
+    const entry = entryAt(this.#firstWord, number);
+    const error = smallest + doubles[(head >> 1) + SKIPPED];
+    const version = words[head + STATE] & ~ENTRY_MASK;
+    Atomics.store(words, head + STATE, version | (way + 1));
+    doubles[(head >> 1) + FLOOR] = smallest;
+    doubles[(head >> 1) + SKIPPED] = 0;
+    words[head + way] = h1;
+    words[entry + SECOND_HASH] = h2 | 1;
+    words[entry + LENGTH] = to - from;
+    doubles[(entry >> 1) + COUNT] = error + amount;
+    doubles[errorAt(this.#firstWord, number)] = error;
     const end = Math.min(to, from + TEXT_BYTES);
-    let at = set + TEXTS + entry * TEXT_WORDS;
+    let at = textAt(this.#firstWord, number);
     // The memory may be read beyond its last byte; the length says what of a word belongs to it.
     for (let byte = from; byte < end; byte += 4) words[at++] = text.view.getInt32(byte, true);
-    Atomics.store(words, set + STATE, (version + VERSION_STEP) | 0);
+    Atomics.store(words, head + STATE, (version + VERSION_STEP) | 0);
   }
+}
+
+/** @returns the first word of an entry. @param number of all entries of the sketch */
+function entryAt(firstWord: number, number: number): number {
+  return firstWord + ENTRIES_AT + number * ENTRY_WORDS;
+}
+
+/** @returns the double of the error of an entry */
+function errorAt(firstWord: number, number: number): number {
+  return ((firstWord + ERRORS_AT) >> 1) + number;
+}
+
+/** @returns the first word of the text of an entry */
+function textAt(firstWord: number, number: number): number {
+  return firstWord + TEXTS_AT + number * TEXT_WORDS;
 }
 
 /** Reads sketches while their writers may change them. */
@@ -191,7 +200,7 @@ export class SketchReader {
   readonly #counts = new Float64Array(SETS * WAYS);
   readonly #errors = new Float64Array(SETS * WAYS);
   readonly #hashes = new Int32Array(2 * SETS * WAYS);
-  readonly #indexes = Uint16Array.from({ length: SETS * WAYS }, (_, index) => index);
+  readonly #numbers = Uint16Array.from({ length: SETS * WAYS }, (_, number) => number);
 
   /**
    * Reads the entries with the largest proven counts. Each set is as it was at some moment of the
@@ -201,68 +210,71 @@ export class SketchReader {
   read(memory: SketchMemory, firstWord: number, max: number): SketchReading {
     let floor = 0;
     let isComplete = true;
-    for (let number = 0; number < SETS; number++) {
-      const smallest = this.#readSet(memory, firstWord + number * SET_WORDS, number);
+    for (let set = 0; set < SETS; set++) {
+      const smallest = this.#readSet(memory, firstWord, set);
       isComplete &&= smallest !== undefined;
       floor = Math.max(floor, withSkipped(smallest ?? 0));
     }
-    const proven = (index: number) => this.#counts[index] - this.#errors[index];
-    const sorted = this.#indexes.toSorted((a, b) => proven(b) - proven(a));
+    const proven = (number: number) => this.#counts[number] - this.#errors[number];
+    const sorted = this.#numbers.toSorted((a, b) => proven(b) - proven(a));
     const entries: SketchEntry[] = [];
-    for (const index of sorted) {
-      const isListed = entries.length < max && this.#counts[index] > 0;
-      const entry = isListed ? this.#readText(memory, firstWord, index) : undefined;
+    for (const number of sorted) {
+      const isListed = entries.length < max && this.#counts[number] > 0;
+      const entry = isListed ? this.#readText(memory, firstWord, number) : undefined;
       if (entry !== undefined) entries.push(entry);
-      else floor = Math.max(floor, withSkipped(this.#counts[index]));
+      else floor = Math.max(floor, withSkipped(this.#counts[number]));
     }
     return { entries, floor, isComplete };
   }
 
   /** @returns the smallest count of a set; undefined where it changes all the time */
-  #readSet({ words, doubles }: SketchMemory, set: number, number: number): number | undefined {
+  #readSet({ words, doubles }: SketchMemory, firstWord: number, set: number): number | undefined {
+    const head = firstWord + set * HEAD_WORDS;
+    const first = set * WAYS;
     for (let tries = 0; tries < READ_TRIES_MAX; tries++) {
-      const state = Atomics.load(words, set + STATE);
+      const state = Atomics.load(words, head + STATE);
       const replaced = (state & ENTRY_MASK) - 1;
       let smallest = Number.POSITIVE_INFINITY;
-      for (let entry = 0; entry < WAYS; entry++) {
-        const index = number * WAYS + entry;
-        const isFree = words[set + SECOND_HASH + entry * ENTRY_WORDS] === 0;
-        const count = doubles[(set >> 1) + COUNT + entry * ENTRY_DOUBLES];
-        this.#counts[index] = isFree || entry === replaced ? 0 : count;
-        this.#errors[index] = doubles[(set >> 1) + ERRORS + entry];
-        this.#hashes[2 * index] = words[set + FIRST_HASHES + entry];
-        this.#hashes[2 * index + 1] = words[set + SECOND_HASH + entry * ENTRY_WORDS];
+      for (let way = 0; way < WAYS; way++) {
+        const entry = entryAt(firstWord, first + way);
+        const isFree = words[entry + SECOND_HASH] === 0;
+        const count = doubles[(entry >> 1) + COUNT];
+        this.#counts[first + way] = isFree || way === replaced ? 0 : count;
+        this.#errors[first + way] = doubles[errorAt(firstWord, first + way)];
+        this.#hashes[2 * (first + way)] = words[head + way];
+        this.#hashes[2 * (first + way) + 1] = words[entry + SECOND_HASH];
         // The entry that is replaced had the smallest count, so no other one is below it.
-        if (entry !== replaced) smallest = Math.min(smallest, this.#counts[index]);
+        if (way !== replaced) smallest = Math.min(smallest, this.#counts[first + way]);
       }
-      if (Atomics.load(words, set + STATE) === state) return smallest;
+      if (Atomics.load(words, head + STATE) === state) return smallest;
     }
-    this.#counts.fill(0, number * WAYS, (number + 1) * WAYS);
+    this.#counts.fill(0, first, first + WAYS);
     return undefined;
   }
 
   /** @returns undefined where the entry was replaced since its count was read */
-  #readText({ words }: SketchMemory, firstWord: number, index: number): SketchEntry | undefined {
-    const number = Math.floor(index / WAYS);
-    const entry = index % WAYS;
-    const set = firstWord + number * SET_WORDS;
-    const [first, second] = [this.#hashes[2 * index], this.#hashes[2 * index + 1]];
+  #readText({ words }: SketchMemory, firstWord: number, number: number): SketchEntry | undefined {
+    const set = Math.floor(number / WAYS);
+    const way = number % WAYS;
+    const head = firstWord + set * HEAD_WORDS;
+    const entry = entryAt(firstWord, number);
+    const [first, second] = [this.#hashes[2 * number], this.#hashes[2 * number + 1]];
     const text = new Int32Array(TEXT_WORDS);
     for (let tries = 0; tries < READ_TRIES_MAX; tries++) {
-      const state = Atomics.load(words, set + STATE);
-      if ((state & ENTRY_MASK) === entry + 1) return undefined;
-      const length = words[set + LENGTH + entry * ENTRY_WORDS];
-      const at = set + TEXTS + entry * TEXT_WORDS;
+      const state = Atomics.load(words, head + STATE);
+      if ((state & ENTRY_MASK) === way + 1) return undefined;
+      const length = words[entry + LENGTH];
+      const at = textAt(firstWord, number);
       for (let word = 0; word < TEXT_WORDS; word++) text[word] = words[at + word];
-      if (words[set + FIRST_HASHES + entry] !== first) return undefined;
-      if (words[set + SECOND_HASH + entry * ENTRY_WORDS] !== second) return undefined;
+      if (words[head + way] !== first) return undefined;
+      if (words[entry + SECOND_HASH] !== second) return undefined;
       // Another entry of the set may have been replaced meanwhile.
-      if (Atomics.load(words, set + STATE) !== state) continue;
+      if (Atomics.load(words, head + STATE) !== state) continue;
       // Not trusted: the sizes of what is read do not follow from shared memory.
       if (length < 0 || length > NAME_MAX_BYTES) return undefined;
-      const [count, error] = [this.#counts[index], this.#errors[index]];
+      const [count, error] = [this.#counts[number], this.#errors[number]];
       return {
-        key: keyOf(number, first, second),
+        key: keyOf(set, first, second),
         text: new Uint8Array(text.buffer, 0, Math.min(length, TEXT_BYTES)),
         isCutOff: length > TEXT_BYTES,
         count: count + skippedOf(error),

@@ -88,6 +88,12 @@ export const COUNTERS_DEFAULT_MIN = 4_096;
 export const SLOTS_PER_COUNTER = 2;
 /** Threads write to different cache lines. */
 export const CACHE_LINE_BYTES = 64;
+/**
+ * Where the first whole cache line of a large buffer begins: the buffer is a mapping of its own, of
+ * which the C library uses the first 16 bytes. In memory of another origin what should be in one
+ * line is in two, which costs time only.
+ */
+export const FIRST_LINE_OFFSET = 48;
 /** Each shard is a table in its own buffer. */
 export const SHARDS = 16;
 

@@ -25,17 +25,19 @@ export interface Namespace {
 export interface IdentifierSketches {
   /** Since the Unix epoch. */
   readonly hour: number;
-  /** Called before the decision on a check, for speed only. */
-  prefetch(identity: Identity): void;
-  /** Counts a decision. @returns false if it is not counted: the caller must call `take` */
-  add(identity: Identity, cost: number, isAllowed: boolean): boolean;
-  /** Counts a decision, and keeps its identifier: the bytes from `from` to `to`, in UTF-8. */
-  take(
-    identity: Identity,
-    cost: number,
-    isAllowed: boolean,
-    text: Bytes,
-    from: number,
-    to: number,
-  ): void;
+  /** Of denied checks; undefined where there was no room for it. */
+  readonly denied: IdentifierSketch | undefined;
+  /** Of the tokens of allowed checks. */
+  readonly spent: IdentifierSketch | undefined;
+}
+
+export interface IdentifierSketch {
+  /**
+   * Adds to the count of an identifier.
+   * @param amount above 0
+   * @returns false if it is not counted: the caller must call `take`
+   */
+  add(identity: Identity, amount: number): boolean;
+  /** Counts an identifier, and keeps it: the bytes from `from` to `to`, in UTF-8. */
+  take(identity: Identity, amount: number, text: Bytes, from: number, to: number): void;
 }

@@ -31,7 +31,7 @@
  * concurrent write.
  */
 
-import { CACHE_LINE_BYTES } from '../../core/constants.ts';
+import { CACHE_LINE_BYTES, FIRST_LINE_OFFSET } from '../../core/constants.ts';
 
 declare const unit: unique symbol;
 /** An index into the int32 words, or the doubles, of a table. One is not accepted as the other. */
@@ -66,13 +66,6 @@ export const TABLE_HEADER = {
 };
 
 const LINE_WORDS = CACHE_LINE_BYTES / 4;
-
-/**
- * A large buffer is a mapping of its own, of which the C library uses the first 16 bytes: byte 48
- * begins a cache line. In memory of another origin a lock line or slot is in two cache lines, which
- * costs time only.
- */
-const FIRST_LINE_OFFSET = 48;
 
 export const GROUP_BUCKETS = 32;
 export const BUCKET_SLOTS = 8;
