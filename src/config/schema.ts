@@ -310,7 +310,8 @@ export const Settings = Type.Object({
     1,
     EVENT_SAMPLE_MAX,
     1,
-    'a sample: one of so many decisions that WEIR_EVENTS selects is written, at random',
+    'a sample: the decisions that WEIR_EVENTS selects are written for one of so many requests, ' +
+      'at random',
   ),
   eventsFile: Type.Optional(
     text(

@@ -14,7 +14,7 @@ export const EVENT_SELECTIONS = ['off', 'denied', 'all'] as const;
 /** What an acceptor needs to know. */
 export interface EventPlan {
   selection: 'denied' | 'all';
-  /** One of so many selected decisions becomes an event, at random. */
+  /** The decisions on one of so many requests become events, at random. */
   oneIn: number;
   identifierForm: IdentifierForm;
 }
@@ -44,11 +44,15 @@ export class EventRecorder {
     this.#send = send;
   }
 
-  /** Whether a decision becomes an event. Each call draws anew for a sample. */
-  selects(isAllowed: boolean): boolean {
-    const { selection, oneIn } = this.#plan;
-    if (isAllowed && selection === 'denied') return false;
+  /** Whether the decisions on a request may become events. Draws for a sample. */
+  samples(): boolean {
+    const { oneIn } = this.#plan;
     return oneIn === 1 || this.#random.isOneIn(oneIn);
+  }
+
+  /** Whether a decision on a request of the sample becomes an event. */
+  selects(isAllowed: boolean): boolean {
+    return !isAllowed || this.#plan.selection === 'all';
   }
 
   record(event: DecisionEvent): void {

@@ -6,10 +6,16 @@ const META = Buffer.from('"meta"');
 const RESOURCES = Buffer.from('"resources"');
 const NO_DETAILS: RequestDetails = {};
 
+/** A request whose decisions may become events: of a sample, one in many requests is one. */
+export interface SampledRequest {
+  /** The header, if the request has a valid one. */
+  traceparent: string | undefined;
+}
+
 /** @param bytes a valid body */
 export function readDetails(
   bytes: ArrayBuffer | Uint8Array,
-  traceparent: string | undefined,
+  { traceparent }: SampledRequest,
 ): RequestDetails {
   const body = ArrayBuffer.isView(bytes)
     ? Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)

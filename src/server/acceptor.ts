@@ -170,6 +170,7 @@ export class Acceptor {
     this.#counterOperations = new CounterOperations(
       keyring,
       counters,
+      recorder,
       responders,
       (number, result) => {
         this.#send({ kind: 'counterResult', number, result });
@@ -185,7 +186,7 @@ export class Acceptor {
     const gatewayRoutes = this.#gateway.routes(false);
     const portRoutes = [
       ...this.#gateway.routes(true),
-      ...apiRoutes(keyring, servers, counters, this.#operations, recorder.hasEvents),
+      ...apiRoutes(keyring, servers, counters, this.#operations, recorder),
     ];
     this.#apps = new Apps(data.tls, hasGateway, (app, kind) => {
       mount(app, kind === 'gateway' ? gatewayRoutes : portRoutes, responders, errorReporter);

@@ -19,6 +19,7 @@ import { ApiError } from '../core/errors.ts';
 import { validTraceparent } from '../events/decision-event.ts';
 import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
+import type { DecisionRecorder } from './decision-recorder.ts';
 import { docsRoutes } from './docs.ts';
 import type { ExplanationHandler } from './explanations.ts';
 import type { ApiServer, OperationForwarder } from './operation-forwarder.ts';
@@ -30,7 +31,7 @@ const CONTENT_TYPE = fixedText('content-type');
 const TRACEPARENT = fixedText('traceparent');
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
-/** The operations that an acceptor answers itself. Only checks use the traceparent. */
+/** The operations that an acceptor answers itself. Only checks become events. */
 export type CounterHandlers = Readonly<Record<CounterOperationName, CheckBodyHandler>>;
 
 export function counterHandlers(
@@ -49,13 +50,12 @@ export function counterHandlers(
   };
 }
 
-/** @param hasEvents whether decisions become events, which show the header `traceparent` */
 export function apiRoutes(
   keyring: Keyring,
   servers: ByVersion<ApiServer>,
   counters: CounterHandlers,
   operations: OperationForwarder,
-  hasEvents: boolean,
+  recorder: DecisionRecorder,
 ): Route[] {
   const counterRoute = (name: CounterOperationName): Route => {
     const { version, method, maxBytes } = COUNTER_OPERATIONS[name];
@@ -66,18 +66,19 @@ export function apiRoutes(
       requireJson(req);
       bodyReader.read(res, framing, maxBytes, key, onBody);
     };
-    const handleWithTrace: Handler = (res, req, framing) => {
+    const handleSampled: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       requireJson(req);
-      const traceparent = validTraceparent(req.getHeader(TRACEPARENT));
+      if (!recorder.samples()) return bodyReader.read(res, framing, maxBytes, key, onBody);
+      const sampled = { traceparent: validTraceparent(req.getHeader(TRACEPARENT)) };
       bodyReader.read(res, framing, maxBytes, key, (res, key, bytes) => {
-        onBody(res, key, bytes, traceparent);
+        onBody(res, key, bytes, sampled);
       });
     };
     return {
       method,
       path: counterOperationPath(name),
-      handle: hasEvents ? handleWithTrace : handle,
+      handle: recorder.hasEvents ? handleSampled : handle,
     };
   };
   const operationRoutes = OPERATION_NAMES.map((name): Route => {

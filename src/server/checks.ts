@@ -17,7 +17,7 @@ import { RESPONSE_MAX_BYTES } from '../core/constants.ts';
 import type { Decision } from '../core/decision.ts';
 import type { Hasher } from '../core/hash.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
-import { readDetails } from '../events/request-details.ts';
+import { readDetails, type SampledRequest } from '../events/request-details.ts';
 import type { ActiveOverrides } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
@@ -53,15 +53,15 @@ interface CheckRoute {
 interface CheckList {
   res: HttpResponse;
   checks: readonly CheckRequest[];
-  traceparent: string | undefined;
+  sampled: SampledRequest | undefined;
 }
 
-/** @param traceparent the header of the request; undefined without one, or without events */
+/** @param sampled undefined where the decisions on the request do not become events */
 export type CheckBodyHandler = (
   res: HttpResponse,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
-  traceparent?: string,
+  sampled?: SampledRequest,
 ) => void;
 
 export class CheckHandler {
@@ -96,29 +96,29 @@ export class CheckHandler {
     };
   }
 
-  readonly limitV1: CheckBodyHandler = (res, key, bytes, traceparent) => {
+  readonly limitV1: CheckBodyHandler = (res, key, bytes, sampled) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV1.read(key, bytes);
     this.#identifyAndOverride(check);
-    this.#decide(res, check, startedMs, this.#routeV1, bytes, traceparent);
+    this.#decide(res, check, startedMs, this.#routeV1, bytes, sampled);
   };
 
-  readonly limitV2: CheckBodyHandler = (res, key, bytes, traceparent) => {
+  readonly limitV2: CheckBodyHandler = (res, key, bytes, sampled) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV2.read(key, bytes);
     this.#identifyAndOverride(check);
-    this.#decide(res, check, startedMs, this.#routeV2, bytes, traceparent);
+    this.#decide(res, check, startedMs, this.#routeV2, bytes, sampled);
   };
 
-  readonly multiLimitV2: CheckBodyHandler = (res, key, bytes, traceparent) => {
+  readonly multiLimitV2: CheckBodyHandler = (res, key, bytes, sampled) => {
     const { keyring, engine, clock, stats, deferredResponses } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes), traceparent };
+    const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes), sampled };
     const { checks } = list;
     for (let number = 0; number < checks.length; number++) {
       // One check takes 25 ms under the worst override patterns known, 80 ms on a busy core.
@@ -142,7 +142,6 @@ export class CheckHandler {
     const { hasher, overrides, stats } = this.#dependencies;
     const { namespace, identity, memory, identifierFrom, identifierTo } = check;
     hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
-    namespace.sketches?.prefetch(identity);
     if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
   }
 
@@ -152,31 +151,33 @@ export class CheckHandler {
     startedMs: number,
     route: CheckRoute,
     bytes: ArrayBuffer | Uint8Array,
-    traceparent: string | undefined,
+    sampled: SampledRequest | undefined,
   ): void {
     const { engine, clock, stats, deferredResponses, recorder } = this.#dependencies;
     const decision = engine.decide(check, startedMs, res, route.completion);
     if (decision === undefined) {
-      if (recorder.hasEvents) recorder.keepDetails(res, readDetails(bytes, traceparent));
+      if (sampled !== undefined) recorder.keepDetails(res, readDetails(bytes, sampled));
       deferredResponses.defer(res);
       return;
     }
     const { allowed } = decision;
     recorder.count(check, allowed);
-    if (recorder.selects(allowed)) {
-      const details = readDetails(bytes, traceparent);
+    if (sampled !== undefined && recorder.selects(allowed)) {
+      const details = readDetails(bytes, sampled);
       recorder.recordEvent(eventOf(check, decision, allowed, details));
     }
     route.send(res, check, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  #recordList({ checks, traceparent }: CheckList, { allowed, decisions }: BatchDecision): void {
+  #recordList({ checks, sampled }: CheckList, { allowed, decisions }: BatchDecision): void {
     const { recorder } = this.#dependencies;
+    const isEvent = sampled !== undefined && recorder.selects(allowed);
     for (let number = 0; number < checks.length; number++) {
       const check = checks[number];
       recorder.count(check, allowed);
-      if (!recorder.selects(allowed)) continue;
+      if (!isEvent) continue;
+      const { traceparent } = sampled;
       const details = traceparent === undefined ? undefined : { traceparent };
       recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
     }
@@ -204,8 +205,9 @@ function createRoute(
       complete: (res, startedMs, check, decision) => {
         const { allowed } = decision;
         recorder.countText(check, check.cost, allowed);
-        if (recorder.selects(allowed)) {
-          recorder.recordEvent(eventOf(check, decision, allowed, recorder.keptDetails(res)));
+        const details = recorder.keptDetails(res);
+        if (details !== undefined && recorder.selects(allowed)) {
+          recorder.recordEvent(eventOf(check, decision, allowed, details));
         }
         deferredResponses.complete(res, startedMs, () => send(res, check, decision));
       },

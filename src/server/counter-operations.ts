@@ -12,12 +12,14 @@ import {
 import type { ByVersion } from '../api/common/versions.ts';
 import type { Keyring } from '../auth/keyring.ts';
 import type { CounterHandlers } from './api-routes.ts';
+import type { DecisionRecorder } from './decision-recorder.ts';
 import { createOperationResponse } from './operation-response.ts';
 import type { Responder } from './responder.ts';
 
 export class CounterOperations {
   readonly #keyring: Keyring;
   readonly #handlers: CounterHandlers;
+  readonly #recorder: DecisionRecorder;
   readonly #responders: ByVersion<Responder>;
   readonly #send: (number: number, result: CounterOperationResult) => void;
 
@@ -25,11 +27,13 @@ export class CounterOperations {
   constructor(
     keyring: Keyring,
     handlers: CounterHandlers,
+    recorder: DecisionRecorder,
     responders: ByVersion<Responder>,
     send: (number: number, result: CounterOperationResult) => void,
   ) {
     this.#keyring = keyring;
     this.#handlers = handlers;
+    this.#recorder = recorder;
     this.#responders = responders;
     this.#send = send;
   }
@@ -39,7 +43,8 @@ export class CounterOperations {
       this.#send(number, { status, body: text });
     });
     try {
-      this.#handlers[operation](res, this.#keyring.keyById(keyId), body);
+      const sampled = this.#recorder.samples() ? { traceparent: undefined } : undefined;
+      this.#handlers[operation](res, this.#keyring.keyById(keyId), body, sampled);
     } catch (error) {
       this.#responders[COUNTER_OPERATIONS[operation].version].sendError(res, error);
     }

@@ -32,6 +32,14 @@ export class DecisionRecorder {
     return this.#events !== undefined;
   }
 
+  /**
+   * Whether the decisions on a request may become events. Called once for each request, when it
+   * arrives, so that what an event repeats is read of few requests only.
+   */
+  samples(): boolean {
+    return this.#events?.samples() === true;
+  }
+
   /** Counts the decision on a check whose identifier is in the memory of its request. */
   count(check: CheckRequest, isAllowed: boolean): void {
     const { namespace, identity, cost, memory, identifierFrom, identifierTo } = check;
@@ -50,7 +58,7 @@ export class DecisionRecorder {
     this.#identifiers.recordText(namespace, identity, cost, isAllowed, identifier);
   }
 
-  /** Whether a decision becomes an event. Called once for each. */
+  /** Whether a decision on a request of the sample becomes an event. */
   selects(isAllowed: boolean): boolean {
     return this.#events?.selects(isAllowed) === true;
   }

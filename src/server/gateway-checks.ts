@@ -208,7 +208,7 @@ export class GatewayCheckHandler {
       return;
     }
     const kind = responseKindOf(denialStatus, isHead);
-    const details = recorder.hasEvents ? detailsOf(req) : undefined;
+    const details = recorder.samples() ? detailsOf(req) : undefined;
     try {
       const framing = this.#headerReader.read(
         req,
@@ -258,7 +258,6 @@ export class GatewayCheckHandler {
     const [check] = checks;
     resetCheck(compiled, check, identifier);
     hasher.hash(namespace.hashState, identifier, check.identity);
-    namespace.sketches?.prefetch(check.identity);
     const isOverridden = overrides.resolve(check, check.identity);
     if (isOverridden) stats.increment(ACCEPTOR_STAT.overriddenChecks);
     const { single, batch } = compiled.completions[kind.index];
@@ -298,7 +297,9 @@ export class GatewayCheckHandler {
     const { recorder } = this.#dependencies;
     const { allowed } = decision;
     recorder.countText(check, compiled.policy.cost, allowed);
-    if (recorder.selects(allowed)) this.#recordEvent(compiled, check, decision, details);
+    if (details !== undefined && recorder.selects(allowed)) {
+      this.#recordEvent(compiled, check, decision, details);
+    }
   }
 
   /** Records the one decision on a request, however many windows it was checked in. */
@@ -312,7 +313,7 @@ export class GatewayCheckHandler {
     // Only the first check of a request is given its identifier.
     const [{ identifier }] = checks;
     recorder.countText(checks[0], compiled.policy.cost, allowed);
-    if (!recorder.selects(allowed)) return;
+    if (details === undefined || !recorder.selects(allowed)) return;
     const window = decidingWindow(decisions, checks.length);
     const decision = { ...decisions[window], allowed };
     this.#recordEvent(compiled, { ...checks[window], identifier }, decision, details);
@@ -322,7 +323,7 @@ export class GatewayCheckHandler {
     { policy }: CompiledPolicy,
     check: Check,
     decision: Decision,
-    details: RequestDetails | undefined,
+    details: RequestDetails,
   ): void {
     const { allowed } = decision;
     this.#dependencies.recorder.recordEvent({
@@ -389,10 +390,10 @@ export class GatewayCheckHandler {
     const { clock, recorder } = this.#dependencies;
     // It has no identifier that could be counted.
     countDecision(namespace.decisionCounts, policy.cost, isAllowed);
-    if (recorder.selects(isAllowed)) {
+    if (details !== undefined && recorder.selects(isAllowed)) {
       const isShadow = policy.shadow && !isAllowed;
       const event = { namespace: namespace.name, policy: namespace.name, cost: policy.cost };
-      recorder.recordEvent({ ...event, isAllowed, isShadow, ...(details && { request: details }) });
+      recorder.recordEvent({ ...event, isAllowed, isShadow, request: details });
     }
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
     if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
