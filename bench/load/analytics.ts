@@ -1,7 +1,7 @@
 /**
- * The cost of analytics, events and dashboards: weir without them, and with more and more of them,
- * under the same load. Nine of ten identifiers have no entry in the sketch. Under `denied` each
- * check is a candidate for an event.
+ * The cost of analytics, events and dashboards. Each is measured in turn with weir without them.
+ * Nine of ten identifiers have no entry in the sketch. Under `denied` each check is a candidate for
+ * an event.
  *
  * V8 inlines other functions in each process of the same program, which changes the CPU per
  * request. So all servers are started several times.
@@ -25,10 +25,11 @@ import { type BenchServer, freePort, startWeir } from '../support/servers.ts';
 
 const STARTS = 5;
 /** Of each start. */
-const ROUNDS = 2;
+const ROUNDS = 3;
 const SECONDS = 2;
-/** Until V8 has compiled all functions, and most new identifiers take no entry in the sketch. */
-const WARM_UP_SECONDS = 10;
+/** Until V8 has compiled all functions, and the sketches are as full as after minutes of load. */
+const WARM_UP_SECONDS = 8;
+const WARM_UP_PIPELINING = 16;
 const CONNECTIONS = 64;
 
 interface Variant {
@@ -57,15 +58,22 @@ export async function measureAnalytics(progress: (what: string) => void): Promis
     ['allowed', ALLOWED_WORKLOAD],
     ['denied', DENIED_WORKLOAD],
   ] as const) {
-    const all: RoundMeasurement[][] = Object.keys(VARIANTS).map(() => []);
+    /** By variant: the rounds of `neither`, and its own beside them. */
+    const pairs = Object.keys(VARIANTS).map((): RoundMeasurement[][] => [[], []]);
     let figures: ContestantFigures[] = [];
     for (let start = 1; start <= STARTS; start++) {
       const say = (what: string) => progress(`${load}, start ${start}, ${what}`);
-      await withContestants(workload, say, async (contestants) => {
-        const rounds = await measureRounds(contestants, ROUNDS, say);
-        for (const [i, of] of rounds.entries()) all[i].push(...of);
+      await withContestants(workload, say, async ([neither, ...others]) => {
+        for (const [i, other] of others.entries()) {
+          const rounds = await measureRounds([neither, other], ROUNDS, say);
+          for (const [side, of] of rounds.entries()) pairs[i + 1][side].push(...of);
+        }
         // While the processes are there: their memory is one of the figures.
-        figures = summarizeRounds(contestants, all);
+        const all = pairs.slice(1).flatMap(([of]) => of);
+        figures = [neither, ...others].map((contestant, i) => {
+          const measured = i === 0 ? [all, all] : pairs[i];
+          return summarizeRounds([neither, contestant], measured)[1];
+        });
       });
     }
     const names = Object.keys(VARIANTS);
@@ -93,7 +101,9 @@ async function withContestants(
     }
     for (const { name, port } of servers) {
       progress(`warm up ${name}`);
-      await runLoad({ ...options, port, seconds: WARM_UP_SECONDS });
+      const pipelining = WARM_UP_PIPELINING;
+      await runLoad({ ...options, port, seconds: WARM_UP_SECONDS, pipelining });
+      await runLoad({ ...options, port, seconds: SECONDS });
     }
     const contestants = servers.map(({ name, pids, port }) => {
       return { name, pids, run: () => runLoad({ ...options, port, seconds: SECONDS }) };
