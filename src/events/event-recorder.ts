@@ -29,7 +29,7 @@ export class EventRecorder {
   readonly #plan: EventPlan;
   readonly #stats: AcceptorStats;
   readonly #send: (chunk: EventChunk) => void;
-  #buffer = Buffer.allocUnsafeSlow(EVENT_CHUNK_BYTES);
+  readonly #buffer = Buffer.allocUnsafeSlow(EVENT_CHUNK_BYTES);
   readonly #random = new FastRandom();
   #length = 0;
   #count = 0;
@@ -73,9 +73,11 @@ export class EventRecorder {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     if (this.#count === 0) return;
-    const chunk = { lines: this.#buffer.subarray(0, this.#length), count: this.#count };
+    // A copy: a new buffer of the full size every time would make V8 collect garbage all the time.
+    const lines = Buffer.allocUnsafeSlow(this.#length);
+    this.#buffer.copy(lines, 0, 0, this.#length);
+    const chunk = { lines, count: this.#count };
     this.#sentBytes += this.#length;
-    this.#buffer = Buffer.allocUnsafeSlow(EVENT_CHUNK_BYTES);
     this.#length = 0;
     this.#count = 0;
     this.#send(chunk);
