@@ -24,7 +24,7 @@ export interface SketchAnnouncement {
 }
 
 /** The sketches of a namespace, in their order in the buffer. */
-export const SKETCHES = ['denied', 'spent'] as const;
+const SKETCHES = ['denied', 'spent'] as const;
 /** `denied` counts denied checks, `spent` the tokens of allowed checks. */
 export type SketchName = (typeof SKETCHES)[number];
 

@@ -73,7 +73,7 @@ export class EventRecorder {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     if (this.#count === 0) return;
-    // A copy: a new buffer of the full size every time would make V8 collect garbage all the time.
+    // A copy of its own size: a chunk of a few events does not hold the memory of a full one.
     const lines = Buffer.allocUnsafeSlow(this.#length);
     this.#buffer.copy(lines, 0, 0, this.#length);
     const chunk = { lines, count: this.#count };

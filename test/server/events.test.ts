@@ -112,6 +112,33 @@ describeEngines('events, decided %s:', (mode) => {
     const text = (event: object) => JSON.stringify(Object.entries(event).sort());
     expect(events.map(text).sort()).toEqual(expected.map(text).sort());
   });
+
+  test('of a sample show all decisions on a request, or none', async () => {
+    const args = [...SIZES, '--events', 'all', '--events-one-in', '2'];
+    const server = await startEngineServer(mode, own.dataDir, { args });
+    own.started.push(server);
+    const terms = { namespace: 'n', limit: 1, duration: DURATION };
+    const headers = { traceparent: TRACEPARENT };
+    const numbers = Array.from({ length: 40 }, (_, i) => i);
+    for (const i of numbers) {
+      const batch = ['a', 'b'].map((part) => ({ ...terms, identifier: `${part}${i}`, cost: 1 }));
+      await post(server, '/v2/ratelimit.multiLimit', batch, headers);
+      await post(server, '/v1/ratelimits.limit', { ...terms, identifier: `c${i}` }, headers);
+    }
+    await server.stop();
+    const events = eventsIn(own.dataDir);
+    const numbersOf = (part: string) => {
+      const identifiers = events.map(({ identifier }) => String(identifier));
+      return identifiers.filter((it) => it[0] === part).map((it) => Number(it.slice(1)));
+    };
+    expect(numbersOf('a')).toEqual(numbersOf('b'));
+    for (const part of ['a', 'c']) {
+      // Each of these fails by chance once in 10 ** 12 runs.
+      expect(numbersOf(part).length).toBeGreaterThan(0);
+      expect(numbersOf(part).length).toBeLessThan(numbers.length);
+    }
+    expect(events.every(({ traceparent }) => traceparent === TRACEPARENT)).toBe(true);
+  });
 });
 
 describe('events', () => {
