@@ -16,9 +16,10 @@ import type { SHED_REASONS } from '../observe/metric-declarations.ts';
 import { inlineCode, markdownTable } from './markdown.ts';
 import { bytesText, grouped, secondsText } from './quantities.ts';
 
-/** For example `1 MiB for an export, 64 KiB for another read, 16 KiB for a change`. */
+/** For example `1 MiB for an export, 16 KiB for a change`, with all estimates. */
 export const RESPONSE_ESTIMATES = [
   `${bytesText(RESPONSE_BYTES.export)} for an export`,
+  `${bytesText(RESPONSE_BYTES.figures)} for a timeline or the namespaces of analytics`,
   `${bytesText(RESPONSE_BYTES.read)} for another read`,
   `${bytesText(RESPONSE_BYTES.change)} for a change`,
 ].join(', ');

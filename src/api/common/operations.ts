@@ -20,7 +20,12 @@ interface OperationSpec {
 }
 
 /** Estimates of the largest responses, in bytes. */
-export const RESPONSE_BYTES = { export: 1_048_576, read: 65_536, change: 16_384 } as const;
+export const RESPONSE_BYTES = {
+  export: 1_048_576,
+  figures: 262_144,
+  read: 65_536,
+  change: 16_384,
+} as const;
 
 const readV1: OperationSpec = {
   version: 'v1',
@@ -29,6 +34,7 @@ const readV1: OperationSpec = {
   maxBytes: 0,
   responseBytesEstimate: RESPONSE_BYTES.read,
 };
+const figuresV1: OperationSpec = { ...readV1, responseBytesEstimate: RESPONSE_BYTES.figures };
 const writeV1: OperationSpec = {
   version: 'v1',
   method: 'POST',
@@ -57,8 +63,8 @@ export const OPERATIONS = {
   'keys.list': readV1,
   'keys.revoke': writeV1,
   'audit.list': readV1,
-  'analytics.getNamespaces': { ...readV1, responseBytesEstimate: RESPONSE_BYTES.export },
-  'analytics.getTimeline': { ...readV1, responseBytesEstimate: RESPONSE_BYTES.export },
+  'analytics.getNamespaces': figuresV1,
+  'analytics.getTimeline': figuresV1,
   'analytics.getIdentifiers': readV1,
   'ratelimit.setOverride': writeV2,
   'ratelimit.getOverride': readV2,
