@@ -13,10 +13,11 @@ import {
   operationPath,
 } from '../api/common/operations.ts';
 import type { ByVersion } from '../api/common/versions.ts';
-import type { Keyring } from '../auth/keyring.ts';
+import type { Key, Keyring } from '../auth/keyring.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import { validTraceparent } from '../events/decision-event.ts';
+import type { BodyHandler } from './body.ts';
 import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
 import type { DecisionRecorder } from './decision-recorder.ts';
@@ -64,22 +65,10 @@ export function apiRoutes(
     const handle: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       requireJson(req);
-      bodyReader.read(res, framing, maxBytes, key, onBody);
+      const handler = recorder.samples() ? sampledHandler(onBody, req) : onBody;
+      bodyReader.read(res, framing, maxBytes, key, handler);
     };
-    const handleSampled: Handler = (res, req, framing) => {
-      const key = keyring.verify(req.getHeader(AUTHORIZATION));
-      requireJson(req);
-      if (!recorder.samples()) return bodyReader.read(res, framing, maxBytes, key, onBody);
-      const sampled = { traceparent: validTraceparent(req.getHeader(TRACEPARENT)) };
-      bodyReader.read(res, framing, maxBytes, key, (res, key, bytes) => {
-        onBody(res, key, bytes, sampled);
-      });
-    };
-    return {
-      method,
-      path: counterOperationPath(name),
-      handle: recorder.hasEvents ? handleSampled : handle,
-    };
+    return { method, path: counterOperationPath(name), handle };
   };
   const operationRoutes = OPERATION_NAMES.map((name): Route => {
     const { method } = OPERATIONS[name];
@@ -100,6 +89,12 @@ export function apiRoutes(
     ...operationRoutes,
     ...docsRoutes(servers.v1.responder),
   ];
+}
+
+/** The handler of one request of the sample: it keeps what an event says of the head. */
+function sampledHandler(onBody: CheckBodyHandler, req: HttpRequest): BodyHandler<Key> {
+  const sampled = { traceparent: validTraceparent(req.getHeader(TRACEPARENT)) };
+  return (res, key, bytes) => onBody(res, key, bytes, sampled);
 }
 
 function requireJson(req: HttpRequest): void {
