@@ -23,9 +23,9 @@ import {
 } from '../support/rounds.ts';
 import { type BenchServer, freePort, startWeir } from '../support/servers.ts';
 
-const STARTS = 5;
+const STARTS = 8;
 /** Of each start. */
-const ROUNDS = 3;
+const ROUNDS = 2;
 const SECONDS = 2;
 /** Until V8 has compiled all functions, and the sketches are as full as after minutes of load. */
 const WARM_UP_SECONDS = 8;

@@ -11,7 +11,7 @@
 import { Bytes } from '../core/bytes.ts';
 import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET, NAME_MAX_BYTES } from '../core/constants.ts';
 import type { Identity } from '../core/hash.ts';
-import type { IdentifierSketches, Namespace } from '../core/namespace.ts';
+import { type Namespace, NO_SKETCHES } from '../core/namespace.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
 import { SKETCH_WORDS, SketchWriter } from './sketch.ts';
 
@@ -64,8 +64,8 @@ export class IdentifierRecorder {
   ): void {
     const hour = this.#words[CONTROL.analyticsHour];
     if (hour === NO_HOUR) return;
-    const sketches = this.#sketchesOf(namespace, hour);
-    const sketch = isAllowed ? sketches.spent : sketches.denied;
+    if (namespace.sketchHour !== hour) this.#begin(namespace, hour);
+    const sketch = isAllowed ? namespace.spentSketch : namespace.deniedSketch;
     const amount = isAllowed ? cost : 1;
     if (sketch === undefined || amount === 0 || sketch.add(identity, amount)) return;
     sketch.take(identity, amount, text, from, to);
@@ -81,39 +81,29 @@ export class IdentifierRecorder {
   ): void {
     const hour = this.#words[CONTROL.analyticsHour];
     if (hour === NO_HOUR) return;
-    const sketches = this.#sketchesOf(namespace, hour);
-    const sketch = isAllowed ? sketches.spent : sketches.denied;
+    if (namespace.sketchHour !== hour) this.#begin(namespace, hour);
+    const sketch = isAllowed ? namespace.spentSketch : namespace.deniedSketch;
     const amount = isAllowed ? cost : 1;
     if (sketch === undefined || amount === 0 || sketch.add(identity, amount)) return;
     const to = this.#scratch.write(identifier, 0);
     sketch.take(identity, amount, this.#scratch, 0, to);
   }
 
-  #sketchesOf(namespace: Namespace, hour: number): IdentifierSketches {
-    const { sketches } = namespace;
-    return sketches?.hour === hour ? sketches : this.#begin(namespace, hour);
-  }
-
-  #begin(namespace: Namespace, hour: number): IdentifierSketches {
+  #begin(namespace: Namespace, hour: number): void {
     if (this.#hour !== hour) {
       this.#hour = hour;
       // A namespace without checks in this hour would keep the memory of its last one.
-      for (const counted of this.#counted) counted.sketches = undefined;
+      for (const counted of this.#counted) Object.assign(counted, NO_SKETCHES);
       this.#counted.length = 0;
     }
     const hasRoom = this.#counted.length < ANALYTICS_NAMESPACES_MAX;
-    if (hasRoom) this.#counted.push(namespace);
     const buffer = hasRoom ? new SharedArrayBuffer(SKETCHES_BYTES) : undefined;
     this.#announce({ namespace: namespace.name, hour, buffer });
-    const sketches = newSketches(hour, buffer);
-    namespace.sketches = sketches;
-    return sketches;
+    namespace.sketchHour = hour;
+    if (buffer === undefined) return;
+    this.#counted.push(namespace);
+    const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
+    namespace.deniedSketch = new SketchWriter(memory, firstWordOf('denied'));
+    namespace.spentSketch = new SketchWriter(memory, firstWordOf('spent'));
   }
-}
-
-function newSketches(hour: number, buffer: SharedArrayBuffer | undefined): IdentifierSketches {
-  if (buffer === undefined) return { hour, denied: undefined, spent: undefined };
-  const memory = { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
-  const [denied, spent] = SKETCHES.map((name) => new SketchWriter(memory, firstWordOf(name)));
-  return { hour, denied, spent };
 }

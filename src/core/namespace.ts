@@ -17,19 +17,23 @@ export interface Namespace {
   /** The trie roots of the override patterns that match its name, as of `trieVersion`. */
   trieRoots: Int32Array;
   trieVersion: number;
-  /** Undefined before the first decision. */
-  sketches: IdentifierSketches | undefined;
+  /**
+   * The hour of the two sketches, since the Unix epoch; 0 before the first decision. They are not
+   * in an object of their own, as each check would read one more cache line.
+   */
+  sketchHour: number;
+  /** Of denied checks; undefined where there was no room for it. */
+  deniedSketch: IdentifierSketch | undefined;
+  /** Of the tokens of allowed checks. */
+  spentSketch: IdentifierSketch | undefined;
 }
 
-/** What the identifiers of a namespace use in one hour. */
-export interface IdentifierSketches {
-  /** Since the Unix epoch. */
-  readonly hour: number;
-  /** Of denied checks; undefined where there was no room for it. */
-  readonly denied: IdentifierSketch | undefined;
-  /** Of the tokens of allowed checks. */
-  readonly spent: IdentifierSketch | undefined;
-}
+/** What a namespace has before its first decision. */
+export const NO_SKETCHES = {
+  sketchHour: 0,
+  deniedSketch: undefined,
+  spentSketch: undefined,
+} as const;
 
 export interface IdentifierSketch {
   /**

@@ -92,7 +92,10 @@ export class KnownNamespaces {
       decisionCounts,
       trieRoots: NO_ROOTS,
       trieVersion: 0,
-      sketches: undefined,
+      // As NO_SKETCHES, which a spread would store outside of the object.
+      sketchHour: 0,
+      deniedSketch: undefined,
+      spentSketch: undefined,
     };
   }
 

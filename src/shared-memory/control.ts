@@ -2,8 +2,9 @@
  * The control words: one small shared buffer with the clock and the statistics of all threads. The
  * main thread allocates it, and every thread attaches. A buffer of the wrong size is a MemoryError.
  *
- *   line 0      header      int32: acceptors | workers | hour of the analytics, since 1970; 0: off
- *   line 1      clock       int32: sequence; the active anchor is the one at `sequence & 1`
+ *   line 0      header      int32: acceptors | workers
+ *   line 1      clock       int32: sequence; the active anchor is the one at `sequence & 1` |
+ *                           hour of the analytics, since 1970; 0: off
  *   line 2, 3   anchors     float64: monotonic ms | wall ms | rate; the main thread is the writer
  *   line 4...   stats       a block for each acceptor, then for each shard worker; see `stats.ts`
  */
@@ -13,7 +14,7 @@ import { MemoryError } from '../core/errors.ts';
 import { ACCEPTOR_STATS_BYTES, AcceptorStats, WORKER_STATS_BYTES, WorkerStats } from './stats.ts';
 
 /** Offsets in words. */
-export const CONTROL = { acceptors: 0, workers: 1, analyticsHour: 2, clockSequence: 16 } as const;
+export const CONTROL = { acceptors: 0, workers: 1, clockSequence: 16, analyticsHour: 17 } as const;
 
 /** Offsets in doubles from the start of an anchor. */
 export const ANCHOR = { monotonicMs: 0, wallMs: 1, rate: 2 } as const;

@@ -7,7 +7,7 @@ import { IdentifierRecorder, type SketchAnnouncement } from '../../src/analytics
 import { Bytes } from '../../src/core/bytes.ts';
 import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
-import type { Namespace } from '../../src/core/namespace.ts';
+import { type Namespace, NO_SKETCHES } from '../../src/core/namespace.ts';
 import { allocateControl, CONTROL, Control } from '../../src/shared-memory/control.ts';
 import { newNamespaceRow } from '../../src/shared-memory/stats.ts';
 import { newSeed } from '../support/guarantees.ts';
@@ -44,13 +44,13 @@ class TestAcceptor {
   /** The namespaces that keep sketches in memory. */
   get namesWithSketches(): string[] {
     const all = [...this.#namespaces.values()];
-    return all.filter(({ sketches }) => sketches !== undefined).map(({ name }) => name);
+    return all.filter(({ spentSketch }) => spentSketch !== undefined).map(({ name }) => name);
   }
 
   #namespace(name: string): Namespace {
     let namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
-      const counts = { decisionCounts: newNamespaceRow(), sketches: undefined };
+      const counts = { decisionCounts: newNamespaceRow(), ...NO_SKETCHES };
       const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
       namespace = { name, id: undefined, hashState: hasher.namespace(name), ...counts, ...tries };
       this.#namespaces.set(name, namespace);

@@ -9,6 +9,7 @@ import type { Check } from '../../src/core/check.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
+import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import type { BatchDecision, Engine } from '../../src/engine/engine.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
@@ -241,7 +242,7 @@ export class TestEngine {
     const trieRoots = new Int32Array(0);
     const tries = { trieRoots, trieVersion: 0 };
     return {
-      namespace: { name, id: undefined, hashState, decisionCounts, ...tries, sketches: undefined },
+      namespace: { name, id: undefined, hashState, decisionCounts, ...tries, ...NO_SKETCHES },
       ...{ identity, identifier, limit: 10, durationMs: DURATION_MS, cost: 1 },
       ...{ rule: RULE.fixed, burst: NO_BURST },
       ...{ isAsync: false, overrideId: undefined, ...terms },

@@ -4,6 +4,7 @@
  */
 
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
+import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import {
   ActiveOverrides,
@@ -134,7 +135,7 @@ export class OverrideResolver {
       const decisionCounts = new Float64Array(4);
       const trieRoots = new Int32Array(0);
       const tries = { trieRoots, trieVersion: 0 };
-      namespace = { name, id: undefined, hashState, decisionCounts, ...tries, sketches: undefined };
+      namespace = { name, id: undefined, hashState, decisionCounts, ...tries, ...NO_SKETCHES };
       this.#namespaces.set(name, namespace);
     }
     return namespace;

@@ -9,6 +9,7 @@ import type { Check } from '../../../src/core/check.ts';
 import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
 import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../../src/core/hash.ts';
+import { NO_SKETCHES } from '../../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
@@ -62,7 +63,7 @@ function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
       hashState,
       decisionCounts,
       ...tries,
-      sketches: undefined,
+      ...NO_SKETCHES,
     },
     ...{ identity, identifier, limit: 100, durationMs: DURATION_MS, cost: 1, rule: RULE.fixed },
     ...{ burst: NO_BURST, isAsync: false, overrideId: undefined, ...terms },
