@@ -285,7 +285,9 @@ const LONG_PARTS = {
   },
   analytics: async () => {
     const rows = await measureAnalytics(showProgress);
-    printLine('\nwith analytics and events, 64 connections; ratios in the same round:');
+    printLine(
+      '\nwith analytics and events, each beside the first at once; ratios in the same round:',
+    );
     showAnalytics(rows);
   },
   checkpoints: async () => {

@@ -1,10 +1,11 @@
 /**
- * The cost of analytics, events and dashboards. Each is measured in turn with weir without them.
+ * The cost of analytics, events and dashboards. Each is measured beside weir without them, with
+ * both under load at once, since a machine changes its speed by more than this cost within seconds.
  * Nine of ten identifiers have no entry in the sketch. Under `denied` each check is a candidate for
  * an event.
  *
- * V8 inlines other functions in each process of the same program, which changes the CPU per
- * request. So all servers are started several times.
+ * V8 inlines other functions in each process of the same program: two of them with the same
+ * settings differ by 2 % of CPU. So all servers are started several times.
  */
 
 import { openDashboard } from '../support/dashboard.ts';
@@ -17,7 +18,7 @@ import {
 import {
   type Contestant,
   type ContestantFigures,
-  measureRounds,
+  measureRoundsAtOnce,
   type RoundMeasurement,
   summarizeRounds,
 } from '../support/rounds.ts';
@@ -27,7 +28,7 @@ const STARTS = 8;
 /** Of each start. */
 const ROUNDS = 2;
 const SECONDS = 2;
-/** Until V8 has compiled all functions, and the sketches are as full as after minutes of load. */
+/** Until V8 has compiled all functions, and the sketches are as full as after half a minute. */
 const WARM_UP_SECONDS = 8;
 const WARM_UP_PIPELINING = 16;
 const CONNECTIONS = 64;
@@ -65,7 +66,8 @@ export async function measureAnalytics(progress: (what: string) => void): Promis
       const say = (what: string) => progress(`${load}, start ${start}, ${what}`);
       await withContestants(workload, say, async ([neither, ...others]) => {
         for (const [i, other] of others.entries()) {
-          const rounds = await measureRounds([neither, other], ROUNDS, say);
+          say(`${other.name} beside ${neither.name}`);
+          const rounds = await measureRoundsAtOnce([neither, other], ROUNDS);
           for (const [side, of] of rounds.entries()) pairs[i + 1][side].push(...of);
         }
         // While the processes are there: their memory is one of the figures.

@@ -57,7 +57,7 @@ export async function measureAlternating(
 }
 
 /** @returns the rounds of each contestant */
-export async function measureRounds(
+async function measureRounds(
   contestants: readonly Contestant[],
   rounds: number,
   progress: (what: string) => void,
@@ -70,6 +70,28 @@ export async function measureRounds(
       progress(`round ${round + 1}, ${contestant.name}`);
       all[i].push(await measureRound(contestant));
     }
+  }
+  return all;
+}
+
+/**
+ * As `measureRounds`, with all contestants under load at once: they share the CPU, and what else
+ * happens on the machine meanwhile. This shows smaller differences, but neither the throughput nor
+ * the latency of a server that is alone.
+ */
+export async function measureRoundsAtOnce(
+  contestants: readonly Contestant[],
+  rounds: number,
+): Promise<RoundMeasurement[][]> {
+  const all: RoundMeasurement[][] = contestants.map(() => []);
+  for (let round = 0; round < rounds; round++) {
+    const entries = [...contestants.entries()];
+    if (round % 2 === 1) entries.reverse();
+    await Promise.all(
+      entries.map(async ([i, contestant]) => {
+        all[i].push(await measureRound(contestant));
+      }),
+    );
   }
   return all;
 }

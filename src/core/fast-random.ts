@@ -14,12 +14,7 @@ export class FastRandom {
     this.#state = Int32Array.of(seed);
   }
 
-  /** @returns true in one of `count` calls */
-  isOneIn(count: number): boolean {
-    return this.#next() % count === 0;
-  }
-
-  /** @returns true with this probability */
+  /** @returns true with this probability; always for 1 */
   happens(probability: number): boolean {
     return this.#next() < probability * 2 ** 32;
   }

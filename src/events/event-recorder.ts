@@ -31,6 +31,8 @@ export class EventRecorder {
   readonly #send: (chunk: EventChunk) => void;
   readonly #buffer = Buffer.allocUnsafeSlow(EVENT_CHUNK_BYTES);
   readonly #random = new FastRandom();
+  /** Of the requests whose decisions may become events. */
+  readonly #share: number;
   #length = 0;
   #count = 0;
   /** Bytes that were sent, and not acknowledged. */
@@ -40,14 +42,14 @@ export class EventRecorder {
   /** @param send may transfer the memory of the lines; `acknowledge` is called when it is done */
   constructor(plan: EventPlan, stats: AcceptorStats, send: (chunk: EventChunk) => void) {
     this.#plan = plan;
+    this.#share = 1 / plan.oneIn;
     this.#stats = stats;
     this.#send = send;
   }
 
   /** Whether the decisions on a request may become events. Draws for a sample. */
   samples(): boolean {
-    const { oneIn } = this.#plan;
-    return oneIn === 1 || this.#random.isOneIn(oneIn);
+    return this.#random.happens(this.#share);
   }
 
   /** Whether a decision on a request of the sample becomes an event. */
