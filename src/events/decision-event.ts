@@ -60,9 +60,22 @@ export function formatEvent(event: DecisionEvent, form: IdentifierForm): string 
 }
 
 function requestFields({ traceparent, meta, resources }: RequestDetails): string {
-  const metaField = meta === undefined ? '' : `,"meta":${JSON.stringify(meta)}`;
-  const resourcesField = resources === undefined ? '' : `,"resources":${JSON.stringify(resources)}`;
-  return textField('traceparent', traceparent) + metaField + resourcesField;
+  return (
+    textField('traceparent', traceparent) +
+    jsonField('meta', meta) +
+    jsonField('resources', resources)
+  );
+}
+
+/** A value that is nested too deeply for `JSON.stringify` is left out; the check was valid. */
+function jsonField(name: string, value: unknown): string {
+  if (value === undefined) return '';
+  try {
+    return `,"${name}":${JSON.stringify(value)}`;
+  } catch (error) {
+    if (error instanceof RangeError) return '';
+    throw error;
+  }
 }
 
 function textField(name: string, text: string | undefined): string {

@@ -25,6 +25,9 @@ export interface EventChunk {
   count: number;
 }
 
+/** So many events are kept until their lines are written. */
+const EVENTS_UNWRITTEN_MAX = 64;
+
 export class EventRecorder {
   readonly #plan: EventPlan;
   readonly #stats: AcceptorStats;
@@ -33,6 +36,8 @@ export class EventRecorder {
   readonly #random = new FastRandom();
   /** Of the requests whose decisions may become events. */
   readonly #share: number;
+  /** Events that have no line yet. */
+  readonly #unwritten: DecisionEvent[] = [];
   #length = 0;
   #count = 0;
   /** Bytes that were sent, and not acknowledged. */
@@ -58,15 +63,8 @@ export class EventRecorder {
   }
 
   record(event: DecisionEvent): void {
-    if (this.#sentBytes + this.#length >= EVENT_BYTES_MAX) {
-      this.#stats.increment(ACCEPTOR_STAT.droppedEvents);
-      return;
-    }
-    const line = `${formatEvent(event, this.#plan.identifierForm)}\n`;
-    // UTF-8 needs three bytes at most for a code unit.
-    if (this.#length + 3 * line.length > EVENT_CHUNK_BYTES) this.flush();
-    this.#length += this.#buffer.write(line, this.#length);
-    this.#count++;
+    this.#unwritten.push(this.#plan.identifierForm === 'hash' ? withOwnIdentity(event) : event);
+    if (this.#unwritten.length >= EVENTS_UNWRITTEN_MAX) this.#write();
     this.#timer ??= setTimeout(() => this.flush(), EVENT_FLUSH_MS);
   }
 
@@ -74,6 +72,27 @@ export class EventRecorder {
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#write();
+    this.#sendLines();
+  }
+
+  /** Writes the lines of events, many at once: the code of one alone would not be in the caches. */
+  #write(): void {
+    for (const event of this.#unwritten) {
+      if (this.#sentBytes + this.#length >= EVENT_BYTES_MAX) {
+        this.#stats.increment(ACCEPTOR_STAT.droppedEvents);
+        continue;
+      }
+      const line = `${formatEvent(event, this.#plan.identifierForm)}\n`;
+      // UTF-8 needs three bytes at most for a code unit.
+      if (this.#length + 3 * line.length > EVENT_CHUNK_BYTES) this.#sendLines();
+      this.#length += this.#buffer.write(line, this.#length);
+      this.#count++;
+    }
+    this.#unwritten.length = 0;
+  }
+
+  #sendLines(): void {
     if (this.#count === 0) return;
     // A copy of its own size: a chunk of a few events does not hold the memory of a full one.
     const lines = Buffer.allocUnsafeSlow(this.#length);
@@ -89,4 +108,10 @@ export class EventRecorder {
   acknowledge(bytes: number): void {
     this.#sentBytes -= bytes;
   }
+}
+
+/** The identity of a check is overwritten by the next one. */
+function withOwnIdentity(event: DecisionEvent): DecisionEvent {
+  const { identity } = event;
+  return identity === undefined ? event : { ...event, identity: { ...identity } };
 }

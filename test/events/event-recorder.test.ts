@@ -91,6 +91,7 @@ test('events are dropped and counted while too many are not written, and sent ag
   expect(lines().length + dropped()).toBe(count);
   const before = dropped();
   recorder.record(EVENT);
+  recorder.flush();
   expect(dropped()).toBe(before + 1);
   recorder.acknowledge(sent);
   recorder.record(EVENT);
@@ -105,6 +106,26 @@ test('the longest event fits a chunk', () => {
   recorder.record({ ...longest, request: { meta: '\u0001'.repeat(10_900) } });
   recorder.flush();
   expect([lines().length, dropped()]).toEqual([1, 0]);
+});
+
+test('meta that is nested too deeply for JSON.stringify is left out of its event', () => {
+  const { recorder, lines } = open();
+  const meta = JSON.parse(`{"a":${'['.repeat(32_000)}${']'.repeat(32_000)}}`);
+  expect(() => JSON.stringify(meta)).toThrow(RangeError);
+  recorder.record({ ...EVENT, request: { meta, resources: [{ id: '1' }] } });
+  recorder.flush();
+  expect(lines()).toEqual([{ ...BASE, identifier: EVENT.identifier, resources: [{ id: '1' }] }]);
+});
+
+test('the events of checks that share an identity object have their own hashes', () => {
+  const { recorder, lines } = open({ identifierForm: 'hash' });
+  const identity = { h0: 1, h1: 2, h2: 3, h3: 4 };
+  recorder.record({ ...EVENT, identity });
+  identity.h0 = 5;
+  recorder.record({ ...EVENT, identity });
+  recorder.flush();
+  const hashes = lines().map(({ identifierHash }) => identifierHash.slice(0, 8));
+  expect(hashes).toEqual(['00000001', '00000005']);
 });
 
 test('meta and resources are read from a body that has them', () => {

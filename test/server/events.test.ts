@@ -113,6 +113,25 @@ describeEngines('events, decided %s:', (mode) => {
     expect(events.map(text).sort()).toEqual(expected.map(text).sort());
   });
 
+  test('leave out what is nested too deeply to be written, and the check is answered', async () => {
+    const server = await startEngineServer(mode, own.dataDir, {
+      args: [...SIZES, '--events', 'all'],
+    });
+    own.started.push(server);
+    const depth = 30_000;
+    const fields = `"namespace":"n","identifier":"deep","limit":5,"duration":${DURATION}`;
+    const body = `{${fields},"meta":{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`;
+    const headers = { Authorization: `Bearer ${ROOT_KEY}` };
+    const { status } = await sendRequest(server.port, {
+      ...{ path: '/v1/ratelimits.limit', body, headers },
+    });
+    expect(status).toBe(200);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    expect(eventsIn(own.dataDir)).toEqual([
+      expect.objectContaining({ identifier: 'deep', decision: 'allowed' }),
+    ]);
+  });
+
   test('of a sample show all decisions on a request, or none', async () => {
     const args = [...SIZES, '--events', 'all', '--events-one-in', '2'];
     const server = await startEngineServer(mode, own.dataDir, { args });
