@@ -13,7 +13,7 @@ import {
 } from '../../src/shared-memory/stats.ts';
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
-  expect(CONTROL).toEqual({ acceptors: 0, workers: 1, analyticsHour: 2, clockSequence: 16 });
+  expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16, analyticsHour: 17 });
   expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([480_640, 768]);
   expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 480_640 + 2 * 768);
 });
