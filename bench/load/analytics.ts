@@ -4,8 +4,8 @@
  * Nine of ten identifiers have no entry in the sketch. Under `denied` each check is a candidate for
  * an event.
  *
- * V8 inlines other functions in each process of the same program: two of them with the same
- * settings differ by 2 % of CPU. So all servers are started several times.
+ * V8 inlines other functions in each process of the same program, which changes the CPU per
+ * request. So all servers are started several times.
  */
 
 import { openDashboard } from '../support/dashboard.ts';

@@ -85,13 +85,8 @@ export async function measureRoundsAtOnce(
 ): Promise<RoundMeasurement[][]> {
   const all: RoundMeasurement[][] = contestants.map(() => []);
   for (let round = 0; round < rounds; round++) {
-    const entries = [...contestants.entries()];
-    if (round % 2 === 1) entries.reverse();
-    await Promise.all(
-      entries.map(async ([i, contestant]) => {
-        all[i].push(await measureRound(contestant));
-      }),
-    );
+    const measured = await Promise.all(contestants.map(measureRound));
+    for (const [i, of] of measured.entries()) all[i].push(of);
   }
   return all;
 }

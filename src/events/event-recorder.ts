@@ -25,7 +25,7 @@ export interface EventChunk {
   count: number;
 }
 
-/** So many events are kept until their lines are written. */
+/** Events that are kept until they get their lines, beside EVENT_BYTES_MAX of lines. */
 const EVENTS_UNWRITTEN_MAX = 64;
 
 export class EventRecorder {

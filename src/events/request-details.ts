@@ -23,6 +23,16 @@ export function readDetails(
   const details = traceparent === undefined ? NO_DETAILS : { traceparent };
   // Few bodies have these fields, and only those are parsed a second time.
   if (!body.includes(META) && !body.includes(RESOURCES)) return details;
-  const { meta, resources } = JSON.parse(body.toString()) as RequestDetails;
-  return { ...details, meta, resources };
+  const { meta, resources } = JSON.parse(body.toString()) as Record<string, unknown>;
+  return { ...details, meta: jsonOf(meta), resources: jsonOf(resources) };
+}
+
+/** @returns undefined also for a value nested too deeply for JSON.stringify: the check is valid */
+function jsonOf(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }

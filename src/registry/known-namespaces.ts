@@ -92,7 +92,7 @@ export class KnownNamespaces {
       decisionCounts,
       trieRoots: NO_ROOTS,
       trieVersion: 0,
-      // As NO_SKETCHES, which a spread would store outside of the object.
+      // NO_SKETCHES, written out: V8 stores spread fields in another object, so another cache line.
       sketchHour: 0,
       deniedSketch: undefined,
       spentSketch: undefined,
