@@ -126,11 +126,13 @@ export const ANALYTICS_IDENTIFIERS_INTERVAL_MS = 10_000;
 export const ANALYTICS_MINUTES_MAX = 10_080;
 export const ANALYTICS_HOURS_MAX = 9_600;
 
-/** Events that an acceptor sends to the main thread at once, and when it does so at the latest. */
+/** Events of an acceptor that are not in the file yet. Further ones are dropped. */
+export const EVENT_RING_BYTES = 8_388_608;
+/** Events that are written to the file at once, and how long fewer may wait. */
 export const EVENT_CHUNK_BYTES = 262_144;
-export const EVENT_FLUSH_MS = 100;
-/** Events of an acceptor that are not written yet. Further ones are dropped. */
-export const EVENT_BYTES_MAX = 8_388_608;
+export const EVENT_INTERVAL_MS = 200;
+/** The longest line of an event. */
+export const EVENT_LINE_BYTES_MAX = 163_840;
 /** Bounds of the size of a file of events, and of the number of rotated files. */
 export const EVENT_FILE_MIB_MAX = 1_048_576;
 export const EVENT_FILES_MAX = 1_000;
@@ -303,11 +305,14 @@ const INVARIANTS: readonly [boolean, string][] = [
     'the bytes of a shard are indexed by int32',
   ],
   [
-    3 * (BODY_MAX_BYTES + 6 * (IDENTIFIER_MAX_CHARACTERS + NAMESPACE_MAX_CHARACTERS) + 1_024) <
-      EVENT_CHUNK_BYTES,
-    'a chunk has room for the longest event',
+    2 * BODY_MAX_BYTES + 6 * (IDENTIFIER_MAX_CHARACTERS + 2 * NAMESPACE_MAX_CHARACTERS) + 2_048 <
+      EVENT_LINE_BYTES_MAX,
+    'a line has room for the longest event, with meta and resources of the longest body',
   ],
-  [EVENT_BYTES_MAX > 2 * EVENT_CHUNK_BYTES, 'a chunk of events can be sent while one is written'],
+  [EVENT_LINE_BYTES_MAX < EVENT_CHUNK_BYTES, 'a chunk has room for any line'],
+  [EVENT_INTERVAL_MS % CLOCK_TICK_MS === 0, 'events are written when the clock ticks'],
+  [EVENT_RING_BYTES > 2 * EVENT_CHUNK_BYTES, 'events can be added while a chunk is written'],
+  [(EVENT_RING_BYTES & (EVENT_RING_BYTES - 1)) === 0, 'a ring of events is indexed with a mask'],
   [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy fit one batch'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
   [(CHECK_QUEUE_ENTRIES & (CHECK_QUEUE_ENTRIES - 1)) === 0, 'a queue is indexed with a mask'],

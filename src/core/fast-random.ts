@@ -19,6 +19,14 @@ export class FastRandom {
     return this.#next() < probability * 2 ** 32;
   }
 
+  /**
+   * @param probability of each trial, above 0; with 1 it is always the first
+   * @returns the number of the first trial that happens, from 1 on, without a draw for each
+   */
+  trialsUntil(probability: number): number {
+    return 1 + Math.floor(Math.log(this.#next() / 2 ** 32) / Math.log1p(-probability));
+  }
+
   /** @returns an integer from 1 to 2 ** 32 - 1 */
   #next(): number {
     let state = this.#state[0];

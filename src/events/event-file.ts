@@ -12,7 +12,7 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Log } from '../core/log.ts';
-import type { EventChunk } from './event-recorder.ts';
+import type { EventChunk } from './event-ring.ts';
 
 const write = promisify(writeCallback);
 
@@ -70,10 +70,14 @@ export class EventFile {
     });
   }
 
-  /** Resolves when all chunks are written, or a reader has not read for a second. */
-  async close(): Promise<void> {
+  /**
+   * Resolves when all chunks are written, or a reader has not read for a second.
+   * @param rest further chunks; each is taken when those before it are written
+   */
+  async close(rest: Iterable<EventChunk> = []): Promise<void> {
     this.#closingRetries = CLOSING_RETRIES;
     await this.#last;
+    for (const chunk of rest) await new Promise<void>((done) => this.write(chunk, done));
     await this.#close();
   }
 

@@ -18,7 +18,6 @@ import type {
 import { HEARTBEAT_MS, MISSED_HEARTBEATS_MAX } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { killProcess } from '../core/fatal.ts';
-import type { EventChunk } from '../events/event-recorder.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors } from '../server/apps.ts';
 import type { AcceptorData, DebugRecord, ToAcceptor, ToMain } from '../server/messages.ts';
@@ -45,8 +44,6 @@ interface Acceptor {
 /** Handlers of acceptors' messages and of publications, once the acceptors listen. */
 export interface AcceptorHandlers {
   onNamespace: (name: string) => void;
-  /** @param onDone called when the events are written, or could not be */
-  onEvents: (chunk: EventChunk, onDone: () => void) => void;
   onSketches: (announcement: SketchAnnouncement) => void;
   onFailure: (failure: InternalErrorReport) => void;
   onDebugRecord: (acceptor: number, record: DebugRecord) => void;
@@ -293,13 +290,6 @@ export class Acceptors {
           if (this.#handlers === undefined) this.#earlyNamespaces.push(message.name);
           else this.#handlers.onNamespace(message.name);
           break;
-        case 'events': {
-          const { chunk } = message;
-          const bytes = chunk.lines.length;
-          const done: ToAcceptor = { kind: 'eventsWritten', bytes };
-          this.#handlers.onEvents(chunk, () => thread.postMessage(done));
-          break;
-        }
         case 'sketches':
           this.#handlers.onSketches(message.announcement);
           break;

@@ -5,29 +5,34 @@ import { join } from 'node:path';
 import type { LoadedSettings } from '../config/load.ts';
 import { StartError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { EventCollector } from '../events/event-collector.ts';
 import { EventFile, STANDARD_OUTPUT } from '../events/event-file.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
+import { allocateEventRing } from '../events/event-ring.ts';
 
 const EVENTS_FILE = 'events.jsonl';
 const MIB = 2 ** 20;
 
 /** @returns undefined where decisions become no events */
-export function eventPlanOf(settings: LoadedSettings): EventPlan | undefined {
+export function allocateEvents(settings: LoadedSettings): EventPlan | undefined {
   const { events: selection, eventsOneIn: oneIn, eventsIdentifier: identifierForm } = settings;
-  return selection === 'off' ? undefined : { selection, oneIn, identifierForm };
+  if (selection === 'off') return undefined;
+  const rings = Array.from({ length: settings.acceptors }, (_, index) => allocateEventRing(index));
+  return { selection, oneIn, identifierForm, rings };
 }
 
 /** @throws StartError where the file cannot be written */
-export function openEventFile(
+export function openEvents(
+  { rings }: EventPlan,
   settings: LoadedSettings,
   directory: string,
   log: Log,
-): EventFile | undefined {
-  if (settings.events === 'off') return undefined;
+): { file: EventFile; collector: EventCollector } {
   const path = settings.eventsFile ?? join(directory, EVENTS_FILE);
   if (path !== STANDARD_OUTPUT) requireWritable(path);
   const maxBytes = settings.eventsFileMib * MIB;
-  return new EventFile({ path, maxBytes, keptFiles: settings.eventsFiles, log });
+  const file = new EventFile({ path, maxBytes, keptFiles: settings.eventsFiles, log });
+  return { file, collector: new EventCollector(rings, file) };
 }
 
 function requireWritable(path: string): void {

@@ -11,7 +11,6 @@ import type { SqliteStore } from '../registry/store/sqlite.ts';
 import type { AcceptorData } from '../server/messages.ts';
 import type { Listeners } from './addresses.ts';
 import type { ConnectionPlan } from './descriptors.ts';
-import { eventPlanOf } from './events.ts';
 import type { InitialRecords } from './records.ts';
 import type { SharedState } from './shared-state.ts';
 
@@ -44,7 +43,7 @@ export function acceptorData(
     engine: state.engineData,
     hashKey: store.hashKey,
     isReportingErrors: settings.logLevel === 'debug',
-    events: eventPlanOf(settings),
+    events: state.events,
     activePublication: { ...initialPublication(registry, overrides), policies: policies.all },
   };
 }

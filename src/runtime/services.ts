@@ -15,7 +15,7 @@ import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { type Log, openLog } from '../core/log.ts';
 import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
-import type { EventFile } from '../events/event-file.ts';
+import type { EventCollector } from '../events/event-collector.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { ClusterWatch } from '../observe/cluster-watch.ts';
@@ -34,7 +34,7 @@ import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { openAnalytics } from './analytics.ts';
 import { DashboardLoader, dashboardOperations } from './dashboard.ts';
 import { startEngine } from './engine-host.ts';
-import { openEventFile } from './events.ts';
+import { openEvents } from './events.ts';
 import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
 
@@ -52,7 +52,7 @@ export class Services {
   readonly reloader: Reloader;
   readonly #engine: EngineHost;
   readonly #analytics: Analytics | undefined;
-  readonly #events: EventFile | undefined;
+  readonly #events: EventCollector | undefined;
   readonly #watches: { close(): void }[];
   readonly #writer: Writer;
   readonly #foundation: Foundation;
@@ -85,8 +85,9 @@ export class Services {
     const executor = new OperationExecutor(writer, context);
     this.log = log;
     this.#analytics = analytics;
-    const events = openEventFile(settings, foundation.directory.path, log);
-    this.#events = events;
+    const events =
+      state.events && openEvents(state.events, settings, foundation.directory.path, log);
+    this.#events = events?.collector;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
@@ -97,7 +98,6 @@ export class Services {
     };
     this.handlers = {
       onNamespace: (name) => writer.registerNamespace(name),
-      onEvents: (chunk, onDone) => events?.write(chunk, onDone),
       onSketches: (announcement) => analytics?.addSketches(announcement),
       onFailure: (failure) => log.error(failure, 'a request failed'),
       runOperation,
@@ -109,8 +109,11 @@ export class Services {
     const engine = startEngine(state, (worker) => acceptors.openNotificationPorts(worker), log);
     this.#engine = engine;
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
-    // one wake-up of the main thread serves both.
-    this.#clockTimer = setInterval(() => clockPublisher.tick(), CLOCK_TICK_MS);
+    // one wake-up of the main thread serves all: a wake-up costs more than what is done.
+    this.#clockTimer = setInterval(() => {
+      clockPublisher.tick();
+      events?.collector.tick();
+    }, CLOCK_TICK_MS);
     const replica = shared && (() => replicaStatsOf(shared));
     const metrics = new Metrics({
       control,
@@ -119,7 +122,7 @@ export class Services {
       registry,
       ...(replica && { replica }),
       ...(analytics && { analytics }),
-      ...(events && { events }),
+      ...(events && { events: events.file }),
       writer,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
@@ -205,7 +208,10 @@ export class Services {
     shared.replicator.start({ machine: engineData.processId, describe });
   }
 
-  /** Drains the queues, and writes the last checkpoint, the new namespaces and the analytics. */
+  /**
+   * Drains the queues, and writes the last checkpoint, the new namespaces, the analytics and the
+   * events. Called when the acceptors have ended.
+   */
   async stop(): Promise<void> {
     await this.#engine.drain();
     await this.#engine.stop();

@@ -1,8 +1,9 @@
 /**
- * The shared memory of all threads, allocated on the main thread: control words, clock, tables and
- * queues. The tables of the memory engine hold the counters of the last run, restored from its
- * checkpoints. A damaged checkpoint loses counters and is reported in `restored`; it does not stop
- * the start. The counters of the redis engine are in Redis: checkpoints are not read nor written.
+ * The shared memory of all threads, allocated on the main thread: control words, clock, tables,
+ * queues and rings of events. The tables of the memory engine hold the counters of the last run,
+ * restored from its checkpoints. A damaged checkpoint loses counters and is reported in `restored`;
+ * it does not stop the start. The counters of the redis engine are in Redis: checkpoints are not
+ * read nor written.
  */
 
 import type { LoadedSettings } from '../config/load.ts';
@@ -13,9 +14,11 @@ import { allocateRedisEngine } from '../engine/redis/allocate.ts';
 import { allocateMemoryEngine, restoreCounters } from '../engine/worker/allocate.ts';
 import type { CheckpointPlan } from '../engine/worker/checkpoint-scheduler.ts';
 import { slotsFor } from '../engine/worker/size.ts';
+import type { EventPlan } from '../events/event-recorder.ts';
 import type { EngineData } from '../server/create-engine.ts';
 import { Clock, ClockPublisher, systemMs } from '../shared-memory/clock.ts';
 import { allocateControl, Control } from '../shared-memory/control.ts';
+import { allocateEvents } from './events.ts';
 
 export interface SharedState {
   controlBuffer: SharedArrayBuffer;
@@ -23,6 +26,8 @@ export interface SharedState {
   clockPublisher: ClockPublisher;
   clock: Clock;
   engineData: EngineData;
+  /** Undefined where decisions become no events. */
+  events: EventPlan | undefined;
   /** Slots of all counter tables. */
   slots: number;
   /** Only the memory engine writes checkpoints. */
@@ -51,6 +56,7 @@ export function restoreSharedState(
     control,
     clockPublisher,
     clock,
+    events: allocateEvents(settings),
     slots: slotsFor(counters),
     checkpointPlan: { directory, intervalMs: settings.checkpointMs, keyFingerprint },
   };

@@ -46,7 +46,7 @@ import type { HttpResponse } from './uws.ts';
 
 /** What an acceptor uses of the port to the main thread. */
 interface MainThreadPort {
-  postMessage(message: ToMain, transferred?: readonly ArrayBuffer[]): void;
+  postMessage(message: ToMain): void;
   on(event: 'message', listener: (message: ToAcceptor) => void): unknown;
 }
 
@@ -68,7 +68,6 @@ export class Acceptor {
   readonly #keyring: Keyring;
   readonly #overrides = new ActiveOverrides();
   readonly #engine: Engine;
-  readonly #events: EventRecorder | undefined;
   readonly #responders: ByVersion<Responder>;
   readonly #gateway: GatewayCheckHandler;
   readonly #operations: OperationForwarder;
@@ -133,12 +132,8 @@ export class Acceptor {
     const identifiers = new IdentifierRecorder(control, (announcement) => {
       this.#send({ kind: 'sketches', announcement });
     });
-    this.#events =
-      data.events &&
-      new EventRecorder(data.events, stats, (chunk) => {
-        this.#mainPort.postMessage({ kind: 'events', chunk }, [chunk.lines.buffer as ArrayBuffer]);
-      });
-    const recorder = new DecisionRecorder(identifiers, this.#events, clock);
+    const events = data.events && new EventRecorder(data.events, data.index, clock, stats);
+    const recorder = new DecisionRecorder(identifiers, events);
     const shared = {
       keyring,
       finder,
@@ -245,7 +240,6 @@ export class Acceptor {
     if (this.isClosed) return;
     clearInterval(this.#heartbeatTimer);
     this.isClosed = true;
-    this.#events?.flush();
     this.#apps.close();
     this.#onClosed();
   }
@@ -268,9 +262,6 @@ export class Acceptor {
         break;
       case 'result':
         this.#operations.complete(message.number, message.result);
-        break;
-      case 'eventsWritten':
-        this.#events?.acknowledge(message.bytes);
         break;
       case 'counterOperation':
         this.#counterOperations.run(message.number, message.request);

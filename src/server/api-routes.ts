@@ -16,7 +16,7 @@ import type { ByVersion } from '../api/common/versions.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
-import { validTraceparent } from '../events/decision-event.ts';
+import { detailsOfHead } from '../events/request-details.ts';
 import type { BodyHandler } from './body.ts';
 import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
@@ -93,8 +93,8 @@ export function apiRoutes(
 
 /** The handler of one request of the sample: it keeps what an event says of the head. */
 function sampledHandler(onBody: CheckBodyHandler, req: HttpRequest): BodyHandler<Key> {
-  const sampled = { traceparent: validTraceparent(req.getHeader(TRACEPARENT)) };
-  return (res, key, bytes) => onBody(res, key, bytes, sampled);
+  const details = detailsOfHead(req.getHeader(TRACEPARENT));
+  return (res, key, bytes) => onBody(res, key, bytes, details);
 }
 
 function requireJson(req: HttpRequest): void {

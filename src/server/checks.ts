@@ -4,7 +4,6 @@
  */
 
 import { BodyScanner } from '../api/common/body-scanner.ts';
-import { BodyWriter } from '../api/common/body-writer.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { RequestIds } from '../api/common/request-ids.ts';
@@ -16,8 +15,10 @@ import type { Check } from '../core/check.ts';
 import { RESPONSE_MAX_BYTES } from '../core/constants.ts';
 import type { Decision } from '../core/decision.ts';
 import type { Hasher } from '../core/hash.ts';
+import { JsonWriter } from '../core/json-writer.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
-import { readDetails, type SampledRequest } from '../events/request-details.ts';
+import type { RequestDetails } from '../events/decision-event.ts';
+import { withBodyDetails } from '../events/request-details.ts';
 import type { ActiveOverrides } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
@@ -53,22 +54,22 @@ interface CheckRoute {
 interface CheckList {
   res: HttpResponse;
   checks: readonly CheckRequest[];
-  sampled: SampledRequest | undefined;
+  details: RequestDetails | undefined;
 }
 
-/** @param sampled undefined where the decisions on the request do not become events */
+/** @param details of the head; undefined where the decisions on the request do not become events */
 export type CheckBodyHandler = (
   res: HttpResponse,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
-  sampled?: SampledRequest,
+  details?: RequestDetails,
 ) => void;
 
 export class CheckHandler {
   readonly #dependencies: CheckDependencies;
   readonly #readerV1: CheckReaderV1;
   readonly #readerV2: CheckReaderV2;
-  readonly #writer = new BodyWriter(RESPONSE_MAX_BYTES);
+  readonly #writer = new JsonWriter(RESPONSE_MAX_BYTES);
   readonly #routeV1: CheckRoute;
   readonly #routeV2: CheckRoute;
   readonly #listCompletion: BatchCompletion<CheckList>;
@@ -96,29 +97,29 @@ export class CheckHandler {
     };
   }
 
-  readonly limitV1: CheckBodyHandler = (res, key, bytes, sampled) => {
+  readonly limitV1: CheckBodyHandler = (res, key, bytes, details) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV1.read(key, bytes);
     this.#identifyAndOverride(check);
-    this.#decide(res, check, startedMs, this.#routeV1, bytes, sampled);
+    this.#decide(res, check, startedMs, this.#routeV1, bytes, details);
   };
 
-  readonly limitV2: CheckBodyHandler = (res, key, bytes, sampled) => {
+  readonly limitV2: CheckBodyHandler = (res, key, bytes, details) => {
     const { keyring, clock } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV2.read(key, bytes);
     this.#identifyAndOverride(check);
-    this.#decide(res, check, startedMs, this.#routeV2, bytes, sampled);
+    this.#decide(res, check, startedMs, this.#routeV2, bytes, details);
   };
 
-  readonly multiLimitV2: CheckBodyHandler = (res, key, bytes, sampled) => {
+  readonly multiLimitV2: CheckBodyHandler = (res, key, bytes, details) => {
     const { keyring, engine, clock, stats, deferredResponses } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes), sampled };
+    const list: CheckList = { res, checks: this.#readerV2.readMany(key, bytes), details };
     const { checks } = list;
     for (let number = 0; number < checks.length; number++) {
       // One check takes 25 ms under the worst override patterns known, 80 ms on a busy core.
@@ -151,35 +152,32 @@ export class CheckHandler {
     startedMs: number,
     route: CheckRoute,
     bytes: ArrayBuffer | Uint8Array,
-    sampled: SampledRequest | undefined,
+    details: RequestDetails | undefined,
   ): void {
     const { engine, clock, stats, deferredResponses, recorder } = this.#dependencies;
     const decision = engine.decide(check, startedMs, res, route.completion);
     if (decision === undefined) {
-      if (sampled !== undefined) recorder.keepDetails(res, readDetails(bytes, sampled));
+      if (details !== undefined) recorder.keepDetails(res, detailsOf(check, details, bytes));
       deferredResponses.defer(res);
       return;
     }
     const { allowed } = decision;
     recorder.count(check, allowed);
-    if (sampled !== undefined && recorder.selects(allowed)) {
-      const details = readDetails(bytes, sampled);
-      recorder.recordEvent(eventOf(check, decision, allowed, details));
+    if (details !== undefined && recorder.selects(allowed)) {
+      const request = detailsOf(check, details, bytes);
+      recorder.recordEvent(eventOf(check, decision, allowed, request));
     }
     route.send(res, check, decision);
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  #recordList({ checks, sampled }: CheckList, { allowed, decisions }: BatchDecision): void {
+  #recordList({ checks, details }: CheckList, { allowed, decisions }: BatchDecision): void {
     const { recorder } = this.#dependencies;
-    const isEvent = sampled !== undefined && recorder.selects(allowed);
+    const isEvent = details !== undefined && recorder.selects(allowed);
     for (let number = 0; number < checks.length; number++) {
       const check = checks[number];
       recorder.count(check, allowed);
-      if (!isEvent) continue;
-      const { traceparent } = sampled;
-      const details = traceparent === undefined ? undefined : { traceparent };
-      recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
+      if (isEvent) recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
     }
   }
 
@@ -188,6 +186,15 @@ export class CheckHandler {
     const body = writeMultiResponse(this.#writer, ids, checks, allowed, decisions);
     responders.v2.sendJson(res, body);
   }
+}
+
+/** The details of a request with those of its body, for a check whose body may have any. */
+function detailsOf(
+  { mayHaveOtherFields }: CheckRequest,
+  details: RequestDetails,
+  bytes: ArrayBuffer | Uint8Array,
+): RequestDetails {
+  return mayHaveOtherFields ? withBodyDetails(details, bytes) : details;
 }
 
 function createRoute(

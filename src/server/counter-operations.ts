@@ -43,8 +43,8 @@ export class CounterOperations {
       this.#send(number, { status, body: text });
     });
     try {
-      const sampled = this.#recorder.samples() ? { traceparent: undefined } : undefined;
-      this.#handlers[operation](res, this.#keyring.keyById(keyId), body, sampled);
+      const details = this.#recorder.samples() ? { traceparent: undefined } : undefined;
+      this.#handlers[operation](res, this.#keyring.keyById(keyId), body, details);
     } catch (error) {
       this.#responders[COUNTER_OPERATIONS[operation].version].sendError(res, error);
     }

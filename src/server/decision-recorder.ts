@@ -10,22 +10,19 @@ import type { Check } from '../core/check.ts';
 import type { Decision } from '../core/decision.ts';
 import type { DecisionEvent, RequestDetails } from '../events/decision-event.ts';
 import type { EventRecorder } from '../events/event-recorder.ts';
-import type { Clock } from '../shared-memory/clock.ts';
 import { countDecision } from '../shared-memory/stats.ts';
 import type { HttpResponse } from './uws.ts';
 
 export class DecisionRecorder {
   readonly #identifiers: IdentifierRecorder;
   readonly #events: EventRecorder | undefined;
-  readonly #clock: Clock;
   /** Of requests whose decision comes in a later turn of the loop. */
   readonly #details = new WeakMap<HttpResponse, RequestDetails>();
 
   /** @param events undefined where events are off */
-  constructor(identifiers: IdentifierRecorder, events: EventRecorder | undefined, clock: Clock) {
+  constructor(identifiers: IdentifierRecorder, events: EventRecorder | undefined) {
     this.#identifiers = identifiers;
     this.#events = events;
-    this.#clock = clock;
   }
 
   get hasEvents(): boolean {
@@ -64,8 +61,8 @@ export class DecisionRecorder {
   }
 
   /** Records the event of a decision that was selected. */
-  recordEvent(event: Omit<DecisionEvent, 'time'>): void {
-    this.#events?.record({ time: this.#clock.nowMs(), ...event });
+  recordEvent(event: DecisionEvent): void {
+    this.#events?.record(event);
   }
 
   /** Keeps what an event says of a request whose decision comes in a later turn. */
@@ -78,17 +75,23 @@ export class DecisionRecorder {
   }
 }
 
-/** What the event of a check says of it. @param isAllowed of all checks, if it is one of a batch */
+/** What the event of a check says. @param isAllowed of all checks, if it is one of a batch */
 export function eventOf(
   { namespace, identifier, identity, cost, limit, durationMs, overrideId }: Check,
   { remaining, reset }: Decision,
   isAllowed: boolean,
-  request: RequestDetails | undefined,
-): Omit<DecisionEvent, 'time'> {
-  const check = { namespace: namespace.name, identifier, identity, cost, limit, durationMs };
+  request: RequestDetails,
+): DecisionEvent {
   return {
-    ...{ ...check, isAllowed, remaining, reset },
-    ...(overrideId !== undefined && { overrideId }),
-    ...(request !== undefined && { request }),
+    namespace: namespace.name,
+    identifier,
+    identity,
+    isAllowed,
+    cost,
+    window: { limit, durationMs, remaining, reset },
+    overrideId,
+    policy: undefined,
+    isShadow: false,
+    request,
   };
 }

@@ -20,7 +20,8 @@ import { type Hasher, type MutableIdentity, newIdentity } from '../core/hash.ts'
 import type { Namespace } from '../core/namespace.ts';
 import { NO_BURST, RULE } from '../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
-import { type RequestDetails, validTraceparent } from '../events/decision-event.ts';
+import type { RequestDetails } from '../events/decision-event.ts';
+import { detailsOfHead } from '../events/request-details.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import { GatewayReaders } from '../policies/gateway-readers.ts';
 import { type IdentifierReader, UNIDENTIFIED } from '../policies/identifier.ts';
@@ -208,7 +209,7 @@ export class GatewayCheckHandler {
       return;
     }
     const kind = responseKindOf(denialStatus, isHead);
-    const details = recorder.samples() ? detailsOf(req) : undefined;
+    const details = recorder.samples() ? detailsOfHead(req.getHeader(TRACEPARENT)) : undefined;
     try {
       const framing = this.#headerReader.read(
         req,
@@ -326,10 +327,10 @@ export class GatewayCheckHandler {
     details: RequestDetails,
   ): void {
     const { allowed } = decision;
-    this.#dependencies.recorder.recordEvent({
-      ...eventOf(check, decision, allowed, details),
-      ...{ policy: policy.namespace, isShadow: policy.shadow && !allowed },
-    });
+    const event = eventOf(check, decision, allowed, details);
+    event.policy = policy.namespace;
+    event.isShadow = policy.shadow && !allowed;
+    this.#dependencies.recorder.recordEvent(event);
   }
 
   #respondSingle(
@@ -391,9 +392,18 @@ export class GatewayCheckHandler {
     // It has no identifier that could be counted.
     countDecision(namespace.decisionCounts, policy.cost, isAllowed);
     if (details !== undefined && recorder.selects(isAllowed)) {
-      const isShadow = policy.shadow && !isAllowed;
-      const event = { namespace: namespace.name, policy: namespace.name, cost: policy.cost };
-      recorder.recordEvent({ ...event, isAllowed, isShadow, request: details });
+      recorder.recordEvent({
+        namespace: namespace.name,
+        identifier: undefined,
+        identity: undefined,
+        isAllowed,
+        cost: policy.cost,
+        window: undefined,
+        overrideId: undefined,
+        policy: namespace.name,
+        isShadow: policy.shadow && !isAllowed,
+        request: details,
+      });
     }
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);
     if (!isAllowed && policy.shadow) namespace.decisionCounts[NAMESPACE_STAT.shadowDenials]++;
@@ -445,12 +455,6 @@ function decidingWindow(decisions: readonly Decision[], count: number): number {
     if (a.allowed && (!b.allowed || b.remaining < a.remaining)) window = other;
   }
   return window;
-}
-
-/** What the event of a gateway check says of its request. */
-function detailsOf(req: HttpRequest): RequestDetails {
-  const traceparent = validTraceparent(req.getHeader(TRACEPARENT));
-  return traceparent === undefined ? {} : { traceparent };
 }
 
 /** Sets the identifier, and the terms of the policy: an override may have replaced them before. */

@@ -8,7 +8,7 @@ import type {
   OperationRequest,
   OperationResult,
 } from '../api/common/operations.ts';
-import type { EventChunk, EventPlan } from '../events/event-recorder.ts';
+import type { EventPlan } from '../events/event-recorder.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
 import type { EngineData } from './create-engine.ts';
@@ -54,8 +54,6 @@ export type ToMain =
   | { kind: 'namespace'; name: string }
   /** It counts the identifiers of a namespace from now on. */
   | { kind: 'sketches'; announcement: SketchAnnouncement }
-  /** Events to write; `eventsWritten` answers. */
-  | { kind: 'events'; chunk: EventChunk }
   | { kind: 'internalError'; report: InternalErrorReport }
   | { kind: 'debug'; record: DebugRecord }
   /** The main thread answers with a `result` of the same number. */
@@ -80,8 +78,6 @@ export type ToAcceptor =
   /** Active from the next check on; `activated` answers. */
   | { kind: 'publication'; version: number; publication: Publication }
   | { kind: 'result'; number: number; result: OperationResult }
-  /** So many bytes of events are written, or were dropped. */
-  | { kind: 'eventsWritten'; bytes: number }
   /** An operation on counters from the dashboard; `counterResult` answers. */
   | { kind: 'counterOperation'; number: number; request: CounterOperationRequest }
   /** A shard worker starts; on this port it notifies the acceptor of decided checks. */

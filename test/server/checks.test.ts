@@ -86,7 +86,7 @@ beforeEach(() => {
   checks = new CheckHandler({
     ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
-    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined, clock),
+    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
     responders: { v1: responder, v2: responder },
   });

@@ -84,6 +84,14 @@ export class CheckRequest implements OverridableCheck {
     return this.memory.text(this.identifierFrom, this.identifierTo);
   }
 
+  /**
+   * Whether the body may have fields that are not here. The scanner accepts no others, and leaves
+   * an identifier where it is in the body: after the name of its field.
+   */
+  get mayHaveOtherFields(): boolean {
+    return this.identifierFrom === 0;
+  }
+
   /** A copy for a later turn of the loop, with the bytes of the identifier. */
   copy(): CheckRequest {
     const length = this.identifierTo - this.identifierFrom;

@@ -5,7 +5,7 @@
  */
 
 import { makeId } from '../../core/ids.ts';
-import { type BodyWriter, encodeFragment } from './body-writer.ts';
+import { encodeFragment, type JsonWriter } from '../../core/json-writer.ts';
 
 export class RequestIds {
   readonly #prefix = `${makeId('req_')}_`;
@@ -17,7 +17,7 @@ export class RequestIds {
   }
 
   /** Writes the next id. */
-  writeNext(writer: BodyWriter): void {
+  writeNext(writer: JsonWriter): void {
     writer.writeFragment(this.#prefixFragment);
     writer.writeInteger(this.#count++);
   }

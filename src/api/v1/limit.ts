@@ -19,6 +19,7 @@ import {
   RESOURCES_MAX,
 } from '../../core/constants.ts';
 import type { Decision } from '../../core/decision.ts';
+import { encodeFragment, JsonWriter, type TextFragment } from '../../core/json-writer.ts';
 import {
   createValidator,
   field,
@@ -30,7 +31,6 @@ import {
 } from '../../core/schema.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
-import { BodyWriter, encodeFragment, type TextFragment } from '../common/body-writer.ts';
 import {
   CHECK_FIELDS,
   CheckRequest,
@@ -135,7 +135,7 @@ const RESPONSE_BYTES = 128;
 
 /** The last allowed or denied response: only the parts that differ are written again. */
 class ResponseBodyCache {
-  readonly #writer = new BodyWriter(RESPONSE_BYTES);
+  readonly #writer = new JsonWriter(RESPONSE_BYTES);
   readonly #prefix: TextFragment;
   #limit = -1;
   #reset = -1;

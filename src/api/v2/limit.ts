@@ -22,6 +22,7 @@ import {
 import type { Decision } from '../../core/decision.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
+import { encodeFragment, type JsonWriter } from '../../core/json-writer.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import {
   createStrictValidator,
@@ -33,7 +34,6 @@ import {
 } from '../../core/schema.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD, UNSUPPORTED } from '../common/body-scanner.ts';
-import { type BodyWriter, encodeFragment } from '../common/body-writer.ts';
 import {
   CHECK_FIELDS,
   CheckRequest,
@@ -185,7 +185,7 @@ const END = encodeFragment('}}');
 
 /** The body of the 200 response, valid until the next one is written. */
 export function writeResponseV2(
-  writer: BodyWriter,
+  writer: JsonWriter,
   ids: RequestIds,
   check: Check,
   decision: Decision,
@@ -218,7 +218,7 @@ const END_OF_BATCH = encodeFragment(']}}');
 
 /** @param decisions by the index of the check */
 export function writeMultiResponse(
-  writer: BodyWriter,
+  writer: JsonWriter,
   ids: RequestIds,
   checks: readonly CheckRequest[],
   passed: boolean,
@@ -249,7 +249,7 @@ export function writeMultiResponse(
   return writer.finish();
 }
 
-function writeOverride(writer: BodyWriter, { overrideId }: Check): void {
+function writeOverride(writer: JsonWriter, { overrideId }: Check): void {
   if (overrideId === undefined) return;
   writer.writeFragment(OVERRIDE);
   writer.writeAscii(overrideId);

@@ -314,4 +314,16 @@ describe('the reader of checks', () => {
     read('{"identifier":"b","limit":10,"duration":60000,"algorithm":"sliding"}');
     expect(read('{"identifier":"b","limit":10,"duration":60000,"meta":{}}')).toEqual(plain);
   });
+
+  test('says whether a body may have more than the check', () => {
+    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const hasMore = (body: object) => {
+      return reader.read(key, Buffer.from(JSON.stringify(body))).mayHaveOtherFields;
+    };
+    const fields = { identifier: '', limit: 1, duration: 1_000 };
+    expect(hasMore(fields)).toBe(false);
+    expect(hasMore({ ...fields, namespace: 'n', cost: 1, async: true })).toBe(false);
+    expect(hasMore({ ...fields, meta: {} })).toBe(true);
+    expect(hasMore({ meta: {}, ...fields, identifier: 'a' })).toBe(true);
+  });
 });

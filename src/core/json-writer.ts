@@ -1,11 +1,11 @@
 /**
- * Writes the body of a response as bytes into one buffer that serves all responses of a thread: no
- * string is built, and the bytes are copied once, by uWebSockets.js.
+ * Writes JSON as bytes into one buffer that serves one text after the other: the responses of a
+ * thread, or its events. The whole text is never a string.
  */
 
-import { Bytes } from '../../core/bytes.ts';
+import { Bytes } from './bytes.ts';
 
-/** A text that many responses contain, as words of memory; the last word is padded. */
+/** A text that is written many times, as words of memory; the last word is padded. */
 export interface TextFragment {
   readonly words: Int32Array;
   readonly length: number;
@@ -29,10 +29,10 @@ const DIGIT_PAIRS = Uint16Array.from({ length: 100 }, (_, value) => {
 /** A long number is written in chunks of so many digits, each with 32-bit arithmetic. */
 const CHUNK_DIGITS = 9;
 const CHUNK = 10 ** CHUNK_DIGITS;
-/** Shorter bodies have prepared views, so that none is allocated for a response. */
+/** Shorter texts have prepared views, so that none is allocated. */
 const SHORT_BYTES = 256;
 
-export class BodyWriter {
+export class JsonWriter {
   readonly #memory: Bytes;
   readonly #shortViews: Buffer[];
   #position = 0;
@@ -40,7 +40,7 @@ export class BodyWriter {
   #lastText = '';
   #lastTextJson = encodeFragment('""');
 
-  /** @param maxBytes the longest body */
+  /** @param maxBytes the longest text */
   constructor(maxBytes: number) {
     this.#memory = new Bytes(maxBytes);
     const { array } = this.#memory;
@@ -79,6 +79,28 @@ export class BodyWriter {
     this.writeFragment(this.#lastTextJson);
   }
 
+  /** The same for a text that is hardly ever the last one: its encoding is not kept. */
+  writeUncachedJsonText(text: string): void {
+    const { array } = this.#memory;
+    let at = this.#position;
+    array[at++] = QUOTE;
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code < SPACE || code > 0x7e || code === QUOTE || code === BACKSLASH) {
+        this.writeUtf8(JSON.stringify(text));
+        return;
+      }
+      array[at++] = code;
+    }
+    array[at++] = QUOTE;
+    this.#position = at;
+  }
+
+  /** Writes any text as it is. */
+  writeUtf8(text: string): void {
+    this.#position = this.#memory.write(text, this.#position);
+  }
+
   /** Writes UTF-8 in memory as a JSON string. */
   writeJsonTextFrom(memory: Bytes, from: number, to: number): void {
     const { array } = memory;
@@ -110,7 +132,7 @@ export class BodyWriter {
     }
   }
 
-  /** @returns a view of all written bytes, which the next response overwrites */
+  /** @returns a view of all written bytes, which the next text overwrites */
   finish(): Buffer {
     return this.view(this.#position);
   }

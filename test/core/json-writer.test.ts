@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { BodyWriter, encodeFragment } from '../../../src/api/common/body-writer.ts';
-import { Bytes } from '../../../src/core/bytes.ts';
+import { Bytes } from '../../src/core/bytes.ts';
+import { encodeFragment, JsonWriter } from '../../src/core/json-writer.ts';
 
-const writer = new BodyWriter(100_000);
+const writer = new JsonWriter(100_000);
 const memory = new Bytes(10_000);
 const text = fc.string({ unit: 'binary', maxLength: 40 });
 const amount = fc.oneof(
@@ -18,6 +18,14 @@ const amount = fc.oneof(
 const part = fc.oneof(
   text.map((value) => ({ write: () => writer.writeFragment(encodeFragment(value)), is: value })),
   text.map((value) => ({ write: () => writer.writeJsonText(value), is: JSON.stringify(value) })),
+  text.map((value) => ({
+    write: () => writer.writeUncachedJsonText(value),
+    is: JSON.stringify(value),
+  })),
+  fc.string({ unit: 'grapheme', maxLength: 40 }).map((value) => ({
+    write: () => writer.writeUtf8(value),
+    is: value,
+  })),
   text.map((value) => ({
     write: () => writer.writeJsonTextFrom(memory, 3, memory.write(value, 3)),
     is: JSON.stringify(value),
