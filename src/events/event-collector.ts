@@ -22,6 +22,7 @@ export class EventCollector {
   readonly #file: EventFile;
   readonly #sources: readonly Source[];
   #ticks = 0;
+  #isClosing = false;
 
   /** @param rings by acceptor */
   constructor(rings: readonly SharedArrayBuffer[], file: EventFile) {
@@ -42,13 +43,14 @@ export class EventCollector {
 
   /** Writes what is in the rings, when no acceptor runs any more. */
   async close(): Promise<void> {
+    this.#isClosing = true;
     await this.#file.close(this.#unread());
   }
 
   /** Writes chunk after chunk of a ring, until nothing is due. */
   #collect(source: Source): void {
     const { ring, isWriting } = source;
-    if (isWriting) return;
+    if (isWriting || this.#isClosing) return;
     const { unreadBytes } = ring;
     if (!source.isDue && unreadBytes < EVENT_CHUNK_BYTES) return;
     // This chunk has all of it. What is added from now on is due at the next interval.

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import {
@@ -65,16 +65,21 @@ test('a full ring is written chunk by chunk, and has room for as much again', as
 });
 
 test('all that is in the rings at the end is written, also behind a chunk that is written', async () => {
-  const { file, writers, collector, tickUntilWritten } = open();
-  const [writer] = writers;
-  const line = Buffer.from(`${'.'.repeat(999)}\n`);
-  let count = 0;
-  while (writer.write(line)) count++;
-  // The first chunk is on its way.
-  await tickUntilWritten(1);
-  await collector.close();
-  expect(file.written).toBe(count);
-  expect(linesOfFile().length).toBe(count);
+  for (const chunks of [1, 2, 3, 4, 5]) {
+    rmSync(path, { force: true });
+    const { file, writers, collector } = open();
+    const [writer] = writers;
+    const line = Buffer.from(`${'.'.repeat(1_023)}\n`);
+    const count = (chunks * EVENT_CHUNK_BYTES) / line.length;
+    for (let i = 0; i < count; i++) writer.write(line);
+    // The first chunk is on its way.
+    collector.tick();
+    const closed = collector.close();
+    collector.tick();
+    await closed;
+    expect(file.written).toBe(count);
+    expect(linesOfFile().length).toBe(count);
+  }
 });
 
 test('few events wait for the end of an interval, and a chunk does not', async () => {
