@@ -13,6 +13,7 @@ import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
 import { raiseInliningLimits } from '../src/runtime/inlining.ts';
 import { measureAnalytics } from './load/analytics.ts';
+import { measureAnalyticsCost } from './load/analytics-cost.ts';
 import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
 import { measureCluster } from './load/cluster.ts';
@@ -51,6 +52,7 @@ import {
   formatSoakMinute,
   printLine,
   showAnalytics,
+  showAnalyticsCost,
   showBatches,
   showCalls,
   showCheckpoints,
@@ -289,6 +291,11 @@ const LONG_PARTS = {
       '\nwith analytics and events, each beside the first at once; ratios in the same round:',
     );
     showAnalytics(rows);
+  },
+  'analytics-cost': async () => {
+    const rows = await measureAnalyticsCost(showProgress);
+    printLine('\nin one process, with and without in turn; ratios with their standard errors:');
+    showAnalyticsCost(rows);
   },
   checkpoints: async () => {
     const rows = await measureCheckpoints(showProgress);

@@ -1,6 +1,7 @@
 /** Output of the benchmarks: progress on standard error, and tables of results. */
 
 import type { AnalyticsRow } from '../load/analytics.ts';
+import type { CostRow, Estimate } from '../load/analytics-cost.ts';
 import type { BatchResult } from '../load/batches.ts';
 import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { ClusterRow } from '../load/cluster.ts';
@@ -112,6 +113,17 @@ export function showAnalytics(rows: readonly AnalyticsRow[]): void {
       `${formatKnown(row.cpuPerRequest, 2)} us`,
       formatRatio(row.cpuRatio),
       `${formatKnown(row.residentMiB, 0)} MiB`,
+    ]),
+  ]);
+}
+
+export function showAnalyticsCost(rows: readonly CostRow[]): void {
+  const formatEstimate = ({ ratio, error }: Estimate) => `${ratio.toFixed(3)} ±${error.toFixed(3)}`;
+  showTable([
+    ['load', 'switched', 'pairs', 'requests/s', 'CPU/req', 'of the acceptor'],
+    ...rows.map(({ load, name, pairs, throughput, cpu, acceptor }) => [
+      ...[load, name, String(pairs)],
+      ...[throughput, cpu, acceptor].map(formatEstimate),
     ]),
   ]);
 }
