@@ -102,9 +102,13 @@ describe('a ring of events', () => {
     const lines = 300_000;
     const task: RingTask = { buffer, acceptor: 3, lines };
     const thread = new Worker(THREAD, { workerData: task });
-    const ended = once(thread, 'exit').then(([code]) => code);
+    let failure: unknown;
+    const ended = once(thread, 'exit').catch((error) => {
+      failure = error;
+    });
     let next = 0;
     while (next < lines) {
+      if (failure !== undefined) throw failure;
       const chunk = reader.read();
       if (chunk === undefined) {
         await new Promise((resolve) => setImmediate(resolve));
@@ -115,7 +119,7 @@ describe('a ring of events', () => {
       next += chunk.count;
       reader.release(chunk);
     }
-    expect(await ended).toBe(0);
+    expect(await ended).toEqual([0]);
     expect(reader.read()).toBe(undefined);
   });
 
