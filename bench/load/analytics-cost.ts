@@ -1,6 +1,6 @@
 /**
  * The cost of analytics and events in one process, which has them for half a second and then not,
- * in turn: see `switch-hooks.mjs`. Each slot is compared with the two slots around it, so neither
+ * in turn: see `switch-hooks.mjs`. A slot is compared with the two slots around it, so neither
  * the speed of the machine nor the code that V8 has made for this process changes the result.
  *
  * Three things are there in all slots: what the main thread does for analytics every second, an
@@ -54,7 +54,7 @@ const WORKLOADS: Readonly<Record<Variant['load'], Workload>> = {
   denied: DENIED_WORKLOAD,
 };
 
-/** A ratio of on to off, and about its standard error: neighbours share a slot. */
+/** A ratio of on to off, and its standard error. */
 export interface Estimate {
   ratio: number;
   error: number;
@@ -63,7 +63,8 @@ export interface Estimate {
 export interface CostRow {
   load: string;
   name: string;
-  pairs: number;
+  /** Slots that were compared. */
+  compared: number;
   throughput: Estimate;
   /** CPU per request: of all threads, and of the acceptor alone. */
   cpu: Estimate;
@@ -95,7 +96,7 @@ export async function measureAnalyticsCost(progress: (what: string) => void): Pr
     rows.push({
       load: variant.load,
       name: variant.name,
-      pairs: starts.flatMap((slots) => logRatios(slots, ({ rate }) => rate)).length,
+      compared: starts.flatMap((slots) => logRatios(slots, ({ rate }) => rate)).length,
       throughput: of(({ rate }) => rate),
       cpu: of(({ cpu }) => cpu),
       acceptor: of(({ acceptor }) => acceptor),
@@ -183,19 +184,33 @@ async function countDecisions(adminPort: number): Promise<number> {
   return [...lines].reduce((sum, [, value]) => sum + Number(value), 0);
 }
 
-/** Logarithms of on to off, each slot with the mean of the two around it. */
+/**
+ * Logarithms of on to off: of three slots the one in the middle, with the mean of the others. No
+ * slot counts twice, so the logarithms are independent.
+ */
 function logRatios(slots: readonly Slot[], figure: (slot: Slot) => number): number[] {
-  return slots.slice(1, -1).map((slot, i) => {
-    const around = (figure(slots[i]) + figure(slots[i + 2])) / 2;
-    const log = Math.log(figure(slot) / around);
-    return slot.number % 2 === 0 ? log : -log;
-  });
+  const logs: number[] = [];
+  for (let i = 1; i + 1 < slots.length; i += 3) {
+    const around = (figure(slots[i - 1]) + figure(slots[i + 1])) / 2;
+    const log = Math.log(figure(slots[i]) / around);
+    logs.push(slots[i].number % 2 === 0 ? log : -log);
+  }
+  return logs;
 }
 
+/** The trimmed mean, and its standard error from the winsorized variance (Tukey, McLaughlin). */
 function estimate(logs: readonly number[]): Estimate {
   const left = Math.floor(TRIMMED * logs.length);
   const kept = logs.toSorted((a, b) => a - b).slice(left, logs.length - left);
-  const mean = kept.reduce((sum, log) => sum + log, 0) / kept.length;
-  const variance = kept.reduce((sum, log) => sum + (log - mean) ** 2, 0) / (kept.length - 1);
-  return { ratio: Math.exp(mean), error: Math.sqrt(variance / kept.length) };
+  const mean = meanOf(kept);
+  const winsorized = logs.map((log) => Math.min(Math.max(log, kept[0]), kept[kept.length - 1]));
+  const center = meanOf(winsorized);
+  const squares = winsorized.reduce((sum, log) => sum + (log - center) ** 2, 0);
+  const deviation = Math.sqrt(squares / (logs.length - 1));
+  const error = deviation / ((1 - 2 * TRIMMED) * Math.sqrt(logs.length));
+  return { ratio: Math.exp(mean), error };
+}
+
+function meanOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -120,9 +120,9 @@ export function showAnalytics(rows: readonly AnalyticsRow[]): void {
 export function showAnalyticsCost(rows: readonly CostRow[]): void {
   const formatEstimate = ({ ratio, error }: Estimate) => `${ratio.toFixed(3)} ±${error.toFixed(3)}`;
   showTable([
-    ['load', 'switched', 'pairs', 'requests/s', 'CPU/req', 'of the acceptor'],
-    ...rows.map(({ load, name, pairs, throughput, cpu, acceptor }) => [
-      ...[load, name, String(pairs)],
+    ['load', 'switched', 'compared', 'requests/s', 'CPU/req', 'of the acceptor'],
+    ...rows.map(({ load, name, compared, throughput, cpu, acceptor }) => [
+      ...[load, name, String(compared)],
       ...[throughput, cpu, acceptor].map(formatEstimate),
     ]),
   ]);

@@ -21,7 +21,7 @@ const HOUR = 'Atomics.store(control.words, CONTROL.analyticsHour, this.#hour);';
 const SAMPLES = '\tsamples() {\n\t\tif (';
 
 /** By part: a text of the built code, what it becomes, and what is added to its file. */
-const SWITCHES = {
+export const SWITCHES = {
   analytics: {
     text: HOUR,
     replacement: repeat(HOUR.replace('this.#hour', 'isOn ? this.#hour : 0')),

@@ -8,7 +8,8 @@
  *
  * Head and tail only grow, and wrap as int32. Lines are published by one store to the head, after
  * they are written, and their room is free after one store to the tail. So the main thread sees
- * whole lines only, and needs no message: it looks from time to time.
+ * whole lines only, and needs no message: it looks from time to time. The acceptor caches the tail,
+ * which can only show too little room, and reads it again when the cached one does not suffice.
  */
 
 import { CACHE_LINE_BYTES, EVENT_CHUNK_BYTES, EVENT_RING_BYTES } from '../core/constants.ts';

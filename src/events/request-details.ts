@@ -38,7 +38,7 @@ function jsonOf(value: unknown): string | undefined {
 const TRACEPARENT = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}(-[\x21-\x7e]{0,200})?$/;
 
 /**
- * What an event repeats of a head.
+ * What an event repeats of the headers of a request.
  * @param traceparent the header, or '' where there is none. One that is not valid must be ignored,
  * as the standard says
  */
