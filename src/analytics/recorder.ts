@@ -67,8 +67,9 @@ export class IdentifierRecorder {
     if (namespace.sketchHour !== hour) this.#begin(namespace, hour);
     const sketch = isAllowed ? namespace.spentSketch : namespace.deniedSketch;
     const amount = isAllowed ? cost : 1;
-    if (sketch === undefined || amount === 0 || sketch.add(identity, amount)) return;
-    sketch.take(identity, amount, text, from, to);
+    if (sketch === undefined || amount === 0) return;
+    const left = sketch.add(identity, amount);
+    if (left < 0) sketch.take(identity, amount, left, text, from, to);
   }
 
   /** The same for an identifier that is not encoded. */
@@ -84,9 +85,11 @@ export class IdentifierRecorder {
     if (namespace.sketchHour !== hour) this.#begin(namespace, hour);
     const sketch = isAllowed ? namespace.spentSketch : namespace.deniedSketch;
     const amount = isAllowed ? cost : 1;
-    if (sketch === undefined || amount === 0 || sketch.add(identity, amount)) return;
+    if (sketch === undefined || amount === 0) return;
+    const left = sketch.add(identity, amount);
+    if (left >= 0) return;
     const to = this.#scratch.write(identifier, 0);
-    sketch.take(identity, amount, this.#scratch, 0, to);
+    sketch.take(identity, amount, left, this.#scratch, 0, to);
   }
 
   #begin(namespace: Namespace, hour: number): void {

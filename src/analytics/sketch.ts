@@ -9,31 +9,36 @@
  * choose the set of an identifier, since the hash has a secret key.
  *
  * Most checks of a flood of identifiers would take an entry, which costs more than to count. So
- * where the floor is above TAKING times the amount, a check takes one at random only, with a
- * probability of TAKING * amount / floor. It adds what the others have skipped since, so the floor
- * is as high as it would be. An identifier skips amounts of more than S without taking an entry
- * with a probability of less than exp(-TAKING * S / floor), however they are divided. Where S is
- * the share SKIPPED_SHARE of the floor, this is less than 10 ** -12. A reading adds this share to
- * floors and errors.
+ * where the floor is above TAKING, a check takes one at random only: the amounts that a set skips
+ * before the next one are exponentially distributed, with the mean floor / TAKING. This check adds
+ * what the others have skipped, so the floor is as high as it would be. An identifier skips amounts
+ * of S before it takes an entry with a probability of at most exp(-TAKING * S / floor), however
+ * they are divided. Where S is the share SKIPPED_SHARE of the floor, this is less than 10 ** -12. A
+ * reading adds this share to floors and errors. It covers the time from the loss of one entry to
+ * the next: an identifier with a steady rate that loses entries again and again has less than an
+ * equal share of the amounts of its set, so the floor rises by more than it skips.
  *
  * One acceptor writes; the main thread reads. A replacement of an entry is announced in the state
  * of its set, so that a reader ignores the entry. A reader repeats a set that was changed
  * meanwhile. An increment is one store, and a reader may miss it.
  *
- * A check that is skipped reads one cache line, and one that finds its entry reads two. The lines
- * of one kind are together, so that those that most checks read are in a few pages.
+ * Most checks of a flood find no entry, and this is what costs the least: a head has a byte of the
+ * hash of each entry, a tag, so that two words say which entries can be of an identifier, if any.
+ * The parts of one kind are together, so that what most checks read is in a few pages.
  *
- *   heads     of each set: int32: first word of the hashes, by entry
- *             int32 at word 8: state: version | number of the entry that is replaced, from 1, or 0
- *             float64 from word 10: floor at the last replacement | skipped amounts
- *   entries   of each entry: int32: second word of the hash, which is odd; 0 marks a free entry |
- *             bytes of the identifier; float64: count
+ *   heads     of each set: int32: tags of the entries 0 to 3, the first one lowest | of 4 to 7 |
+ *             state: version | number of the entry that is replaced, from 1, or 0
+ *             int32 from word 3: amounts to skip until the next entry is taken: left | of all
+ *   entries   of each entry: int32: first word of the hash | second word, which is odd; 0 marks a
+ *             free entry
+ *             float64: count
  *   errors    of each entry: float64
+ *   lengths   of each entry: int32: bytes of the identifier
  *   texts     of each entry: the first TEXT_BYTES of the identifier in UTF-8
  */
 
 import type { Bytes } from '../core/bytes.ts';
-import { CACHE_LINE_BYTES, NAME_MAX_BYTES } from '../core/constants.ts';
+import { NAME_MAX_BYTES } from '../core/constants.ts';
 import { FastRandom } from '../core/fast-random.ts';
 import type { Identity } from '../core/hash.ts';
 import type { IdentifierSketch } from '../core/namespace.ts';
@@ -43,28 +48,41 @@ export const WAYS = 8;
 /** Longer identifiers are cut off. */
 export const TEXT_BYTES = 96;
 
-/** The probability of taking an entry is this times the amount, divided by the floor. */
+/** While a set skips amounts that add up to its floor, about this many checks take an entry. */
 const TAKING = 64;
 /** exp(-28) < 10 ** -12. */
 export const SKIPPED_SHARE = 28 / TAKING;
 
 const TEXT_WORDS = TEXT_BYTES / 4;
-/** The words of a set, and of an entry. */
-const HEAD_WORDS = CACHE_LINE_BYTES / 4;
+/** The words of a head, and of an entry. */
+const HEAD_WORDS = 8;
 const ENTRY_WORDS = 4;
 /** Offsets in words from the start of the sketch. */
 const ENTRIES_AT = SETS * HEAD_WORDS;
 const ERRORS_AT = ENTRIES_AT + SETS * WAYS * ENTRY_WORDS;
-const TEXTS_AT = ERRORS_AT + SETS * WAYS * 2;
+const LENGTHS_AT = ERRORS_AT + SETS * WAYS * 2;
+const TEXTS_AT = LENGTHS_AT + SETS * WAYS;
 export const SKETCH_WORDS = TEXTS_AT + SETS * WAYS * TEXT_WORDS;
-/** Offsets in words from the start of a head, and in doubles. */
-const STATE = WAYS;
-const FLOOR = 5;
-const SKIPPED = 6;
+/** Offsets in words from the start of a head. */
+const LOW_TAGS = 0;
+const HIGH_TAGS = 1;
+const STATE = 2;
+const LEFT = 3;
+const TO_SKIP = 4;
 /** Offsets in words from the start of an entry, and in doubles. */
-const SECOND_HASH = 0;
-const LENGTH = 1;
+const FIRST_HASH = 0;
+const SECOND_HASH = 1;
 const COUNT = 1;
+
+/** In one word. */
+const TAGS = 4;
+const TAG_BITS = 8;
+const TAG_MASK = 255;
+/** A word with the same byte four times is this times the byte. */
+const EACH_BYTE = 0x01010101;
+const TOP_BITS = 0x80808080;
+/** Of an int32. Where more would be skipped, an entry is taken earlier. */
+const TO_SKIP_MAX = 2 ** 31 - 1;
 
 /** The bits of the state that number the entry; the others are the version. */
 const ENTRY_MASK = 15;
@@ -116,33 +134,59 @@ export class SketchWriter implements IdentifierSketch {
     this.#random = random;
   }
 
-  /** @returns false for an identifier that is to take an entry */
-  add({ h0, h1, h2 }: Identity, amount: number): boolean {
+  /**
+   * Adds to the count of an identifier.
+   * @param amount above 0
+   * @returns below 0 if it is not counted: it is to take an entry, with this number
+   */
+  add({ h0, h1, h2 }: Identity, amount: number): number {
     const words = this.#words;
-    const doubles = this.#doubles;
-    const second = h2 | 1;
     const set = h0 & (SETS - 1);
     const head = this.#firstWord + set * HEAD_WORDS;
-    for (let way = 0; way < WAYS; way++) {
-      if (words[head + way] !== h1) continue;
-      const entry = entryAt(this.#firstWord, set * WAYS + way);
-      if (words[entry + SECOND_HASH] !== second) continue;
-      doubles[(entry >> 1) + COUNT] += amount;
+    const tags = Math.imul(tagOf(h1), EACH_BYTE);
+    const low = zeroBytes(words[head + LOW_TAGS] ^ tags);
+    const high = zeroBytes(words[head + HIGH_TAGS] ^ tags);
+    if ((low | high) !== 0) {
+      const first = set * WAYS;
+      if (this.#addToEntry(first, low, h1, h2, amount)) return 0;
+      if (this.#addToEntry(first + TAGS, high, h1, h2, amount)) return 0;
+    }
+    const left = words[head + LEFT] - amount;
+    // Also below 0, where `take` sets it anew: a branch would be new to V8 when a floor is high for
+    // the first time, and V8 would compile the path of a check again.
+    words[head + LEFT] = left;
+    return left;
+  }
+
+  /**
+   * @param first number of an entry
+   * @param candidates the top bit of a byte says that this entry, or one after it, has the tag
+   * @returns whether one of them is of the identifier
+   */
+  #addToEntry(first: number, candidates: number, h1: number, h2: number, amount: number): boolean {
+    const words = this.#words;
+    for (let number = first, rest = candidates; rest !== 0; number++, rest >>>= TAG_BITS) {
+      const entry = entryAt(this.#firstWord, number);
+      if (words[entry + FIRST_HASH] !== h1 || words[entry + SECOND_HASH] !== (h2 | 1)) continue;
+      this.#doubles[(entry >> 1) + COUNT] += amount;
       return true;
     }
-    const floor = doubles[(head >> 1) + FLOOR];
-    const takes = this.#random.happens((TAKING * amount) / floor);
-    // Without a branch that is new to V8 when a floor is high for the first time: V8 would compile
-    // the path of a check again.
-    doubles[(head >> 1) + SKIPPED] += takes ? 0 : amount;
-    return !takes;
+    return false;
   }
 
   /**
    * Gives the smallest entry of its set to an identifier that has none.
+   * @param left what `add` has returned
    * @param text the bytes from `from` to `to` are the identifier in UTF-8
    */
-  take({ h0, h1, h2 }: Identity, amount: number, text: Bytes, from: number, to: number): void {
+  take(
+    { h0, h1, h2 }: Identity,
+    amount: number,
+    left: number,
+    text: Bytes,
+    from: number,
+    to: number,
+  ): void {
     const set = h0 & (SETS - 1);
     const head = this.#firstWord + set * HEAD_WORDS;
     const words = this.#words;
@@ -161,22 +205,39 @@ export class SketchWriter implements IdentifierSketch {
     }
     const number = set * WAYS + way;
     const entry = entryAt(this.#firstWord, number);
-    const error = smallest + doubles[(head >> 1) + SKIPPED];
+    // The amount is among what was skipped.
+    const count = smallest + words[head + TO_SKIP] - left;
+    // Drawn in each case: a branch would be new to V8 when a floor is above TAKING the first time.
+    const drawn = this.#random.exponential(smallest / TAKING);
+    const toSkip = smallest <= TAKING ? 0 : drawn;
     const version = words[head + STATE] & ~ENTRY_MASK;
     Atomics.store(words, head + STATE, version | (way + 1));
-    doubles[(head >> 1) + FLOOR] = smallest;
-    doubles[(head >> 1) + SKIPPED] = 0;
-    words[head + way] = h1;
+    words[head + TO_SKIP] = Math.min(toSkip, TO_SKIP_MAX);
+    words[head + LEFT] = words[head + TO_SKIP];
+    const tags = head + (way < TAGS ? LOW_TAGS : HIGH_TAGS);
+    const shift = TAG_BITS * (way % TAGS);
+    words[tags] = (words[tags] & ~(TAG_MASK << shift)) | (tagOf(h1) << shift);
+    words[entry + FIRST_HASH] = h1;
     words[entry + SECOND_HASH] = h2 | 1;
-    words[entry + LENGTH] = to - from;
-    doubles[(entry >> 1) + COUNT] = error + amount;
-    doubles[errorAt(this.#firstWord, number)] = error;
+    doubles[(entry >> 1) + COUNT] = count;
+    doubles[errorAt(this.#firstWord, number)] = count - amount;
+    words[lengthAt(this.#firstWord, number)] = to - from;
     const end = Math.min(to, from + TEXT_BYTES);
     let at = textAt(this.#firstWord, number);
     // The memory may be read beyond its last byte; the length says what of a word belongs to it.
     for (let byte = from; byte < end; byte += 4) words[at++] = text.view.getInt32(byte, true);
     Atomics.store(words, head + STATE, (version + VERSION_STEP) | 0);
   }
+}
+
+/** @param h1 of a hash @returns the tag of its entry */
+function tagOf(h1: number): number {
+  return h1 >>> (32 - TAG_BITS);
+}
+
+/** @returns the top bits of the bytes that are 0, and perhaps of bytes above the lowest of them */
+function zeroBytes(word: number): number {
+  return (word - EACH_BYTE) & ~word & TOP_BITS;
 }
 
 /** @returns the first word of an entry. @param number of all entries of the sketch */
@@ -187,6 +248,11 @@ function entryAt(firstWord: number, number: number): number {
 /** @returns the double of the error of an entry */
 function errorAt(firstWord: number, number: number): number {
   return ((firstWord + ERRORS_AT) >> 1) + number;
+}
+
+/** @returns the word of the length of an entry */
+function lengthAt(firstWord: number, number: number): number {
+  return firstWord + LENGTHS_AT + number;
 }
 
 /** @returns the first word of the text of an entry */
@@ -241,7 +307,7 @@ export class SketchReader {
         const count = doubles[(entry >> 1) + COUNT];
         this.#counts[first + way] = isFree || way === replaced ? 0 : count;
         this.#errors[first + way] = doubles[errorAt(firstWord, first + way)];
-        this.#hashes[2 * (first + way)] = words[head + way];
+        this.#hashes[2 * (first + way)] = words[entry + FIRST_HASH];
         this.#hashes[2 * (first + way) + 1] = words[entry + SECOND_HASH];
         // The entry that is replaced had the smallest count, so no other one is below it.
         if (way !== replaced) smallest = Math.min(smallest, this.#counts[first + way]);
@@ -263,10 +329,10 @@ export class SketchReader {
     for (let tries = 0; tries < READ_TRIES_MAX; tries++) {
       const state = Atomics.load(words, head + STATE);
       if ((state & ENTRY_MASK) === way + 1) return undefined;
-      const length = words[entry + LENGTH];
+      const length = words[lengthAt(firstWord, number)];
       const at = textAt(firstWord, number);
       for (let word = 0; word < TEXT_WORDS; word++) text[word] = words[at + word];
-      if (words[head + way] !== first) return undefined;
+      if (words[entry + FIRST_HASH] !== first) return undefined;
       if (words[entry + SECOND_HASH] !== second) return undefined;
       // Another entry of the set may have been replaced meanwhile.
       if (Atomics.load(words, head + STATE) !== state) continue;

@@ -14,17 +14,17 @@ export class FastRandom {
     this.#state = Int32Array.of(seed);
   }
 
-  /** @returns true with this probability; always for 1 */
-  happens(probability: number): boolean {
-    return this.#next() < probability * 2 ** 32;
-  }
-
   /**
    * @param probability of each trial, above 0; with 1 it is always the first
    * @returns the number of the first trial that happens, from 1 on, without a draw for each
    */
   trialsUntil(probability: number): number {
     return 1 + Math.floor(Math.log(this.#next() / 2 ** 32) / Math.log1p(-probability));
+  }
+
+  /** @returns a number from 0 on, exponentially distributed */
+  exponential(mean: number): number {
+    return -mean * Math.log(this.#next() / 2 ** 32);
   }
 
   /** @returns an integer from 1 to 2 ** 32 - 1 */

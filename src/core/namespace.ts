@@ -39,9 +39,20 @@ export interface IdentifierSketch {
   /**
    * Adds to the count of an identifier.
    * @param amount above 0
-   * @returns false if it is not counted: the caller must call `take`
+   * @returns below 0 if it is not counted: the caller must call `take` with this number
    */
-  add(identity: Identity, amount: number): boolean;
-  /** Counts an identifier, and keeps it: the bytes from `from` to `to`, in UTF-8. */
-  take(identity: Identity, amount: number, text: Bytes, from: number, to: number): void;
+  add(identity: Identity, amount: number): number;
+  /**
+   * Counts an identifier, and keeps it.
+   * @param left what `add` has returned
+   * @param text the bytes from `from` to `to` are the identifier in UTF-8
+   */
+  take(
+    identity: Identity,
+    amount: number,
+    left: number,
+    text: Bytes,
+    from: number,
+    to: number,
+  ): void;
 }

@@ -23,9 +23,8 @@ const USED = [50, 50, 50, 50, 50, 50, 50, 3];
 function add(writer: SketchWriter, number: number, amount: number): void {
   const text = new Bytes(64);
   const { text: identifier, identity } = IDENTIFIERS[number];
-  if (!writer.add(identity, amount)) {
-    writer.take(identity, amount, text, 0, text.write(identifier, 0));
-  }
+  const left = writer.add(identity, amount);
+  if (left < 0) writer.take(identity, amount, left, text, 0, text.write(identifier, 0));
 }
 
 const write = ({ memories: [memory] }: ThreadContext): void => {
