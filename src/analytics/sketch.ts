@@ -11,20 +11,20 @@
  * Most checks of a flood of identifiers would take an entry, which costs more than to count. So
  * where the floor is above TAKING, a check takes one at random only: the amounts that a set skips
  * before the next one are exponentially distributed, with the mean floor / TAKING. This check adds
- * what the others have skipped, so the floor is as high as it would be. An identifier skips amounts
- * of S before it takes an entry with a probability of at most exp(-TAKING * S / floor), however
- * they are divided. Where S is the share SKIPPED_SHARE of the floor, this is less than 10 ** -12. A
- * reading adds this share to floors and errors. It covers the time from the loss of one entry to
- * the next: an identifier with a steady rate that loses entries again and again has less than an
- * equal share of the amounts of its set, so the floor rises by more than it skips.
+ * the amounts that the others have skipped, so the floor is as high as it would be. An identifier
+ * skips amounts of S before it takes an entry with a probability of at most exp(-TAKING * S /
+ * floor), however they are divided. Where S is the share SKIPPED_SHARE of the floor, this is less
+ * than 10 ** -12. A reading adds this share to floors and errors. It covers the time from the loss
+ * of one entry to the next: an identifier with a steady rate that loses entries again and again has
+ * less than an equal share of the amounts of its set, so the floor rises by more than it skips.
  *
  * One acceptor writes; the main thread reads. A replacement of an entry is announced in the state
  * of its set, so that a reader ignores the entry. A reader repeats a set that was changed
  * meanwhile. An increment is one store, and a reader may miss it.
  *
- * Most checks of a flood find no entry, and this is what costs the least: a head has a byte of the
- * hash of each entry, a tag, so that two words say which entries can be of an identifier, if any.
- * The parts of one kind are together, so that what most checks read is in a few pages.
+ * Most checks of a flood find no entry, so this is the shortest path: a head has a tag of each
+ * entry, one byte of its hash. Two words of tags say whether an entry can be of an identifier. The
+ * parts of one kind are together, so that most checks read few pages.
  *
  *   heads     of each set: int32: tags of the entries 0 to 3, the first one lowest | of 4 to 7 |
  *             state: version | number of the entry that is replaced, from 1, or 0
