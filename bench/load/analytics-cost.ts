@@ -1,60 +1,92 @@
 /**
- * The cost of analytics and events in one process, which has them for half a second and then not,
- * in turn: see `switch-hooks.mjs`. A slot is compared with the two slots around it, so neither
- * the speed of the machine nor the code that V8 has made for this process changes the result.
+ * The cost of analytics, events and a dashboard in one process, which has them in some slots of
+ * time and not in others: see `switch-hooks.mjs`. A slot with them is compared with the one without
+ * them beside it: both have the same speed of the machine, and the same code that V8 has compiled.
  *
- * Three things are there in all slots: what the main thread does for analytics every second, an
- * open dashboard, and the reading of metrics at the ends of each slot.
+ * Short slots, of which there are many, measure the acceptor. Events reach the main thread later,
+ * and a dashboard gets figures every second: long slots measure the other threads, in a process of
+ * its own. The ratios leave out the main thread's work for analytics every second, which is in all
+ * slots, and the start and the end of the stream of a dashboard.
  */
 
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openDashboard } from '../support/dashboard.ts';
+import { DashboardSession } from '../support/dashboard.ts';
 import {
   ALLOWED_WORKLOAD,
   DENIED_WORKLOAD,
   runLoad,
   type Workload,
 } from '../support/load-generator.ts';
-import { type BenchServer, freePort, startWeir } from '../support/servers.ts';
+import { freePort, startWeir } from '../support/servers.ts';
+import { isOnIn, type Slot } from '../support/switch.thread.ts';
 
-const STARTS = 3;
-const SECONDS = 30;
-const WARM_UP_SECONDS = 6;
+const STARTS = 4;
 const WARM_UP_PIPELINING = 16;
-const SLOT_MS = 550;
-/** A slot is measured without its beginning and its end, in which threads notice the switch. */
-const MARGIN_MS = 20;
-/** The lowest and the highest quarter are left out: the machine did something else meanwhile. */
-const TRIMMED = 0.25;
-/** The acceptor has a core of its own, so that nothing moves between the cores. */
-const ACCEPTOR_CORE = 0;
+/** After that many seconds of pipelined checks, few checks take an entry of a sketch. */
+const WARM_UP_SECONDS = 25;
+/** And after this time more do, as at the beginning of each hour. */
+const EARLY_SECONDS = 6;
+/**
+ * The lowest and the highest tenth of a process are left out: mostly the machine did something else
+ * meanwhile.
+ */
+const TRIMMED = 0.1;
+/** An acceptor has the other core for itself: see `switch.thread.ts`. */
 const OTHER_CORE = 1;
 
-const SAMPLE = ['--events', 'denied', '--events-one-in', '100'];
+interface SlotTimes {
+  slotMs: number;
+  /** The beginning of a slot, which is not measured. */
+  settleMs: number;
+  /** How long a process is measured. */
+  seconds: number;
+}
+
+const SHORT_SLOTS: SlotTimes = { slotMs: 47, settleMs: 4, seconds: 16 };
+/** Each measures one second: one snapshot of a dashboard. */
+const LONG_SLOTS: SlotTimes = { slotMs: 1_500, settleMs: 500, seconds: 30 };
 
 interface Variant {
   load: 'allowed' | 'denied';
   name: string;
-  /** The parts, as `switch-hooks.mjs` names them. */
+  /** The parts, as `switch.thread.ts` names them. */
   switched: string;
+  warmUpSeconds: number;
+  /** Whether a dashboard is open: in all short slots, and in the long slots that are on. */
+  hasDashboard: boolean;
   args: readonly string[];
 }
 
+const ANALYTICS = {
+  name: 'analytics',
+  switched: 'analytics',
+  warmUpSeconds: WARM_UP_SECONDS,
+  hasDashboard: false,
+  args: [],
+};
 const VARIANTS: readonly Variant[] = [
-  { load: 'allowed', name: 'analytics', switched: 'analytics', args: [] },
-  { load: 'denied', name: 'analytics', switched: 'analytics', args: [] },
-  { load: 'denied', name: '1 % of denials', switched: 'events', args: SAMPLE },
-  { load: 'denied', name: 'both', switched: 'analytics,events', args: SAMPLE },
-  { load: 'denied', name: 'all events', switched: 'events', args: ['--events', 'all'] },
+  { ...ANALYTICS, load: 'allowed' },
+  { ...ANALYTICS, load: 'denied' },
+  { ...ANALYTICS, load: 'denied', name: 'analytics, after 6 s', warmUpSeconds: EARLY_SECONDS },
+  {
+    ...ANALYTICS,
+    load: 'denied',
+    name: 'and dashboard, 1 % of denials',
+    switched: 'analytics,events',
+    hasDashboard: true,
+    args: ['--events', 'denied', '--events-one-in', '100'],
+  },
 ];
 const WORKLOADS: Readonly<Record<Variant['load'], Workload>> = {
   allowed: ALLOWED_WORKLOAD,
   denied: DENIED_WORKLOAD,
 };
 
-/** A ratio of on to off, and its standard error. */
+/** A ratio of on to off, and its standard error, from the differences between starts. */
 export interface Estimate {
   ratio: number;
   error: number;
@@ -63,7 +95,7 @@ export interface Estimate {
 export interface CostRow {
   load: string;
   name: string;
-  /** Slots that were compared. */
+  /** Pairs of short slots. */
   compared: number;
   throughput: Estimate;
   /** CPU per request: of all threads, and of the acceptor alone. */
@@ -71,144 +103,149 @@ export interface CostRow {
   acceptor: Estimate;
 }
 
-interface Slot {
-  number: number;
-  /** Requests per second. */
-  rate: number;
-  /** Nanoseconds of CPU per request. */
-  cpu: number;
-  acceptor: number;
-}
-
 export async function measureAnalyticsCost(progress: (what: string) => void): Promise<CostRow[]> {
+  const cores = /^Cpus_allowed_list:\s*(\S+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1];
   // Servers and wrk inherit it.
-  pin(process.pid, OTHER_CORE);
-  const rows: CostRow[] = [];
-  for (const variant of VARIANTS) {
-    const starts: Slot[][] = [];
-    for (let start = 1; start <= STARTS; start++) {
-      progress(`${variant.load}, ${variant.name}, start ${start}`);
-      starts.push(await measureStart(variant));
-    }
-    const of = (figure: (slot: Slot) => number) => {
-      return estimate(starts.flatMap((slots) => logRatios(slots, figure)));
-    };
-    rows.push({
-      load: variant.load,
-      name: variant.name,
-      compared: starts.flatMap((slots) => logRatios(slots, ({ rate }) => rate)).length,
-      throughput: of(({ rate }) => rate),
-      cpu: of(({ cpu }) => cpu),
-      acceptor: of(({ acceptor }) => acceptor),
-    });
+  pinSelf(String(OTHER_CORE));
+  try {
+    const rows: CostRow[] = [];
+    for (const variant of VARIANTS) rows.push(await measureRow(variant, progress));
+    return rows;
+  } finally {
+    pinSelf(cores);
   }
-  return rows;
 }
 
-async function measureStart({ load, switched, args }: Variant): Promise<Slot[]> {
+async function measureRow(variant: Variant, progress: (what: string) => void): Promise<CostRow> {
+  const { load, name } = variant;
+  const starts: { short: Pair[]; long: Pair[] }[] = [];
+  for (let start = 1; start <= STARTS; start++) {
+    progress(`${load}, ${name}, start ${start}`);
+    const short = pairsOf(await measureStart(variant, SHORT_SLOTS));
+    const long = variant.hasDashboard ? pairsOf(await measureStart(variant, LONG_SLOTS)) : short;
+    starts.push({ short, long });
+  }
+  const acceptorOf = ({ acceptor, requests }: Slot) => acceptor / requests;
+  const othersOf = ({ cpu, acceptor, requests }: Slot) => (cpu - acceptor) / requests;
+  return {
+    load,
+    name,
+    compared: starts.flatMap(({ short }) => short).length,
+    throughput: estimate(
+      starts.map(({ short }) => ratioOf(short, ({ requests, ms }) => requests / ms)),
+    ),
+    cpu: estimate(
+      starts.map(({ short, long }) => {
+        const off = long.map((pair) => pair.off);
+        const acceptor = trimmedMean(off.map(acceptorOf));
+        const othersOff = trimmedMean(off.map(othersOf));
+        const othersOn = trimmedMean(long.map(({ on }) => othersOf(on)));
+        return (acceptor * ratioOf(short, acceptorOf) + othersOn) / (acceptor + othersOff);
+      }),
+    ),
+    acceptor: estimate(starts.map(({ short }) => ratioOf(short, acceptorOf))),
+  };
+}
+
+function pinSelf(cores: string): void {
+  const { status } = spawnSync('taskset', ['-apc', cores, String(process.pid)]);
+  if (status !== 0) throw new Error('taskset, which this benchmark needs, has failed');
+}
+
+async function measureStart(variant: Variant, slots: SlotTimes): Promise<Slot[]> {
+  const { load, switched, hasDashboard, warmUpSeconds, args } = variant;
+  const { slotMs, settleMs, seconds } = slots;
   const adminPort = await freePort();
+  const place = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const file = join(place, 'slots');
   const hooks = new URL('../../bench/support/switch.mjs', import.meta.url).href;
   const server = await startWeir('weir', 'in-place', {
     args: [...args, '--admin-port', String(adminPort)],
     nodeFlags: ['--import', hooks],
-    env: { SWITCHED: switched, SLOT_MS: String(SLOT_MS) },
+    env: {
+      SWITCHED: switched,
+      SLOT_MS: String(slotMs),
+      SETTLE_MS: String(settleMs),
+      SLOTS_FILE: file,
+    },
   });
-  let dashboard: { close: () => void } | undefined;
+  const target = { workload: WORKLOADS[load], connections: 64, port: server.port };
   try {
-    dashboard = await openDashboard(adminPort);
-    const options = { workload: WORKLOADS[load], connections: 64, port: server.port };
-    await runLoad({ ...options, seconds: WARM_UP_SECONDS, pipelining: WARM_UP_PIPELINING });
-    const running = runLoad({ ...options, seconds: SECONDS + 2 });
-    const [slots, { errors }] = await Promise.all([measureSlots(server, adminPort), running]);
+    await runLoad({ ...target, seconds: warmUpSeconds, pipelining: WARM_UP_PIPELINING });
+    const firstSlot = Math.ceil((Date.now() + 1_000) / slotMs);
+    const count = Math.floor((1_000 * seconds) / slotMs);
+    const [{ errors }] = await Promise.all([
+      runLoad({ ...target, seconds: seconds + 4 }),
+      hasDashboard ? openDashboard(adminPort, firstSlot, count, slots) : undefined,
+    ]);
     if (errors > 0) throw new Error(`${errors} errors`);
-    return slots;
-  } finally {
-    dashboard?.close();
-    await server.stop();
-  }
-}
-
-async function measureSlots({ pids }: BenchServer, adminPort: number): Promise<Slot[]> {
-  const [pid] = pids;
-  const before = threadTimes(pid);
-  await sleep(SLOT_MS);
-  const busiest = [...threadTimes(pid)].map(([id, ns]) => ({ id, ns: ns - (before.get(id) ?? 0) }));
-  const [acceptor] = busiest.toSorted((a, b) => b.ns - a.ns);
-  pin(acceptor.id, ACCEPTOR_CORE);
-  const snapshot = async () => {
-    const requests = await countDecisions(adminPort);
-    const times = threadTimes(pid);
-    const cpu = [...times.values()].reduce((sum, ns) => sum + ns, 0);
-    return { requests, cpu, acceptor: times.get(acceptor.id) ?? 0, ms: performance.now() };
-  };
-  const slots: Slot[] = [];
-  const first = Math.floor(Date.now() / SLOT_MS) + 1;
-  for (let number = first; number < first + (1_000 * SECONDS) / SLOT_MS; number++) {
-    await sleep(number * SLOT_MS + MARGIN_MS - Date.now());
-    const from = await snapshot();
-    await sleep((number + 1) * SLOT_MS - MARGIN_MS - Date.now());
-    const to = await snapshot();
-    const requests = to.requests - from.requests;
-    slots.push({
-      number,
-      rate: (1_000 * requests) / (to.ms - from.ms),
-      cpu: (to.cpu - from.cpu) / requests,
-      acceptor: (to.acceptor - from.acceptor) / requests,
+    const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+    const measured = lines.map((line) => JSON.parse(line) as Slot);
+    return measured.filter(({ number, isOn, hasAnalytics }) => {
+      if (number < firstSlot || number >= firstSlot + count) return false;
+      // The main thread switches analytics on when an hour begins.
+      return !switched.includes('analytics') || hasAnalytics === isOn;
     });
+  } finally {
+    await server.stop();
+    rmSync(place, { recursive: true });
   }
-  return slots;
 }
 
-function pin(thread: number | string, core: number): void {
-  const { status } = spawnSync('taskset', ['-p', '-c', String(core), String(thread)]);
-  if (status !== 0) throw new Error('taskset, which this benchmark needs, has failed');
-}
-
-/** Nanoseconds of CPU by thread. */
-function threadTimes(pid: number): Map<string, number> {
-  const times = new Map<string, number>();
-  for (const id of readdirSync(`/proc/${pid}/task`)) {
-    try {
-      const [ns] = readFileSync(`/proc/${pid}/task/${id}/schedstat`, 'utf8').split(' ');
-      times.set(id, Number(ns));
-    } catch {
-      // The thread has ended.
-    }
+/** A dashboard that is open in all short slots, and in the long slots that are on. */
+async function openDashboard(
+  adminPort: number,
+  firstSlot: number,
+  count: number,
+  slots: SlotTimes,
+): Promise<void> {
+  const session = await DashboardSession.signIn(adminPort);
+  const { slotMs } = slots;
+  const openUntil = async (slot: number) => {
+    const stream = await session.openEvents();
+    await sleep(slot * slotMs - Date.now());
+    stream.close();
+  };
+  const end = firstSlot + count;
+  if (slots === SHORT_SLOTS) return openUntil(end);
+  for (let slot = firstSlot; slot < end; slot++) {
+    await sleep(slot * slotMs - Date.now());
+    if (isOnIn(slot)) await openUntil(slot + 1);
   }
-  return times;
 }
 
-async function countDecisions(adminPort: number): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${adminPort}/metrics`);
-  const lines = (await response.text()).matchAll(/^weir_decisions_total\S* (\S+)/gm);
-  return [...lines].reduce((sum, [, value]) => sum + Number(value), 0);
+interface Pair {
+  on: Slot;
+  off: Slot;
 }
 
-/**
- * Logarithms of on to off: of three slots the one in the middle, with the mean of the others. No
- * slot counts twice, so the logarithms are independent.
- */
-function logRatios(slots: readonly Slot[], figure: (slot: Slot) => number): number[] {
-  const logs: number[] = [];
-  for (let i = 1; i + 1 < slots.length; i += 3) {
-    const around = (figure(slots[i - 1]) + figure(slots[i + 1])) / 2;
-    const log = Math.log(figure(slots[i]) / around);
-    logs.push(slots[i].number % 2 === 0 ? log : -log);
+function pairsOf(slots: readonly Slot[]): Pair[] {
+  const pairs: Pair[] = [];
+  for (let i = 0; i + 1 < slots.length; i++) {
+    const [first, second] = slots.slice(i, i + 2);
+    // A slot is missing where the one before it took too long.
+    if (first.number % 2 === 1 || second.number !== first.number + 1) continue;
+    pairs.push(first.isOn ? { on: first, off: second } : { on: second, off: first });
   }
-  return logs;
+  if (pairs.length === 0) throw new Error('no slot could be compared with the one beside it');
+  return pairs;
 }
 
-/** The trimmed mean, and its standard error from the winsorized variance (Tukey, McLaughlin). */
-function estimate(logs: readonly number[]): Estimate {
-  const left = Math.floor(TRIMMED * logs.length);
-  const kept = logs.toSorted((a, b) => a - b).slice(left, logs.length - left);
-  const mean = meanOf(kept);
-  const winsorized = logs.map((log) => Math.min(Math.max(log, kept[0]), kept[kept.length - 1]));
-  const center = meanOf(winsorized);
-  const squares = winsorized.reduce((sum, log) => sum + (log - center) ** 2, 0);
-  const deviation = Math.sqrt(squares / (logs.length - 1));
-  const error = deviation / ((1 - 2 * TRIMMED) * Math.sqrt(logs.length));
-  return { ratio: Math.exp(mean), error };
+/** @returns the ratio of on to off */
+function ratioOf(pairs: readonly Pair[], figure: (slot: Slot) => number): number {
+  return Math.exp(trimmedMean(pairs.map(({ on, off }) => Math.log(figure(on) / figure(off)))));
+}
+
+/** @param ratios one of each start */
+function estimate(ratios: readonly number[]): Estimate {
+  const ratio = meanOf(ratios);
+  const squares = ratios.reduce((sum, value) => sum + (value - ratio) ** 2, 0);
+  return { ratio, error: Math.sqrt(squares / (ratios.length - 1) / ratios.length) };
+}
+
+function trimmedMean(values: readonly number[]): number {
+  const left = Math.floor(TRIMMED * values.length);
+  return meanOf(values.toSorted((a, b) => a - b).slice(left, values.length - left));
 }
 
 function meanOf(values: readonly number[]): number {

@@ -8,7 +8,7 @@
  * request. So all servers are started several times.
  */
 
-import { openDashboard } from '../support/dashboard.ts';
+import { DashboardSession, type EventStream } from '../support/dashboard.ts';
 import {
   ALLOWED_WORKLOAD,
   DENIED_WORKLOAD,
@@ -91,7 +91,7 @@ async function withContestants(
   use: (contestants: Contestant[]) => Promise<void>,
 ): Promise<void> {
   const servers: BenchServer[] = [];
-  const dashboards: { close: () => void }[] = [];
+  const dashboards: EventStream[] = [];
   const options = { workload, connections: CONNECTIONS };
   try {
     for (const [name, { args, dashboards: count }] of Object.entries(VARIANTS)) {
@@ -99,7 +99,10 @@ async function withContestants(
       // The last flag is the one that counts.
       const more = [...args, '--admin-port', String(adminPort)];
       servers.push(await startWeir(name, 'in-place', { args: more }));
-      for (let i = 0; i < count; i++) dashboards.push(await openDashboard(adminPort));
+      for (let i = 0; i < count; i++) {
+        const session = await DashboardSession.signIn(adminPort);
+        dashboards.push(await session.openEvents());
+      }
     }
     for (const { name, port } of servers) {
       progress(`warm up ${name}`);

@@ -1,16 +1,16 @@
-/** For `node --import`: adds switches to the code of weir when it is loaded. */
+/** For `node --import`: adds a switch to the code of weir when it is loaded. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { register } from 'node:module';
-import { SWITCHES } from './switch-hooks.mjs';
+import { INSERTIONS } from './switch-hooks.mjs';
 
 const dist = new URL('../../dist/', import.meta.url);
 const sources = readdirSync(dist)
   .filter((name) => name.endsWith('.js'))
   .map((name) => readFileSync(new URL(name, dist), 'utf8'));
-for (const [part, { text }] of Object.entries(SWITCHES)) {
+for (const [name, { text }] of Object.entries(INSERTIONS)) {
   const found = sources.reduce((sum, source) => sum + source.split(text).length - 1, 0);
-  // A switch that is not there would show that the part costs nothing.
-  if (found !== 1) throw new Error(`the switch of ${part} has ${found} places in dist, not 1`);
+  // Without its switch a part would seem to cost nothing.
+  if (found !== 1) throw new Error(`the place of ${name} is ${found} times in dist, not once`);
 }
 register('./switch-hooks.mjs', import.meta.url);
