@@ -13,7 +13,7 @@ const shareAbove = (values: readonly number[], bound: number) => {
 };
 const meanOf = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / DRAWS;
 
-// Of so many draws a mean is 1 % off in 1 of 100 000 runs, and less often where they vary less.
+// Of so many draws 1.5 % of a mean are more than six standard deviations.
 test('trials until one happens have the mean 1 / probability', () => {
   const trials = draw((random) => random.trialsUntil(0.01));
   expect(Math.min(...trials.slice(0, 10_000))).toBeGreaterThanOrEqual(1);
