@@ -345,18 +345,22 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
 
   it('are served in windows that begin after the loss of memory', async () => {
     const [a] = await join(1);
+    const windowUs = 60 * SECOND_US;
+    const untilNextWindowUs = () => windowUs - (a.header.clockUs % windowUs);
+    // The loss is not at the end of a window, so that the next window begins clearly after it.
+    if (untilNextWindowUs() < 5 * SECOND_US) a.header.clockUs += 5 * SECOND_US;
     await redis.kill();
     await redis.restart({ isEmpty: true });
     await report(a, 0, 0, [`${'b'.repeat(16)}.0`]);
     const short = { ...OF, durationMs: 60_000, checks: [costs(1, 100)] };
     expect((await a.send(short)).status).toBe(MESSAGE_STATUS.recovering);
-    a.header.clockUs += 62 * SECOND_US;
+    a.header.clockUs += untilNextWindowUs() + SECOND_US;
     const answer = await a.send(short);
     expect(answer).toMatchObject({ status: MESSAGE_STATUS.done, served: [SERVED.allowed] });
     // The window before, from which a sliding window carries, is not known.
     const sliding = { ...short, checks: [costs(1, 100, { isSliding: true })] };
     expect((await a.send(sliding)).status).toBe(MESSAGE_STATUS.recovering);
-    a.header.clockUs += 60 * SECOND_US;
+    a.header.clockUs += windowUs;
     expect((await a.send(sliding)).status).toBe(MESSAGE_STATUS.done);
   });
 
