@@ -28,12 +28,9 @@ const STARTS = 4;
 const WARM_UP_PIPELINING = 16;
 /** After that many seconds of pipelined checks, few checks take an entry of a sketch. */
 const WARM_UP_SECONDS = 25;
-/** And after this time more do, as at the beginning of each hour. */
+/** After this time more checks take one, as at the beginning of each hour. */
 const EARLY_SECONDS = 6;
-/**
- * The lowest and the highest tenth of a process are left out: mostly the machine did something else
- * meanwhile.
- */
+/** The lowest and the highest tenth of a process are left out: other work of the machine. */
 const TRIMMED = 0.1;
 /** An acceptor has the other core for itself: see `switch.thread.ts`. */
 const OTHER_CORE = 1;
@@ -56,7 +53,7 @@ interface Variant {
   /** The parts, as `switch.thread.ts` names them. */
   switched: string;
   warmUpSeconds: number;
-  /** Whether a dashboard is open: in all short slots, and in the long slots that are on. */
+  /** Whether a dashboard is open. It uses the main thread, so there are long slots too. */
   hasDashboard: boolean;
   args: readonly string[];
 }

@@ -137,7 +137,7 @@ export class SketchWriter implements IdentifierSketch {
   /**
    * Adds to the count of an identifier.
    * @param amount above 0
-   * @returns below 0 if it is not counted: it is to take an entry, with this number
+   * @returns below 0 if it is not counted: the caller must call `take` with this number
    */
   add({ h0, h1, h2 }: Identity, amount: number): number {
     const words = this.#words;
@@ -205,7 +205,7 @@ export class SketchWriter implements IdentifierSketch {
     }
     const number = set * WAYS + way;
     const entry = entryAt(this.#firstWord, number);
-    // The amount is among what was skipped.
+    // `left` is after the amount, so the count includes it.
     const count = smallest + words[head + TO_SKIP] - left;
     // Drawn in each case: a branch would be new to V8 when a floor is above TAKING the first time.
     const drawn = this.#random.exponential(smallest / TAKING);

@@ -28,7 +28,7 @@ export interface DecidedWindow {
   reset: number;
 }
 
-/** What an event repeats of a request. weir does not use it. */
+/** The parts of a request that an event repeats. weir does not use them. */
 export interface RequestDetails {
   /** The header, if the request has a valid one. */
   traceparent: string | undefined;

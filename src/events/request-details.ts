@@ -1,4 +1,4 @@
-/** What an event repeats of a request: fields of its body, and its header `traceparent`. */
+/** The parts of a request that an event repeats: fields of its body, its header `traceparent`. */
 
 import { BODY_MAX_BYTES } from '../core/constants.ts';
 import type { RequestDetails } from './decision-event.ts';
@@ -38,7 +38,7 @@ function jsonOf(value: unknown): string | undefined {
 const TRACEPARENT = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}(-[\x21-\x7e]{0,200})?$/;
 
 /**
- * What an event repeats of the headers of a request.
+ * The header of a request that an event repeats.
  * @param traceparent the header, or '' where there is none. One that is not valid must be ignored,
  * as the standard says
  */
