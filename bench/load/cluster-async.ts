@@ -5,9 +5,9 @@
  * machine was too slow.
  */
 
-import { type AsyncReport, runAsyncLoad } from '../../test/support/async-load.ts';
-import { startServersAt } from '../../test/support/cluster-run.ts';
-import { startRedis } from '../../test/support/redis.ts';
+import { startRedis } from '../../test/support/programs/redis.ts';
+import { type AsyncReport, runAsyncLoad } from '../../test/system/faults/async-load.ts';
+import { startServersAt } from '../../test/system/faults/cluster-run.ts';
 
 const MACHINES = [2, 3, 5];
 const LOADS = [1, 2, 10];

@@ -21,7 +21,7 @@ const NODE_MAJOR = Number.parseInt(process.versions.node, 10);
  * Node 20; 74, 151 and 257 MiB on Node 22. The rest is the code of Node. The kernel can reclaim it,
  * but must then read it again and again, and checkpoints need page cache too. With a limit of
  * 128 MiB, Node 22 had 114 major page faults with 32 768 counters. With 61 440 it had 5 900, and a
- * shard worker became unresponsive; Node 20 had 23. `test/outside/memory-limit.test.ts` shows that
+ * shard worker became unresponsive; Node 20 had 23. `test/long/memory-limit.test.ts` shows that
  * the sum fits.
  */
 const FIXED_MIB = { process: NODE_MAJOR < 22 ? 50 : 60, acceptor: 24, worker: 8 } as const;

@@ -6,7 +6,6 @@ import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
 import { annotations, environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { scaledCount } from '../support/test-scale.ts';
 
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));
@@ -201,7 +200,7 @@ describe('a configuration file', () => {
         const content = `${before}{${key}${afterKey}:${beforeValue}${text}${end}}`;
         expect([content, readHost(content)]).toEqual([content, parseHost(content)]);
       }),
-      { numRuns: scaledCount(2_000) },
+      { numRuns: 2_000 },
     );
   });
 });

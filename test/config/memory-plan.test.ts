@@ -13,7 +13,6 @@ import {
   WORKERS_MAX,
 } from '../../src/core/constants.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { scaledCount } from '../support/test-scale.ts';
 
 const MIB = 2 ** 20;
 const MACHINE = 16 * 1_024 * MIB;
@@ -27,7 +26,7 @@ const anyThreads = fc.record({
   workers: fc.integer({ min: 1, max: WORKERS_MAX }),
 });
 const anyMiB = fc.oneof(fc.integer({ min: 1, max: 1_024 }), fc.integer({ min: 1, max: 65_536 }));
-const options = { numRuns: scaledCount(1_000) };
+const options = { numRuns: 1_000 };
 
 describe('the default number of counters', () => {
   test('is the largest number whose full use leaves a quarter of the limit free', () => {

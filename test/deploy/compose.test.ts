@@ -6,7 +6,7 @@ import { basename, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
-import { isMissing } from '../support/gateway-process.ts';
+import { isMissing } from '../support/programs/program.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 import { runWeir } from '../support/weir-command.ts';
 

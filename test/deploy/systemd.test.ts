@@ -1,4 +1,4 @@
-/** The unit of deploy/systemd. test/outside/systemd.test.ts runs it. */
+/** The unit of deploy/systemd. test/long/systemd.test.ts runs it. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

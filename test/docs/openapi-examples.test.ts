@@ -33,7 +33,7 @@ import {
 /** The begin of the window that ends at the `reset` of the examples. */
 const START_MS = 1_795_179_540_000;
 const MINUTE_MS = 60_000;
-const CLOCK_FAULT = new URL('../support/clock-fault.preload.mjs', import.meta.url).pathname;
+const CLOCK_FAULT = new URL('../support/system-clock.preload.mjs', import.meta.url).pathname;
 
 const check = (operation: Operation, identifier: string, fields: Fields = {}): Call => {
   const body = { identifier, limit: 10, duration: MINUTE_MS, ...fields };

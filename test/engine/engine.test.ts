@@ -8,7 +8,7 @@ import type { CounterState } from '../../src/engine/engine.ts';
 import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
 import { describeEngines, type EngineMode } from '../support/engine-modes.ts';
 import { DURATION_MS, TestEngine } from '../support/engines.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../support/redis.ts';
+import { type RedisServer, startRedis } from '../support/programs/redis.ts';
 
 const confirm = () => {};
 /** The default, 1 s, may pass on a busy machine. */
@@ -18,9 +18,9 @@ const POLL = { timeout: 30_000 };
 const ALL = { durationsMs: undefined, rule: undefined };
 
 describeEngines('an engine that decides %s', (mode) => engineCases(mode));
-describe.skipIf(isRedisMissing)('an engine that decides redis without leases', () => {
-  engineCases('redis', false);
-});
+describeEngines('an engine that decides %s without leases', (mode) => engineCases(mode, false), [
+  'redis',
+]);
 
 function engineCases(mode: EngineMode, leases = true): void {
   const hasQueuedDeductions = mode === 'in-place';

@@ -8,7 +8,6 @@ import { AdminServer } from '../../src/observe/admin.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { sendUntilClosed } from '../support/raw-connection.ts';
 import { waitUntil } from '../support/server.ts';
-import { scaledCount } from '../support/test-scale.ts';
 
 const WORKERS = { configured: 1, running: 1, replaced: 0 };
 const PROBES = ['/livez', '/readyz', '/metrics'];
@@ -264,7 +263,7 @@ describe('a flood of connections to the admin port', () => {
     expect((await sendUntilClosed(Number(port), [one], 10_000)).statuses).toEqual([200]);
   });
 
-  const ATTEMPTS = scaledCount(30);
+  const ATTEMPTS = 30;
 
   test.each([
     ['send nothing', ['']],

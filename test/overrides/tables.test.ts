@@ -8,7 +8,6 @@ import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
 import { findOverride, HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { scaledCount } from '../support/test-scale.ts';
 
 const TASK = new URL('../../dist/compile.js', import.meta.url);
 
@@ -206,7 +205,7 @@ describe('the tables of overrides', () => {
 
   test('close without a crash while the thread of the task loads its file', async () => {
     // Node 20 aborts the process if a thread is terminated at this moment.
-    for (let i = 0; i < scaledCount(60); i++) {
+    for (let i = 0; i < 60; i++) {
       const tables = new OverrideTables(HASH_KEY, TASK, () => {});
       tables.warmUp();
       await new Promise((next) => setTimeout(next, i));

@@ -1,12 +1,12 @@
 /**
  * Starts servers in every mode of deciding checks: in place, by shard workers, and with counters in
- * a Redis. A case about checks holds in all of them.
+ * a Redis. A case about checks holds in all of them. `npm test` runs it in the first two.
  */
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe } from 'vitest';
-import { isRedisMissing, type RedisServer, startRedis } from './redis.ts';
+import { isRedisMissing, type RedisServer, startRedis } from './programs/redis.ts';
 import {
   CLI_PATH,
   cleanEnvironment,
@@ -20,15 +20,17 @@ import { withStore } from './store.ts';
 
 export type EngineMode = (typeof DECIDE_MODES)[number] | 'redis';
 
-export const ENGINE_MODES: readonly EngineMode[] = [...DECIDE_MODES, 'redis'];
+/** `test/system/redis/cases.test.ts` sets this, and imports the same cases. */
+const WITH_REDIS = process.env.TEST_ENGINE === 'redis';
 
-/** Declares cases for modes; those with Redis are skipped where it is not installed. */
+/** Declares cases for both modes of the engine in memory, or for the engine in Redis. */
 export function describeEngines(
   title: string,
   cases: (mode: EngineMode) => void,
-  modes = ENGINE_MODES,
+  modes: readonly EngineMode[] = [...DECIDE_MODES, 'redis'],
 ): void {
   for (const mode of modes) {
+    if ((mode === 'redis') !== WITH_REDIS) continue;
     describe.skipIf(mode === 'redis' && isRedisMissing)(title.replace('%s', mode), () => {
       cases(mode);
     });

@@ -35,7 +35,7 @@ import { createEngine } from '../../src/server/create-engine.ts';
 import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { type ACCEPTOR_STAT, newNamespaceRow } from '../../src/shared-memory/stats.ts';
-import type { RedisServer } from './redis.ts';
+import type { RedisServer } from './programs/redis.ts';
 import { waitUntil } from './server.ts';
 
 /** 30 days: the clock is the system's, and a test must not see the end of a window. */

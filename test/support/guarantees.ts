@@ -4,7 +4,6 @@
  */
 
 import { TestRunner } from 'vitest';
-import { scaledCount } from './test-scale.ts';
 
 export const GUARANTEES = {
   P1: 'no window allows more than its limit',
@@ -49,11 +48,12 @@ export function recordMeasurement(
   meta.figures.push({ guarantee, fault, trials, measured });
 }
 
-export const IS_LONG = process.env.WEIR_FAULTS === 'long';
+/** Whether `npm run test:long` runs: more trials, and cases that need minutes. */
+export const IS_LONG = process.env.WEIR_TEST_LONG !== undefined;
 
-/** Number of trials: `long` in the long set, `quick` in the set that runs with all tests. */
+/** Number of trials: `long` in `npm run test:long`, `quick` in the other levels. */
 export function trialCount(quick: number, long: number): number {
-  return IS_LONG ? long : scaledCount(quick);
+  return IS_LONG ? long : quick;
 }
 
 /** The seed of a randomized test. WEIR_SEED repeats a run. Show it in a measurement. */

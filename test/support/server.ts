@@ -1,6 +1,7 @@
 /** Starts the built server as its own process, on free ports and with its own data directory. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -16,6 +17,9 @@ export const DECIDE_MODES = ['in-place', 'worker'] as const;
 /** Makes the server load `uws-pack` although this platform has its own package. */
 const PRELOAD = new URL('./uws-pack.preload.cjs', import.meta.url).pathname;
 const PRELOAD_ARGS = process.env.WEIR_TEST_UWS === 'uws-pack' ? ['--require', PRELOAD] : [];
+
+/** Makes the main thread of the server take the system clock from messages. */
+const STEPPED_CLOCK = new URL('./stepped-clock.preload.mjs', import.meta.url).pathname;
 
 const children = new Set<ChildProcess>();
 process.once('exit', () => {
@@ -48,10 +52,20 @@ export interface ServerOptions {
   args?: string[];
   /** Variables besides those of every process. A variable that is undefined is removed. */
   env?: Record<string, string | undefined>;
+  /** Whether the test moves the time of the server: see `startSteppedServer`. */
+  hasSteppedClock?: boolean;
   /** Flags of Node, for example to preload a fault into every thread. */
   execArgv?: string[];
   /** The limit of open files, if not the limit of the tests. */
   descriptors?: number;
+}
+
+/** A server whose time a test moves, instead of waiting. */
+export interface SteppedServer extends ServerProcess {
+  /** Moves the server's time forward. Resolves when all its threads see it. */
+  stepClock: (ms: number) => Promise<void>;
+  /** The server's time in ms, at most a few ms old. */
+  nowMs: () => number;
 }
 
 export function temporaryDirectory(): string {
@@ -103,6 +117,7 @@ export async function spawnServer(
   const adminPort = await freePort();
   const args = [
     ...PRELOAD_ARGS,
+    ...(options.hasSteppedClock ? ['--import', STEPPED_CLOCK] : []),
     ...(options.execArgv ?? []),
     options.main ?? CLI_PATH,
     ...['--port', String(port), '--admin-port', String(adminPort), '--data-dir', dataDir],
@@ -112,16 +127,18 @@ export async function spawnServer(
   const { descriptors } = options;
   const command = [...(options.commandPrefix ?? []), options.node ?? process.execPath, ...args];
   if (descriptors !== undefined) command.unshift('prlimit', `--nofile=${descriptors}`);
-  const child = spawn(command[0], command.slice(1), { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const messages = options.hasSteppedClock ? (['ipc'] as const) : [];
+  const stdio = ['ignore', 'pipe', 'pipe', ...messages] as const;
+  const child = spawn(command[0], command.slice(1), { env, stdio: [...stdio] });
   // A test may fail before it stops its server.
   children.add(child);
   child.once('exit', () => children.delete(child));
   let stdout = '';
   let stderr = '';
-  child.stdout.on('data', (data) => {
+  child.stdout!.on('data', (data) => {
     stdout += data;
   });
-  child.stderr.on('data', (data) => {
+  child.stderr!.on('data', (data) => {
     stderr += data;
   });
   const exited = new Promise<ExitStatus>((resolve) => {
@@ -166,6 +183,27 @@ export async function startServer(
     return server.stdout().includes('serves checks');
   });
   return server;
+}
+
+/**
+ * Starts a server whose time the test moves. Between two steps it runs on
+ * at the rate of the system clock, so a test uses windows of an hour or more and steps over them.
+ */
+export async function startSteppedServer(
+  dataDir: string,
+  options: ServerOptions = {},
+): Promise<SteppedServer> {
+  const server = await startServer(dataDir, { ...options, hasSteppedClock: true });
+  let offsetMs = 0;
+  return {
+    ...server,
+    nowMs: () => Date.now() + offsetMs,
+    stepClock: async (ms) => {
+      offsetMs += ms;
+      server.child.send({ offsetMs });
+      await once(server.child, 'message');
+    },
+  };
 }
 
 /** Stops all threads of a process, and waits until they are stopped. */

@@ -12,7 +12,6 @@ import {
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
-import { IS_SHORTENED } from '../../support/test-scale.ts';
 import { TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;
@@ -63,7 +62,7 @@ describe('a counter', () => {
 });
 
 describe('a table', () => {
-  test.each([COUNTERS_MIN, 65_536, ...(IS_SHORTENED ? [] : [1_048_576])])(
+  test.each([COUNTERS_MIN, 65_536, 1_048_576])(
     'of %i counters holds that many without an eviction',
     (capacity) => {
       const tables = new TestTables(capacity);

@@ -32,7 +32,6 @@ import {
 } from '../../../../src/engine/memory/checkpoint/writer.ts';
 import { TABLE_HEADER } from '../../../../src/engine/memory/layout.ts';
 import { removeDirectory, temporaryDirectory } from '../../../support/server.ts';
-import { scaledCount } from '../../../support/test-scale.ts';
 import { TestTables } from '../../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;
@@ -189,7 +188,7 @@ describe('counters', () => {
           }
         }
       }),
-      { numRuns: scaledCount(100) },
+      { numRuns: 100 },
     );
   });
 });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CLUSTER_BUCKETS } from '../../../../src/core/constants.ts';
 import { hexOf, identityFromHex, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { slotOfKey } from '../../../../src/redis/slot.ts';
-import { isRedisMissing, type RedisServer, startCluster } from '../../../support/redis.ts';
+import { isRedisMissing, type RedisServer, startCluster } from '../../../support/programs/redis.ts';
 
 const identities = Array.from({ length: 1_000 }, (_, i) => {
   return { h0: i, h1: ~i, h2: i * 77_777, h3: Math.imul(i + 1, -1_640_531_527) };

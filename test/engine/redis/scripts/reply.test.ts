@@ -8,7 +8,7 @@ import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../../../src/engine/redis/scripts/member-messages.ts';
 import { type CounterMessage, NO_WINDOW } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { InvalidReply } from '../../../../src/engine/redis/scripts/reply.ts';
-import { costs, IDENTITY } from '../../../support/script-member.ts';
+import { costs, IDENTITY } from '../../../system/redis/script-member.ts';
 
 const message: CounterMessage = {
   ...{ identity: IDENTITY, durationMs: 60_000, window: 7, spent: 0, previousSpent: 0, kept: 0 },

@@ -1,0 +1,128 @@
+/**
+ * Floods through real gateways with the configuration that weir prints. They fail open, so a
+ * gateway that mistakes a flood for a failure of weir would exceed the limit. These are
+ * the floods of the table in docs/guarantees.md.
+ */
+
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { everyPath } from '../../src/commands/gateways/setup.ts';
+import { readPolicies } from '../../src/policies/policy.ts';
+import { recordMeasurement } from '../support/guarantees.ts';
+import { LONGEST_WINDOW_MS } from '../support/http.ts';
+import { writeConfig } from '../support/policy-config.ts';
+import {
+  freePort,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
+import {
+  type Application,
+  type Gateway,
+  startApplication,
+} from '../system/gateways/gateway-process.ts';
+import {
+  type RealGateway,
+  realCaddy,
+  realEnvoy,
+  realExpress,
+  realFastify,
+  realHaproxy,
+  realNginx,
+} from '../system/gateways/real-gateways.ts';
+import { type FloodOptions, hasH2load, runFlood } from './flood.ts';
+
+const LIMIT = 100;
+const REQUESTS = [6_000, 15_000, 30_000];
+type FloodShape = Pick<FloodOptions, 'connections' | 'streams'>;
+const BY_HTTP_1: FloodShape[] = [
+  { connections: 100 },
+  { connections: 1_000 },
+  { connections: 3_000 },
+];
+const BY_HTTP_2: FloodShape[] = [
+  { connections: 1, streams: 100 },
+  { connections: 15, streams: 100 },
+  { connections: 50, streams: 100 },
+];
+
+const envoy = await realEnvoy();
+const GATEWAYS: (RealGateway & { shapes: FloodShape[] })[] = [
+  ...[realNginx, realCaddy, realHaproxy, realExpress, realFastify].map((gateway) => {
+    return { ...gateway, shapes: BY_HTTP_1 };
+  }),
+  { ...envoy, shapes: [...BY_HTTP_2, ...BY_HTTP_1] },
+];
+
+/** Each flood has its own policy, and therefore its own counter. */
+const policyName = (gateway: string, i: number) => `${gateway}-${i}`;
+const floodsOf = ({ shapes }: { shapes: FloodShape[] }) => {
+  return shapes.flatMap((shape) => REQUESTS.map((requests) => ({ ...shape, requests })));
+};
+const policies = Object.fromEntries(
+  GATEWAYS.flatMap((gateway) => {
+    return floodsOf(gateway).map((_, i) => [
+      policyName(gateway.name, i),
+      {
+        gateway: gateway.name,
+        limit: LIMIT,
+        duration: LONGEST_WINDOW_MS,
+        onError: 'allow' as const,
+      },
+    ]);
+  }),
+);
+
+describe.skipIf(!hasH2load)('with onError: allow, a flood does not exceed the limit', () => {
+  const directory = temporaryDirectory();
+  let application: Application;
+  let weir: ServerProcess;
+  let gatewayPort = 0;
+
+  beforeAll(async () => {
+    application = await startApplication();
+    gatewayPort = await freePort();
+    const args = ['--config', writeConfig(directory, policies), '--gateway-port', `${gatewayPort}`];
+    weir = await startServer(join(directory, 'data'), { args });
+  });
+  afterAll(async () => {
+    await weir.stop();
+    await application.stop();
+    removeDirectory(directory);
+  });
+
+  async function start(gateway: RealGateway, namespace: string): Promise<Gateway> {
+    const [policy] = readPolicies({ [namespace]: policies[namespace] });
+    const listenPort = await freePort();
+    // HAProxy also uses the next port.
+    await freePort();
+    const upstream = { host: '127.0.0.1', port: application.port };
+    const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
+    return gateway.start(
+      gateway.print({ routes: everyPath(policy), weir: at, listenPort, upstream }),
+      listenPort,
+      '',
+    );
+  }
+
+  for (const gateway of GATEWAYS) {
+    describe.skipIf(gateway.isMissing)(`through ${gateway.name}:`, () => {
+      for (const [i, { requests, connections, streams }] of floodsOf(gateway).entries()) {
+        const size = `${requests} on ${connections}${streams === undefined ? '' : ` x ${streams}`}`;
+        test(size, { timeout: 180_000 }, async () => {
+          const { port, stop } = await start(gateway, policyName(gateway.name, i));
+          const outcome = await runFlood({ port, requests, connections, streams });
+          await stop();
+          const measured = `${outcome.allowed} allowed of ${LIMIT}`;
+          recordMeasurement('P1', `a flood through ${gateway.name}`, size, measured);
+          expect(outcome.allowed).toBe(LIMIT);
+          // A busy application may refuse connections. Such requests count as failed, not as
+          // allowed.
+          expect(outcome.denied).toBeGreaterThan(requests * 0.9);
+        });
+      }
+    });
+  }
+});

@@ -1,0 +1,98 @@
+/**
+ * `npm run test:system`: runs the system tests, and then each file with a failed test once more,
+ * alone. A test that fails twice fails the run. A test that passes on its own is listed as unstable;
+ * more than three of these fail the run too. Arguments are those of vitest.
+ *
+ * With TEST_RESULTS it writes the counts of the run to that file as JSON: passed, failed, skipped.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+
+const UNSTABLE_MAX = 3;
+/** So many failures are no accident, and running them again would only delay the message. */
+const RETRIED_MAX = 2 * UNSTABLE_MAX;
+
+/**
+ * @typedef {{ fullName: string, status: string }} TestResult
+ * @typedef {{ name: string, status: string, assertionResults: TestResult[] }} FileResult
+ */
+
+const directory = mkdtempSync(join(tmpdir(), 'weir-system-tests-'));
+
+/**
+ * Runs vitest. @param {string[]} args
+ * @returns {{ hasPassed: boolean, files: FileResult[] }}
+ */
+function run(args) {
+  const json = join(directory, 'results.json');
+  rmSync(json, { force: true });
+  const { status } = spawnSync(
+    process.execPath,
+    [
+      ...['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts'],
+      ...['--project', 'system*', ...args],
+    ],
+    { stdio: 'inherit', env: { ...process.env, TEST_JSON: json } },
+  );
+  try {
+    return { hasPassed: status === 0, files: JSON.parse(readFileSync(json, 'utf8')).testResults };
+  } catch {
+    return { hasPassed: false, files: [] };
+  }
+}
+
+/**
+ * The names of the failed tests of a file. A file can fail outside of its tests.
+ * @param {FileResult} file
+ */
+function failuresOf(file) {
+  const tests = file.assertionResults.filter(({ status }) => status === 'failed');
+  if (tests.length === 0 && file.status === 'failed') return [relative('.', file.name)];
+  return tests.map(({ fullName }) => `${relative('.', file.name)} > ${fullName}`);
+}
+
+/** @param {FileResult[]} files @param {string} status */
+function count(files, status) {
+  const tests = files.flatMap(({ assertionResults }) => assertionResults);
+  return tests.filter((test) => test.status === status).length;
+}
+
+const args = process.argv.slice(2);
+const { hasPassed, files } = run(args);
+const failed = new Set(files.flatMap(failuresOf));
+/** @type {Set<string>} */
+let failedTwice = failed;
+if (failed.size > 0 && failed.size <= RETRIED_MAX) {
+  failedTwice = new Set();
+  for (const file of files.filter((one) => failuresOf(one).length > 0)) {
+    const path = relative('.', file.name);
+    console.log(`\nOnce more, alone: ${path}`);
+    const again = run([path, '--no-file-parallelism']);
+    const failures = again.files.flatMap(failuresOf);
+    if (!again.hasPassed && failures.length === 0) failures.push(path);
+    for (const name of failures) failedTwice.add(name);
+  }
+}
+rmSync(directory, { recursive: true });
+
+const unstable = [...failed].filter((name) => !failedTwice.has(name));
+for (const name of failedTwice) console.log(`failed: ${name}`);
+for (const name of unstable) console.log(`unstable: ${name}`);
+if (unstable.length > UNSTABLE_MAX) {
+  console.log(`${unstable.length} tests are unstable; at most ${UNSTABLE_MAX} may be`);
+}
+// Without a failed test, vitest itself failed: an error outside of the tests.
+const hasFailed =
+  failedTwice.size > 0 || unstable.length > UNSTABLE_MAX || (!hasPassed && failed.size === 0);
+if (process.env.TEST_RESULTS !== undefined) {
+  const counts = {
+    passed: count(files, 'passed') + unstable.length,
+    failed: failedTwice.size,
+    skipped: count(files, 'pending') + count(files, 'skipped') + count(files, 'todo'),
+  };
+  writeFileSync(process.env.TEST_RESULTS, JSON.stringify(counts));
+}
+process.exit(hasFailed ? 1 : 0);

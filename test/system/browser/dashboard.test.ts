@@ -1,0 +1,502 @@
+/** The dashboard in Chromium: all views and actions, by mouse and keyboard, at widths and colors. */
+
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import axe from 'axe-core';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
+import { callOperation, callOperationOk } from '../../support/operations.ts';
+import { isMissing } from '../../support/programs/program.ts';
+import {
+  freePort,
+  ROOT_KEY,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../../support/server.ts';
+
+/** An identifier that is HTML, and one that changes the direction of the text behind it. */
+const HTML_IDENTIFIER = '<img src=x onerror=document.title="broken">';
+const BIDI_IDENTIFIER = 'evil\u202egnp.exe';
+
+const POLICIES = {
+  login: {
+    gateway: 'nginx',
+    windows: [{ limit: 100, duration: 60_000 }],
+    identify: ['ip'],
+    shadow: true,
+  },
+};
+
+type ColorScheme = 'light' | 'dark';
+const LOOKS: [width: number, colorScheme: ColorScheme][] = [
+  [360, 'light'],
+  [360, 'dark'],
+  [1_440, 'light'],
+  [1_440, 'dark'],
+];
+
+/** The content is in the view when all is loaded. */
+const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]][] = [
+  ['#/overview', 'Overview', 'Shard workers', []],
+  ['#/namespaces', 'Namespaces', 'login', []],
+  ['#/namespaces/login', 'login', 'Search and change its overrides', []],
+  ['#/policies', 'Policies', 'Identified by', []],
+  [
+    ...(['#/overrides', 'Overrides', 'vip_*'] as const),
+    ['Add override', 'Import', 'Change vip_*', 'Delete vip_*'],
+  ],
+  ['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check', ['Reset']],
+  ['#/keys', 'Keys', 'for nobody', ['Create key', 'Revoke for nobody']],
+  ['#/audit', 'Audit log', 'key.create', []],
+  ['#/nothing', 'Not found', 'There is no such view.', []],
+];
+
+describe.skipIf(isMissing('chromium', '--version'))('the dashboard in Chromium', () => {
+  const dataDir = temporaryDirectory();
+  const filesDir = temporaryDirectory();
+  let server: ServerProcess;
+  let browser: Browser;
+  const contexts: BrowserContext[] = [];
+
+  beforeAll(async () => {
+    const config = join(filesDir, 'weir.json');
+    writeFileSync(config, JSON.stringify({ policies: POLICIES }));
+    const args = ['--counters', '1024', '--acceptors', '2', '--config', config];
+    server = await startServer(dataDir, { args });
+    const path = execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim();
+    // Chromium does not start its sandbox for root.
+    const flags = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+    browser = await chromium.launch({ executablePath: path, args: flags });
+    for (const identifier of ['vip_*', HTML_IDENTIFIER, BIDI_IDENTIFIER]) {
+      const override = { namespaceName: 'login', identifier, limit: 9, duration: 60_000 };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
+    }
+    await createKey('for nobody', ['keys.read']);
+    const check = { namespace: 'login', identifier: 'user_1', limit: 1 };
+    for (let i = 0; i < 3; i++) {
+      await sendCheck(server.port, { ...check, duration: LONGEST_WINDOW_MS });
+    }
+  });
+  afterEach(async () => {
+    for (const context of contexts.splice(0)) await context.close();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    expect([await server?.stop(), server?.stderr()]).toEqual([
+      { code: 0, signal: null },
+      expect.not.stringContaining('"level":50'),
+    ]);
+    removeDirectory(dataDir);
+    removeDirectory(filesDir);
+  });
+
+  const createKey = async (name: string, permissions: string[]) => {
+    const created = await callOperationOk(server.port, 'keys.create', { name, permissions });
+    return created as { keyId: string; key: string };
+  };
+
+  /** Opens the dashboard. @returns the page, with all that it reports, also later */
+  async function open(
+    { adminUrl } = server,
+    [width, colorScheme]: (typeof LOOKS)[number] = LOOKS[2],
+  ) {
+    const viewport = { width, height: 800 };
+    const context = await browser.newContext({ viewport, colorScheme, acceptDownloads: true });
+    contexts.push(context);
+    const page = await context.newPage();
+    const reports: string[] = [];
+    page.on('console', (message) => reports.push(message.text()));
+    page.on('pageerror', (error) => reports.push(error.message));
+    page.on('requestfailed', (request) => {
+      // The stream ends with the page, and with its session.
+      if (!request.url().endsWith('/events')) reports.push(`failed: ${request.url()}`);
+    });
+    page.on('request', (request) => {
+      const { protocol, origin } = new URL(request.url());
+      if (protocol !== 'blob:' && origin !== adminUrl) reports.push(`asked ${request.url()}`);
+    });
+    await page.addInitScript(
+      'addEventListener("securitypolicyviolation", (it) => console.log(it.violatedDirective))',
+    );
+    await page.goto(adminUrl);
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    return { page, reports };
+  }
+
+  async function openSignedIn(key = ROOT_KEY, look?: (typeof LOOKS)[number], at = server) {
+    const opened = await open(at, look);
+    await opened.page.getByLabel('API key').fill(key);
+    await opened.page.getByRole('button', { name: 'Sign in' }).click();
+    await heading(opened.page, 'Overview');
+    return opened;
+  }
+
+  async function heading(page: Page, name: string): Promise<void> {
+    await page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+  }
+
+  async function goTo(page: Page, hash: string, name: string): Promise<void> {
+    await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+    await heading(page, name);
+  }
+
+  /** @returns the accessibility faults, and whether the page scrolls sideways */
+  async function faultsOf(page: Page): Promise<string[]> {
+    await page.evaluate(axe.source);
+    const { violations } = await page.evaluate<axe.AxeResults>('axe.run()');
+    const faults = violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`);
+    const width = await page.evaluate<number>('document.documentElement.scrollWidth');
+    const isWide = width > page.viewportSize()!.width;
+    return isWide ? [...faults, `the page is ${width} px wide`] : faults;
+  }
+
+  const submit = (page: Page, name: string) => {
+    return page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+  };
+  const listedOverrides = async () => {
+    const query = { namespaceName: 'login' };
+    const { overrides } = await callOperationOk(server.port, 'ratelimits.listOverrides', query);
+    return overrides as { identifier: string; limit: number; duration: number }[];
+  };
+
+  test.each(LOOKS)(
+    'every view and dialog at %i px, %s: axe finds nothing, nothing is reported, none is too wide',
+    { timeout: 120_000 },
+    async (...look) => {
+      const { page, reports } = await open(server, look);
+      expect(['sign-in', await faultsOf(page)]).toEqual(['sign-in', []]);
+      await page.getByLabel('API key').fill(ROOT_KEY);
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByText('Allowed/s').first().waitFor();
+      for (const [hash, name, content, dialogs] of VIEWS) {
+        await goTo(page, hash, name);
+        await page.getByRole('main').getByText(content).first().waitFor();
+        expect([hash, await faultsOf(page)]).toEqual([hash, []]);
+        for (const dialog of dialogs) {
+          await page.getByRole('button', { name: dialog, exact: true }).first().click();
+          await page.getByRole('dialog').waitFor();
+          expect([dialog, await faultsOf(page)]).toEqual([dialog, []]);
+          await page.keyboard.press('Escape');
+          await page.getByRole('dialog').waitFor({ state: 'detached' });
+        }
+      }
+      expect(reports).toEqual([]);
+    },
+  );
+
+  test('the overview follows the checks', async () => {
+    const { page, reports } = await openSignedIn();
+    const row = page.getByRole('row', { name: /^live / });
+    for (let i = 0; i < 3; i++) {
+      await sendCheck(server.port, {
+        namespace: 'live',
+        identifier: 'a',
+        limit: 2,
+        duration: 60_000,
+      });
+    }
+    await row.waitFor();
+    await expect.poll(() => row.getByRole('cell').last().textContent()).toBe('3');
+    const chart = page.getByRole('img', { name: /^All namespaces: Allowed\/s/ });
+    expect(await chart.locator('canvas').count()).toBe(1);
+    await page.getByText('Figures as a table').first().click();
+    await page.getByRole('table', { name: 'All namespaces' }).waitFor();
+    await page.getByLabel('Namespace', { exact: true }).selectOption('live');
+    await page.getByRole('img', { name: /^live: / }).waitFor();
+    await row.getByRole('link').click();
+    await heading(page, 'live');
+    expect(reports).toEqual([]);
+  });
+
+  test('overrides are searched, added, changed, deleted, imported and exported', async () => {
+    const { page, reports } = await openSignedIn();
+    await page.getByRole('link', { name: 'Overrides' }).click();
+    await heading(page, 'Overrides');
+    await page.getByRole('button', { name: 'Add override' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Namespace').fill('login');
+    await dialog.getByLabel('Identifier').fill('user_9');
+    await dialog.getByLabel('Limit').fill('50');
+    await dialog.getByLabel('Window').fill('5m');
+    await submit(page, 'Save');
+    await page.getByText('The override of user_9 was added.').waitFor();
+    const added = () =>
+      listedOverrides().then((all) => all.find((it) => it.identifier === 'user_9'));
+    expect(await added()).toMatchObject({ limit: 50, duration: 300_000 });
+
+    await page.getByLabel('Search').fill('USER_9');
+    await expect.poll(() => page.getByRole('row').count()).toBe(2);
+    await page.getByRole('button', { name: 'Change user_9' }).click();
+    await dialog.getByLabel('Limit').fill('60');
+    await submit(page, 'Save');
+    await page.getByText('The override of user_9 was changed.').waitFor();
+    expect(await added()).toMatchObject({ limit: 60, duration: 300_000 });
+    await page.getByRole('button', { name: 'Delete user_9' }).click();
+    await submit(page, 'Delete');
+    await page.getByText('The override of user_9 was deleted.').waitFor();
+    expect(await added()).toBeUndefined();
+
+    await page.getByLabel('Search').fill('');
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Export' }).click(),
+    ]);
+    const exported = join(filesDir, 'overrides.json');
+    await download.saveAs(exported);
+    await page.getByRole('button', { name: 'Delete vip_*' }).click();
+    await submit(page, 'Delete');
+    await page.getByText('The override of vip_* was deleted.').waitFor();
+    await page.getByRole('button', { name: 'Import' }).click();
+    await dialog.getByLabel('File of an export').setInputFiles(exported);
+    await submit(page, 'Validate only');
+    await page.getByText('The import is valid: 1 new, 0 changed, 2 the same.').waitFor();
+    expect((await listedOverrides()).map((it) => it.identifier)).not.toContain('vip_*');
+    await submit(page, 'Import');
+    await page.getByText('The overrides were imported: 1 new').waitFor();
+    expect((await listedOverrides()).map((it) => it.identifier)).toContain('vip_*');
+    expect(reports).toEqual([]);
+  });
+
+  test('errors of an action are shown in its form, with the message of the API', async () => {
+    const { page } = await openSignedIn();
+    await goTo(page, '#/overrides', 'Overrides');
+    await page.getByRole('button', { name: 'Import' }).click();
+    await page.getByLabel('JSON').fill('{');
+    await submit(page, 'Import');
+    await page.getByRole('alert').getByText('The text is not JSON').waitFor();
+    await page.getByLabel('JSON').fill('[{"identifier":"abc","limit":-1,"duration":1000}]');
+    await submit(page, 'Import');
+    const message = /^overrides\[0\]: "limit" must be .*; got -1$/;
+    await page.getByRole('alert').getByText(message).waitFor();
+  });
+
+  test('a namespace shows who is denied, and the identifier why', async () => {
+    const override = { identifier: 'busy_*', limit: 2, duration: LONGEST_WINDOW_MS };
+    await callOperationOk(server.port, 'ratelimits.setOverride', {
+      ...override,
+      namespaceName: 'login',
+    });
+    await callOperationOk(server.port, 'ratelimits.setOverride', {
+      ...override,
+      namespaceName: 'log*',
+    });
+    const check = { namespace: 'login', identifier: 'busy_1', limit: 9, duration: 60_000 };
+    for (let i = 0; i < 7; i++) await sendCheck(server.port, check);
+    const { page, reports } = await openSignedIn();
+    await goTo(page, '#/namespaces/login', 'login');
+    const denied = page.getByRole('table', { name: 'Most denied identifiers' });
+    await denied.getByRole('row', { name: 'busy_1 5' }).waitFor();
+    const spending = page.getByRole('table', { name: 'Most spending identifiers' });
+    await spending.getByRole('row', { name: 'busy_1 2' }).waitFor();
+    await sendCheck(server.port, check);
+    // It is read again by itself.
+    await denied.getByRole('row', { name: 'busy_1 6' }).waitFor();
+    await denied.getByRole('link', { name: 'busy_1' }).click();
+    await page.getByText(/^The check is denied: /).waitFor();
+    const overrides = page.getByRole('table', { name: 'Overrides that match' });
+    await overrides.getByRole('row', { name: /^login busy_\* 2 .* applies$/ }).waitFor();
+    await overrides.getByRole('row', { name: /^log\* busy_\* 2 .* does not apply: / }).waitFor();
+    expect(reports).toEqual([]);
+  });
+
+  test('an identifier is inspected, checked with a cost, and reset', async () => {
+    const { page, reports } = await openSignedIn();
+    await goTo(page, '#/identifier?namespace=login&identifier=user_7', 'Identifier');
+    await page.getByLabel('Limit').fill('10');
+    await page.getByLabel('Window').fill('365d');
+    await page.getByLabel('Cost').fill('4');
+    await page.getByRole('button', { name: 'Check', exact: true }).click();
+    await page.getByText('The check is allowed. 6 of 10 tokens remain.').waitFor();
+    await page.getByRole('row', { name: /^365 d fixed 10 4 6 / }).waitFor();
+    await page.getByLabel('Cost').fill('7');
+    await page.getByRole('button', { name: 'Check', exact: true }).click();
+    await page.getByText('The check is denied. 6 of 10 tokens remain.').waitFor();
+    await page.getByRole('button', { name: 'Reset' }).click();
+    await submit(page, 'Reset');
+    await page.getByText('Counters that were reset: 1.').waitFor();
+    await page.getByText('user_7 has no counters in login.').waitFor();
+    expect(reports).toEqual([]);
+  });
+
+  test('a new key is shown once and works; a revoked one does not', async () => {
+    const { page, reports } = await openSignedIn();
+    await goTo(page, '#/keys', 'Keys');
+    await page.getByRole('button', { name: 'Create key' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('made here');
+    await page.getByRole('checkbox', { name: /^list keys/ }).check();
+    await submit(page, 'Create');
+    const key = await page.getByLabel('API key').inputValue();
+    expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(200);
+    await submit(page, 'Close');
+    expect(await page.content()).not.toContain(key);
+    await page.getByRole('button', { name: 'Revoke made here' }).click();
+    await submit(page, 'Revoke');
+    await page.getByText('The key made here was revoked.').waitFor();
+    expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(401);
+    await goTo(page, '#/audit', 'Audit log');
+    await page
+      .getByRole('listitem')
+      .filter({ hasText: /key\.revoke.*made here/ })
+      .waitFor();
+    expect(reports).toEqual([]);
+  });
+
+  test('identifiers are text: HTML is shown, and characters that hide or turn text are named', async () => {
+    const { page, reports } = await openSignedIn();
+    await goTo(page, '#/overrides', 'Overrides');
+    await page.getByText(HTML_IDENTIFIER).waitFor();
+    expect(await page.locator('img').count()).toBe(0);
+    await page.getByRole('row', { name: 'evilU+202Egnp.exe' }).waitFor();
+    expect(await page.evaluate('document.body.innerText')).not.toContain('\u202e');
+    expect(await page.title()).toBe('Overrides – weir');
+    expect(reports).toEqual([]);
+  });
+
+  test('views and buttons that the key may not use are hidden, and say why if opened', async () => {
+    const { key } = await createKey('watcher', ['ratelimit.*.read_namespace']);
+    const { page, reports } = await openSignedIn(key);
+    const links = await page.getByRole('navigation').getByRole('link').allTextContents();
+    expect(links).toEqual(['Overview', 'Namespaces', 'Policies', 'Identifier']);
+    await page.getByText('Figures of namespaces need the permission read_analytics.').waitFor();
+    await goTo(page, '#/audit', 'Audit log');
+    await page.getByText('This needs the permission read_audit.').waitFor();
+    await goTo(page, '#/keys', 'Keys');
+    await page.getByText('This needs the permission keys.read.').waitFor();
+    expect(await page.getByRole('button', { name: 'Create key' }).count()).toBe(0);
+    await goTo(page, '#/identifier', 'Identifier');
+    expect(await page.getByRole('button', { name: 'Reset' }).count()).toBe(0);
+    expect(reports).toEqual([]);
+  });
+
+  describe('by keyboard only', () => {
+    /** Presses Tab until a control of this name has the focus. */
+    async function tabTo(page: Page, name: string | RegExp): Promise<void> {
+      for (let i = 0; i < 100; i++) {
+        await page.keyboard.press('Tab');
+        const focused = await page.evaluate<string>(`(() => {
+          const { activeElement: it } = document;
+          return it.getAttribute('aria-label') ?? it.labels?.[0]?.textContent ?? it.textContent;
+        })()`);
+        if (typeof name === 'string' ? focused.trim() === name : name.test(focused)) return;
+      }
+      throw new Error(`Tab does not reach ${name}`);
+    }
+    const focusedText = (page: Page) => {
+      return page.evaluate<string>('document.activeElement.textContent');
+    };
+
+    test('a user signs in, adds an override, and revokes a key', async () => {
+      await createKey('to revoke', ['keys.read']);
+      const { page, reports } = await open();
+      await tabTo(page, 'API key');
+      await page.keyboard.type(ROOT_KEY);
+      await page.keyboard.press('Enter');
+      await heading(page, 'Overview');
+      await tabTo(page, 'Overrides');
+      await page.keyboard.press('Enter');
+      await heading(page, 'Overrides');
+      await expect.poll(() => focusedText(page)).toBe('Overrides');
+      await tabTo(page, 'Add override');
+      await page.keyboard.press('Enter');
+      // The first field has the focus.
+      await page.keyboard.type('login');
+      await tabTo(page, 'Identifier');
+      await page.keyboard.type('by_keyboard');
+      await tabTo(page, 'Limit');
+      await page.keyboard.type('5');
+      await page.keyboard.press('Enter');
+      await page.getByText('The override of by_keyboard was added.').waitFor();
+      expect(await focusedText(page)).toBe('Add override');
+      await tabTo(page, 'Keys');
+      await page.keyboard.press('Enter');
+      await heading(page, 'Keys');
+      await tabTo(page, 'Revoke to revoke');
+      await page.keyboard.press('Enter');
+      await tabTo(page, 'Revoke');
+      await page.keyboard.press('Enter');
+      await page.getByText('The key to revoke was revoked.').waitFor();
+      expect(reports).toEqual([]);
+    });
+
+    test('the first link skips to the content of the same view', async () => {
+      const { page } = await openSignedIn();
+      await goTo(page, '#/policies', 'Policies');
+      await page.reload();
+      await heading(page, 'Policies');
+      await page.keyboard.press('Tab');
+      expect(await focusedText(page)).toBe('Skip to the content');
+      await page.keyboard.press('Enter');
+      await heading(page, 'Policies');
+      expect(await page.evaluate('document.activeElement.id')).toBe('content');
+      expect(await page.evaluate('location.hash')).toBe('#/policies');
+    });
+  });
+
+  test('the choice of light or dark is kept', async () => {
+    const { page } = await openSignedIn();
+    const background = () => page.evaluate('getComputedStyle(document.body).backgroundColor');
+    const light = await background();
+    await page.getByLabel('Theme').selectOption('dark');
+    const dark = await background();
+    expect(dark).not.toBe(light);
+    await page.reload();
+    await heading(page, 'Overview');
+    expect(await background()).toBe(dark);
+  });
+
+  test('a second tab takes over the figures, and the first can take them back', async () => {
+    const { page } = await openSignedIn();
+    const second = await page.context().newPage();
+    await second.goto(server.adminUrl);
+    await second.getByText('Allowed/s').first().waitFor();
+    await page.getByText('Another tab of this browser shows the live figures.').waitFor();
+    await page.getByRole('button', { name: 'Show them here' }).click();
+    await second.getByText('Another tab of this browser shows the live figures.').waitFor();
+  });
+
+  test('a wrong key, a sign-out and a revoked key are explained on the page', async () => {
+    const { page } = await open();
+    await page.getByLabel('API key').fill('not-a-key-of-weir');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('the API key is not known here').waitFor();
+    const { key, keyId } = await createKey('short', ['keys.read']);
+    await page.getByLabel('API key').fill(key);
+    await page.keyboard.press('Enter');
+    await heading(page, 'Overview');
+    await page.getByText('ready').waitFor();
+    await callOperationOk(server.port, 'keys.revoke', { keyId });
+    await page.getByText('You are signed out: the API key of the session was revoked.').waitFor();
+    await page.getByLabel('API key').fill(ROOT_KEY);
+    await page.keyboard.press('Enter');
+    await heading(page, 'Overview');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    await page.reload();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+  });
+
+  test('a lost connection shows a banner; a restart of weir leads to the sign-in', async () => {
+    const ownDir = temporaryDirectory();
+    const ports = ['--port', String(await freePort()), '--admin-port', String(await freePort())];
+    const start = () => startServer(ownDir, { args: ['--counters', '1024', ...ports] });
+    const first = await start();
+    const at = { ...first, adminUrl: `http://127.0.0.1:${ports[3]}` };
+    let second: ServerProcess | undefined;
+    try {
+      const { page } = await openSignedIn(ROOT_KEY, LOOKS[2], at);
+      await page.getByText('ready').waitFor();
+      await first.stop();
+      await page.getByText('The connection to weir is lost.').waitFor();
+      second = await start();
+      await page.getByText('You are signed out: the session is over, or weir').waitFor();
+    } finally {
+      first.child.kill('SIGKILL');
+      await second?.stop();
+      removeDirectory(ownDir);
+    }
+  });
+});

@@ -1,0 +1,255 @@
+/**
+ * The sums of metrics, analytics and events equal the answers, over shard workers that die under
+ * load, a restart, and a kill.
+ */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ANALYTICS_INTERVAL_MS } from '../../../src/core/constants.ts';
+import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import { LONGEST_WINDOW_MS, readMetrics } from '../../support/http.ts';
+import { callOperationOk, type Fields } from '../../support/operations.ts';
+import {
+  DECIDE_MODES,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+import { readWorkerDeaths, startWithWorkerFaults } from '../../support/worker-faults.ts';
+import { type PreparedCheck, prepareCheck, Traffic } from './traffic.ts';
+
+/** Checks of each run; multiples of a packet. */
+const CHECKS = 16 * trialCount(4_000, 100_000);
+/** Enough for more events than acceptors buffer. */
+const UNREAD_CHECKS = 160_000;
+const CONNECTIONS = 32;
+const NAMESPACES = ['login', 'search', 'é'];
+const IDS = 300;
+const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
+
+interface Sums {
+  allowed: number;
+  denied: number;
+  tokensAllowed: number;
+  tokensDenied: number;
+}
+type Answers = Map<string, Sums>;
+
+const newSums = (): Sums => ({ allowed: 0, denied: 0, tokensAllowed: 0, tokensDenied: 0 });
+const namespaceOf = (id: number) => NAMESPACES[id % NAMESPACES.length];
+
+function checksFor(args: { isAsync: boolean }): PreparedCheck[] {
+  return Array.from({ length: IDS }, (_, id) => {
+    const terms = { limit: 100 + 40 * id, duration: LONGEST_WINDOW_MS, cost: 1 + (id % 3) };
+    const async = args.isAsync && id % 5 === 0 ? { async: true } : {};
+    return prepareCheck(id, {
+      namespace: namespaceOf(id),
+      identifier: `id_${id}`,
+      ...terms,
+      ...async,
+    });
+  });
+}
+
+/** Sends checks, and adds up their answers. */
+async function run(
+  server: ServerProcess,
+  checks: PreparedCheck[],
+  answers: Answers,
+  { seed = newSeed(), checksPerPacket = 16, count = CHECKS } = {},
+) {
+  const traffic = new Traffic({
+    ...{ port: server.port, connections: CONNECTIONS, checksPerPacket, seed, checks: count },
+    nextCheck: (below) => checks[below(IDS)],
+    onDecision: ({ id, cost }, allowed) => {
+      const sums = answers.get(namespaceOf(id)) ?? newSums();
+      sums[allowed ? 'allowed' : 'denied']++;
+      sums[allowed ? 'tokensAllowed' : 'tokensDenied'] += cost;
+      answers.set(namespaceOf(id), sums);
+    },
+  });
+  await traffic.ended;
+  expect([traffic.connectionErrors, traffic.unanswered]).toEqual([[], 0]);
+  // A worker that dies fails its check, which is no decision.
+  for (const status of traffic.errors.keys()) expect(status).toBe(503);
+}
+
+async function analyticsOf(server: ServerProcess): Promise<Record<string, Sums>> {
+  const { namespaces } = await callOperationOk(server.port, 'analytics.getNamespaces');
+  return Object.fromEntries(
+    (namespaces as Fields[]).map(({ id: _, name, ...sums }) => [name, sums as unknown as Sums]),
+  );
+}
+
+/** The same from the timelines. */
+async function timelinesOf(server: ServerProcess, granularity: string) {
+  const sums: Record<string, Sums> = {};
+  for (const namespaceName of NAMESPACES) {
+    const fields = { namespaceName, granularity };
+    const { points } = await callOperationOk(server.port, 'analytics.getTimeline', fields);
+    sums[namespaceName] = (points as (Sums & { time: number })[]).reduce(
+      (sum, { time: _, ...point }) => {
+        const keys = Object.keys(sum) as (keyof Sums)[];
+        return Object.fromEntries(
+          keys.map((key) => [key, sum[key] + point[key]]),
+        ) as unknown as Sums;
+      },
+      newSums(),
+    );
+  }
+  return sums;
+}
+
+/** The sums of the events in all files, and how many were dropped. */
+function eventsOf(): Record<string, Sums> {
+  const sums: Record<string, Sums> = {};
+  const files = readdirSync(dataDir).filter((name) => name.startsWith('events.jsonl'));
+  for (const file of files) {
+    // One line at a time: all of them are some hundred megabytes.
+    for (const line of linesOf(join(dataDir, file))) {
+      const { namespace, decision, cost } = JSON.parse(line);
+      sums[namespace] ??= newSums();
+      const isAllowed = decision === 'allowed';
+      sums[namespace][isAllowed ? 'allowed' : 'denied']++;
+      sums[namespace][isAllowed ? 'tokensAllowed' : 'tokensDenied'] += cost;
+    }
+  }
+  return sums;
+}
+
+/** Each line must be complete. */
+function* linesOf(path: string): Iterable<string> {
+  const bytes = readFileSync(path);
+  let from = 0;
+  for (let end = bytes.indexOf(10); end >= 0; end = bytes.indexOf(10, from)) {
+    yield bytes.toString('utf8', from, end);
+    from = end + 1;
+  }
+  expect(from).toBe(bytes.length);
+}
+
+async function droppedEvents(server: ServerProcess): Promise<number> {
+  return (await readMetrics(server.adminUrl)).get('weir_events_total{outcome="dropped"}') ?? -1;
+}
+
+async function metricsOf(server: ServerProcess): Promise<Record<string, Sums>> {
+  const metrics = await readMetrics(server.adminUrl);
+  const read = (metric: string, namespace: string, outcome: string) => {
+    return metrics.get(`${metric}{namespace="${namespace}",outcome="${outcome}"}`) ?? 0;
+  };
+  return Object.fromEntries(
+    NAMESPACES.map((name) => {
+      const [allowed, denied] = ['allowed', 'denied'].map((outcome) =>
+        read('weir_decisions_total', name, outcome),
+      );
+      const [tokensAllowed, tokensDenied] = ['allowed', 'denied'].map((outcome) =>
+        read('weir_tokens_total', name, outcome),
+      );
+      return [name, { allowed, denied, tokensAllowed, tokensDenied }];
+    }),
+  );
+}
+
+let dataDir: string;
+let server: ServerProcess;
+beforeEach(() => {
+  dataDir = temporaryDirectory();
+});
+afterEach(async () => {
+  server.child.kill('SIGKILL');
+  await server.exited;
+  removeDirectory(dataDir);
+});
+
+test.each(DECIDE_MODES)(
+  'metrics, analytics and events equal the answers, with --decide %s and dying workers, over a restart',
+  async (decide) => {
+    const events = ['--events', 'all', '--events-files', '100'];
+    const args = [...SIZES, '--decide', decide, ...events];
+    const seed = newSeed();
+    // Acceptors take one check at a time of a connection if shard workers decide.
+    const checksPerPacket = decide === 'worker' ? 1 : 16;
+    const checks = checksFor({ isAsync: true });
+    const answers: Answers = new Map();
+    server = await startWithWorkerFaults(dataDir, args, 300);
+    await run(server, checks, answers, { seed, checksPerPacket });
+    const expected = () => Object.fromEntries(answers);
+    expect(await metricsOf(server)).toEqual(expected());
+    expect(await analyticsOf(server)).toEqual(expected());
+    const deaths = readWorkerDeaths(server).total;
+    expect(await droppedEvents(server)).toBe(0);
+    await server.stop();
+    expect(eventsOf()).toEqual(expected());
+    server = await startServer(dataDir, { args });
+    expect(await analyticsOf(server)).toEqual(expected());
+    await run(server, checks, answers, { seed: seed + 1_000, checksPerPacket });
+    expect(await analyticsOf(server)).toEqual(expected());
+    expect(await timelinesOf(server, 'minute')).toEqual(expected());
+    expect(await timelinesOf(server, 'hour')).toEqual(expected());
+    expect(await droppedEvents(server)).toBe(0);
+    await server.stop();
+    expect(eventsOf()).toEqual(expected());
+    recordMeasurement(
+      'P3',
+      `${deaths} worker deaths and a restart, --decide ${decide}`,
+      `${2 * CHECKS} checks`,
+      'all sums equal the answers',
+    );
+  },
+  600_000,
+);
+
+test('events that are written and dropped add up to the answers when nobody reads them', async () => {
+  const checks = checksFor({ isAsync: false });
+  const answers: Answers = new Map();
+  server = await startServer(dataDir, {
+    args: [...SIZES, '--events', 'all', '--events-file', '-'],
+  });
+  // Nobody reads standard output.
+  server.child.stdout?.pause();
+  await run(server, checks, answers, { count: UNREAD_CHECKS });
+  const total = [...answers.values()].reduce(
+    (sum, { allowed, denied }) => sum + allowed + denied,
+    0,
+  );
+  expect(await droppedEvents(server)).toBeGreaterThan(0);
+  server.child.stdout?.resume();
+  await waitUntil('all others are written', async () => {
+    const metrics = await readMetrics(server.adminUrl);
+    const written = metrics.get('weir_events_total{outcome="written"}')!;
+    return written + metrics.get('weir_events_total{outcome="dropped"}')! === total;
+  });
+}, 600_000);
+
+test('a kill loses at most the figures of the last second', async () => {
+  const checks = checksFor({ isAsync: false });
+  const answers: Answers = new Map();
+  server = await startServer(dataDir, { args: SIZES });
+  await run(server, checks, answers);
+  // Nothing is queried: it is written by itself.
+  await sleep(2 * ANALYTICS_INTERVAL_MS);
+  const before = Object.fromEntries(structuredClone(answers));
+  const traffic = new Traffic({
+    ...{ port: server.port, connections: CONNECTIONS, checksPerPacket: 1, seed: 1 },
+    nextCheck: (below) => checks[below(IDS)],
+  });
+  await waitUntil('checks are answered', () => traffic.responses > 10_000);
+  server.child.kill('SIGKILL');
+  await server.exited;
+  await traffic.stop();
+  server = await startServer(dataDir, { args: SIZES });
+  const after = await analyticsOf(server);
+  for (const [name, sums] of Object.entries(before)) {
+    for (const key of Object.keys(sums) as (keyof Sums)[]) {
+      expect(after[name][key]).toBeGreaterThanOrEqual(sums[key]);
+    }
+  }
+  const total = (all: Record<string, Sums>) => {
+    return Object.values(all).reduce((sum, { allowed, denied }) => sum + allowed + denied, 0);
+  };
+  expect(total(after) - total(before)).toBeLessThanOrEqual(traffic.sent);
+}, 600_000);

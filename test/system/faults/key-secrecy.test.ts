@@ -1,0 +1,359 @@
+/**
+ * A request without a valid key gets nothing, on any connection. A key is printed once, and is
+ * never stored or logged.
+ */
+
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { OPERATION_NAMES } from '../../../src/api/common/operations.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../../support/http.ts';
+import {
+  COUNTER_OPERATION_NAMES,
+  callOperation,
+  callOperationOk,
+  type Fields,
+  pathAndMethodOf,
+} from '../../support/operations.ts';
+import { ROOT_KEY, type ServerProcess } from '../../support/server.ts';
+import { ReconnectingClient } from './reconnecting-client.ts';
+
+const ACCEPTORS = 3;
+/** Enough that each acceptor almost certainly has some. */
+const CONNECTIONS = 24;
+const REVOCATIONS = trialCount(30, 300);
+const EXPIRIES = trialCount(3, 15);
+
+const own = useDataDirectory(['--acceptors', String(ACCEPTORS), '--counters', '1024']);
+
+const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
+const checkBytes = (key: string, identifier: string, cost: number) => {
+  const body = JSON.stringify({ identifier, limit: 1_000, duration: LONGEST_WINDOW_MS, cost });
+  return requestBytes({ headers: bearer(key), body });
+};
+
+interface CreatedKey {
+  keyId: string;
+  key: string;
+}
+async function makeKey(server: ServerProcess, fields: Fields = {}): Promise<CreatedKey> {
+  const body = { name: 'k', permissions: ['*'], ...fields };
+  return (await callOperationOk(server.port, 'keys.create', body)) as unknown as CreatedKey;
+}
+
+/** Sends sequential checks on several connections until `stop`. */
+function startLoad(server: ServerProcess, connections: number) {
+  let isRunning = true;
+  let checks = 0;
+  const bytes = checkBytes(ROOT_KEY, 'load', 0);
+  const all = Array.from({ length: connections }, async () => {
+    const client = new ReconnectingClient(server.port);
+    while (isRunning) {
+      const [response] = await client.send([bytes], 1);
+      expect(response.status).toBe(200);
+      checks++;
+    }
+    client.close();
+  });
+  const stop = async () => {
+    isRunning = false;
+    await Promise.all(all);
+    return checks;
+  };
+  return { stop };
+}
+
+describe('a key', () => {
+  test(`that was revoked is rejected from the next request on every connection, ${REVOCATIONS} times`, async () => {
+    const server = await own.start();
+    const load = startLoad(server, 6);
+    const clients = Array.from({ length: CONNECTIONS }, () => new ReconnectingClient(server.port));
+    let rejected = 0;
+    for (let i = 0; i < REVOCATIONS; i++) {
+      const { keyId, key } = await makeKey(server);
+      const statuses = async () => {
+        const bytes = checkBytes(key, 'revoked', 0);
+        const responses = await Promise.all(clients.map((client) => client.send([bytes], 1)));
+        return responses.map(([response]) => response.status);
+      };
+      expect(await statuses()).toEqual(clients.map(() => 200));
+      await callOperationOk(server.port, 'keys.revoke', { keyId });
+      expect(await statuses()).toEqual(clients.map(() => 401));
+      rejected += clients.length;
+    }
+    for (const client of clients) client.close();
+    const checks = await load.stop();
+    const trials = `${REVOCATIONS} keys, ${CONNECTIONS} connections`;
+    const measured = `${rejected} requests after it, 0 allowed; during ${checks} other checks`;
+    recordMeasurement('P5', `revoked under load, ${ACCEPTORS} acceptors`, trials, measured);
+    expect(rejected).toBe(REVOCATIONS * CONNECTIONS);
+  }, 300_000);
+
+  test('that expires is valid on every connection before its time, and never after', async () => {
+    const server = await own.start();
+    // The clocks of test and server, which the server compares ten times a second.
+    const toleranceMs = 20;
+    let before = 0;
+    let after = 0;
+    for (let i = 0; i < EXPIRIES; i++) {
+      // The creation of the key waits for the disk, which may be slow.
+      const expires = Date.now() + 2_000;
+      const { key } = await makeKey(server, { expires });
+      const bytes = checkBytes(key, 'expired', 0);
+      const all = Array.from({ length: CONNECTIONS }, async () => {
+        const client = new ReconnectingClient(server.port);
+        for (let sent = 0; sent < expires + 200; ) {
+          sent = Date.now();
+          const [{ status }] = await client.send([bytes], 1);
+          if (Date.now() < expires - toleranceMs) {
+            expect(status).toBe(200);
+            before++;
+          } else if (sent > expires + toleranceMs) {
+            expect(status).toBe(401);
+            after++;
+          }
+          await sleep(10);
+        }
+        client.close();
+      });
+      await Promise.all(all);
+    }
+    recordMeasurement(
+      'P5',
+      'expired',
+      `${EXPIRIES} keys`,
+      `${before} allowed before, ${after} after: 0 allowed`,
+    );
+    expect([before > 0, after > 0]).toEqual([true, true]);
+  });
+
+  test('that is revoked between the head and the body of a request charges nothing', async () => {
+    const server = await own.start();
+    const cases = ['/v1/ratelimits.limit', '/v1/ratelimits.refund', '/v1/ratelimits.reset'];
+    for (const path of [...cases, '/v1/ratelimits.setOverride', '/v1/keys.create']) {
+      const { keyId, key } = await makeKey(server);
+      const fields = {
+        identifier: 'between',
+        limit: 1_000,
+        duration: LONGEST_WINDOW_MS,
+        cost: 1,
+        reset: LONGEST_WINDOW_MS,
+        namespaceName: 'between',
+        name: 'k',
+        permissions: ['*'],
+      };
+      const bytes = requestBytes({ path, headers: bearer(key), body: JSON.stringify(fields) });
+      const client = new ReconnectingClient(server.port);
+      const head = bytes.indexOf('\r\n\r\n') + 8;
+      const early = await client.send([bytes.subarray(0, head)], 1, 50);
+      expect([path, early]).toEqual([path, []]);
+      await callOperationOk(server.port, 'keys.revoke', { keyId });
+      const [response] = await client.send([bytes.subarray(head)], 1);
+      expect([path, response.status]).toEqual([path, 401]);
+      client.close();
+    }
+    const { keys } = await callOperationOk(server.port, 'keys.list');
+    expect(keys).toHaveLength(1);
+    const [response] = await exchange(server.port, [checkBytes(ROOT_KEY, 'between', 0)]);
+    expect(JSON.parse(response.body)).toMatchObject({ limit: 1_000, remaining: 1_000 });
+  });
+});
+
+test('the admin port serves this machine alone, and gives no metrics to pages of other origins', async () => {
+  const server = await own.start();
+  const { port } = new URL(server.adminUrl);
+  const hex = Number(port).toString(16).toUpperCase().padStart(4, '0');
+  const sockets = readFileSync('/proc/net/tcp', 'utf8').split('\n');
+  const listening = sockets.filter((line) => line.includes(`:${hex} `) && line.includes(' 0A '));
+  expect(listening.map((line) => line.trim().split(/\s+/)[1])).toEqual([`0100007F:${hex}`]);
+  const external = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ family, internal }) => family === 'IPv4' && !internal);
+  for (const { address } of [{ address: '127.0.0.2' }, ...external]) {
+    await expect(fetch(`http://${address}:${port}/metrics`)).rejects.toThrow();
+  }
+  const hosts = [
+    'evil.example',
+    `evil.example:${port}`,
+    'localhost.evil.example',
+    '127.0.0.1.nip.io',
+  ];
+  hosts.push('localhost@evil.example', '127.0.0.1 evil.example', '[::1', '0x7f.1', 'localhost.');
+  const origins = ['http://evil.example', 'null', `https://127.0.0.1:${port}`, 'http://127.0.0.1'];
+  let rejected = 0;
+  for (const path of ['/', '/nowhere', '/metrics/', '//metrics']) {
+    for (const host of hosts) {
+      const bytes = requestBytes({ method: 'GET', path, headers: { Host: host } });
+      const [{ status, body }] = await exchange(Number(port), [bytes]);
+      expect([host, [400, 403].includes(status), body.includes('weir_')]).toEqual([
+        host,
+        true,
+        false,
+      ]);
+      rejected++;
+    }
+    for (const origin of origins) {
+      const headers = { Host: `127.0.0.1:${port}`, Origin: origin };
+      const [{ status }] = await exchange(Number(port), [
+        requestBytes({ method: 'GET', path, headers }),
+      ]);
+      expect([origin, status]).toEqual([origin, 403]);
+      rejected++;
+    }
+  }
+  recordMeasurement(
+    'P5',
+    'foreign requests to the admin port',
+    `${rejected} requests`,
+    '0 got metrics',
+  );
+});
+
+/** All files and directories below a directory. */
+function filesBelow(directory: string): string[] {
+  const names = readdirSync(directory, { recursive: true }) as string[];
+  return names.map((name) => join(directory, name));
+}
+
+test('the data directory is private to its owner with any umask, while the server runs and after', async () => {
+  const before = process.umask();
+  let checked = 0;
+  for (const umask of [0o000, 0o022, 0o077, 0o777]) {
+    const dataDir = join(own.dataDir, `umask ${umask}`);
+    const modes = () => {
+      const wrong = [dataDir, ...filesBelow(dataDir)].filter((path) => {
+        const stat = statSync(path);
+        checked++;
+        return (stat.mode & 0o777) !== (stat.isDirectory() ? 0o700 : 0o600);
+      });
+      expect([umask, wrong]).toEqual([umask, []]);
+    };
+    process.umask(umask);
+    try {
+      const args = ['--data-dir', dataDir, '--counters', '1024', '--acceptors', '1'];
+      for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
+        const server = await own.start({ args });
+        await makeKey(server);
+        await exchange(server.port, [checkBytes(ROOT_KEY, 'mode', 1)]);
+        modes();
+        server.child.kill(signal);
+        await server.exited;
+        modes();
+      }
+    } finally {
+      process.umask(before);
+    }
+  }
+  recordMeasurement('P11', 'files with any umask', `${checked} modes`, '0 for others');
+});
+
+/** The text of a key in common encodings. Each of them would disclose it. */
+function encodingsOf(key: string): Buffer[] {
+  const raw = Buffer.from(key.replace(/^weir_/, ''), 'base64url');
+  const texts = [key, key.slice(5), raw.toString('hex'), raw.toString('base64')];
+  texts.push(Buffer.from(key).toString('hex'), encodeURIComponent(key));
+  for (const shift of [0, 1, 2]) {
+    const encoded = Buffer.from('x'.repeat(shift) + key).toString('base64');
+    // The first and last characters depend on the neighboring text.
+    texts.push(encoded.slice(4, -4), encoded.slice(4, -4).replace(/\+/g, '-').replace(/\//g, '_'));
+  }
+  return [
+    raw,
+    ...texts.flatMap((text) => [text, text.toUpperCase()]).map((text) => Buffer.from(text)),
+  ];
+}
+
+test('a key is in no log, file, metric, response or process table, however it is used', async () => {
+  const args = ['--acceptors', '2', '--counters', '1024', '--log-level', 'debug'];
+  const server = await own.start({ args, env: { WEIR_ROOT_KEY: undefined } });
+  const root = /weir_[\w-]{43}/.exec(server.stdout())![0];
+  // Twice: in the line that exports it, and in the example check.
+  const shown = server.stdout().split(root).length - 1;
+  const secrets = [root];
+  const responses: string[] = [];
+  const send = async (parts: Parameters<typeof sendRequest>[1]) => {
+    const { body, headers, status } = await sendRequest(server.port, parts);
+    responses.push(JSON.stringify([headers, body]));
+    return status;
+  };
+  const permissions = [['*'], ['ratelimit.*.limit'], ['keys.read']];
+  const ids: string[] = [];
+  for (const keyPermissions of permissions) {
+    const created = await callOperationOk(
+      server.port,
+      'keys.create',
+      { name: 'k', permissions: keyPermissions },
+      root,
+    );
+    secrets.push(created.key as string);
+    ids.push(created.keyId as string);
+  }
+  const fields = { identifier: 'abc', limit: 5, duration: 60_000, reset: 60_000, cost: 1 };
+  const wrongKey = `weir_${'w'.repeat(43)}`;
+  secrets.push(wrongKey);
+  let requests = 0;
+  for (const operation of [...OPERATION_NAMES, ...COUNTER_OPERATION_NAMES]) {
+    if (operation === 'keys.create') continue;
+    const { path, method } = pathAndMethodOf(operation);
+    const body = { ...fields, namespace: 'n', namespaceName: 'n', overrides: [], keyId: ids[0] };
+    for (const secret of secrets) {
+      const allHeaders = [
+        bearer(secret),
+        { Authorization: secret },
+        { Authorization: `Basic ${secret}` },
+        { Authorization: `Bearer ${secret} ${secret}` },
+        { Authorization: `Bearer ${secret.slice(0, -1)}` },
+        { Authorization: '', 'X-Api-Key': secret, Cookie: `key=${secret}` },
+        { ...bearer(secret), 'Content-Type': 'text/plain' },
+      ];
+      for (const headers of allHeaders) {
+        await send({
+          method,
+          path,
+          headers,
+          body: method === 'POST' ? JSON.stringify(body) : '',
+        });
+        requests++;
+      }
+      await send({ method, path: `${path}?key=${secret}`, headers: bearer(secret) });
+      await send({ method: 'PUT', path, headers: bearer(secret) });
+    }
+  }
+  // A key in place of its id gets the response for an unknown id.
+  for (const secret of secrets) {
+    const body = JSON.stringify({ keyId: secret });
+    expect(await send({ path: '/v1/keys.revoke', headers: bearer(root), body })).toBe(404);
+  }
+  await callOperation(server.port, 'keys.revoke', { keyId: ids[1] }, root);
+  const places = new Map<string, Buffer>();
+  places.set('responses', Buffer.from(responses.join('\n')));
+  places.set('metrics', Buffer.from(await (await fetch(`${server.adminUrl}/metrics`)).text()));
+  for (const name of ['cmdline', 'environ', 'comm', 'status']) {
+    places.set(name, readFileSync(`/proc/${server.child.pid}/${name}`));
+  }
+  places.set('ps', execFileSync('ps', ['-eLo', 'args']));
+  for (const path of filesBelow(own.dataDir)) places.set(path, readFileSync(path));
+  server.child.kill('SIGKILL');
+  await server.exited;
+  for (const path of filesBelow(own.dataDir)) places.set(`${path} after`, readFileSync(path));
+  places.set('standard output', Buffer.from(server.stdout().replaceAll(root, '')));
+  places.set('log', Buffer.from(server.stderr()));
+  const forms = secrets.flatMap(encodingsOf);
+  const found = [...places].flatMap(([place, bytes]) => {
+    return forms.some((form) => bytes.includes(form)) ? [place] : [];
+  });
+  const trials = `${requests} requests, ${secrets.length} keys`;
+  const searched = `${places.size} places, ${forms.length} encodings`;
+  recordMeasurement(
+    'P11',
+    'valid and invalid uses of keys',
+    trials,
+    `${searched}: 0 found; printed by the first start only`,
+  );
+  expect([found, shown, statSync(own.dataDir).isDirectory()]).toEqual([[], 2, true]);
+});

@@ -1,0 +1,196 @@
+/** Clients that do not read their responses: they use little memory, and affect no other client. */
+
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { V2_DURATION_MAX_MS } from '../../../src/core/constants.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { IS_LONG, recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import { readMetric, requestBytes } from '../../support/http.ts';
+import { type ServerProcess, waitUntil } from '../../support/server.ts';
+import {
+  allowedCheckBytes,
+  countCharged,
+  type HttpConnection,
+  openConnections,
+  residentMiB,
+} from './http-connections.ts';
+
+const own = useDataDirectory(['--acceptors', '2', '--workers', '1', '--counters', '65536']);
+
+describe('a client that does not read responses', () => {
+  // The long header before the last one makes it rare that a request line is split between packets.
+  // uWebSockets.js answers such a request with 505.
+  const get = (path: string) => {
+    return Buffer.from(`GET ${path} HTTP/1.1\r\nHost: a\r\nPad: ${'x'.repeat(4_000)}\r\n\r\n`);
+  };
+  const cases = [
+    ['checks', allowedCheckBytes('pipelined'), 20],
+    ['unknown paths, without a key', get('/no'), 16],
+  ] as const;
+  test.each(cases)(
+    'but continues to request %s is closed, and uses little memory',
+    async (what, bytes, depth) => {
+      const server = await own.start();
+      const count = trialCount(2, 40);
+      const packet = Buffer.concat(Array.from({ length: depth }, () => bytes));
+      const startedMiB = residentMiB(server);
+      let requests = 0;
+      let maxMiB = 0;
+      let opened = 0;
+      let unread = 0;
+      const watch = setInterval(() => {
+        maxMiB = Math.max(maxMiB, residentMiB(server) - startedMiB);
+      }, 20);
+      // A 505 for a split request line may end all connections of a round.
+      while (unread === 0) {
+        const all = openConnections(server.port, count);
+        opened += count;
+        for (const { socket } of all) socket.pause();
+        await Promise.all(
+          all.map(async ({ socket }) => {
+            let hasFailed = false;
+            socket.on('error', () => {
+              hasFailed = true;
+            });
+            while (!hasFailed) {
+              await new Promise((resolve) => socket.write(packet, resolve));
+              requests += depth;
+              await sleep(1);
+            }
+          }),
+        );
+        unread = await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}');
+      }
+      clearInterval(watch);
+      expect([server.child.signalCode, server.stderr()]).toEqual([
+        null,
+        expect.not.stringContaining('weir:'),
+      ]);
+      recordMeasurement(
+        'P7',
+        `${what}, unread`,
+        `${opened} connections`,
+        `${unread} closed for it, after ${Math.round(requests / opened)} requests each;` +
+          ` ${Math.round(maxMiB)} MiB added`,
+      );
+      expect(maxMiB).toBeLessThan(128);
+      expect(await countCharged(server, 'other')).toBe(0);
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    },
+    120_000,
+  );
+
+  test.each([
+    ['HEAD of unknown paths', 'HEAD /no HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['pages that the client has', 'GET /docs HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n'],
+    ['redirects', 'GET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ])(
+    'but continues to request %s without a key is closed',
+    async (what, text) => {
+      const server = await own.start();
+      const count = 4;
+      const all = openConnections(server.port, count);
+      const packet = Buffer.from(text.repeat(16));
+      let requests = 0;
+      // The time until the buffers are full depends on the machine.
+      const closed = all.map(async ({ socket }) => {
+        socket.on('error', () => {});
+        socket.pause();
+        while (!socket.destroyed) {
+          await new Promise((resolve) => socket.write(packet, resolve));
+          requests += 16;
+          await sleep(1);
+        }
+      });
+      await Promise.all(closed);
+      recordMeasurement('P7', `${what}, unread`, `${count} connections`, `${requests} requests`);
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    },
+    120_000,
+  );
+
+  /** Bytes of unread responses in the buffers of the kernel. */
+  function unreadBytes(server: ServerProcess, connection: HttpConnection): number {
+    const ports = [server.port, connection.socket.localPort].map((port) => {
+      return `0100007F:${port!.toString(16).toUpperCase().padStart(4, '0')}`;
+    });
+    let sum = 0;
+    for (const line of readFileSync('/proc/net/tcp', 'latin1').split('\n')) {
+      const [, local, remote, , queues] = line.trim().split(/ +/);
+      const [sent, received] = (queues ?? '').split(':').map((text) => Number.parseInt(text, 16));
+      if (local === ports[0] && remote === ports[1]) sum += sent;
+      if (local === ports[1] && remote === ports[0]) sum += received;
+    }
+    return sum;
+  }
+
+  /** Sends requests until a response does not fit the buffers. @returns the number of requests */
+  async function fill(server: ServerProcess, late: HttpConnection, bytes: Buffer): Promise<number> {
+    await late.send(bytes);
+    const size = late.receivedBytes;
+    late.socket.pause();
+    let requests = 1;
+    // A paused client still reads a part of the next response.
+    for (let unread = 0, more = 0; requests < 4 || more === size; unread += more) {
+      late.socket.write(bytes);
+      requests++;
+      let now = -1;
+      await waitUntil('the buffers do not change', async () => {
+        const before = now;
+        await sleep(50);
+        now = unreadBytes(server, late);
+        return now === before;
+      });
+      more = now - unread;
+    }
+    return requests;
+  }
+
+  const name = 'x'.repeat(512);
+  const item = { namespace: name, identifier: name, limit: 1e12, duration: V2_DURATION_MAX_MS };
+  const many = requestBytes({
+    path: '/v2/ratelimit.multiLimit',
+    body: JSON.stringify(Array.from({ length: 100 }, () => item)),
+  });
+
+  test('gets large ones completely when it reads again', async () => {
+    const server = await own.start();
+    const [late] = openConnections(server.port, 1);
+    const requests = await fill(server, late, many);
+    late.socket.resume();
+    await waitUntil('all is read', () => late.isClosed || late.responses.length === requests);
+    const complete = late.responses.filter(
+      ({ body }) => JSON.parse(body).data.limits.length === 100,
+    );
+    recordMeasurement(
+      'P3',
+      'large responses, read late',
+      `${requests} of 100 checks, the last of which did not fit the buffers`,
+      `${complete.length} received completely`,
+    );
+    expect(complete.length).toBe(requests);
+    expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}')).toBe(0);
+    expect((await late.send(many)).status).toBe(200);
+    late.socket.destroy();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  }, 60_000);
+
+  test.runIf(IS_LONG)(
+    'is closed after some ten seconds with a large one pending',
+    async () => {
+      const server = await own.start();
+      const [late] = openConnections(server.port, 1);
+      await fill(server, late, many);
+      const startedMs = performance.now();
+      const open = () => readMetric(server.adminUrl, 'weir_connections');
+      while ((await open()) > 0 && performance.now() - startedMs < 60_000) await sleep(100);
+      const seconds = Math.round((performance.now() - startedMs) / 1_000);
+      recordMeasurement('P3', 'a large response, never read', '1', `closed after ${seconds} s`);
+      expect(await open()).toBe(0);
+      late.socket.destroy();
+      expect(await server.stop()).toEqual({ code: 0, signal: null });
+    },
+    90_000,
+  );
+});

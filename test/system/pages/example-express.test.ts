@@ -1,0 +1,12 @@
+import { describe, test } from 'vitest';
+import { followExample } from './example.ts';
+import { PAGE_TIMEOUT_MS } from './page-follower.ts';
+import { canRunPages } from './page-runner.ts';
+
+describe.skipIf(!canRunPages())('the example with Express', () => {
+  test(
+    'does what its README shows',
+    () => followExample('express', { printed: ['weir.mjs'] }),
+    PAGE_TIMEOUT_MS,
+  );
+});

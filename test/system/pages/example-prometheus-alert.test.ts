@@ -1,0 +1,108 @@
+/** The example with Prometheus, and its alerts in a real Prometheus with shorter times. */
+
+import { spawnSync } from 'node:child_process';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
+import { isMissing } from '../../support/programs/program.ts';
+import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
+import { startGateway } from '../gateways/gateway-process.ts';
+import { followExample } from './example.ts';
+import { PAGE_TIMEOUT_MS } from './page-follower.ts';
+import { canRunPages } from './page-runner.ts';
+
+const EXAMPLE = new URL('../../../examples/prometheus-alert/', import.meta.url).pathname;
+const RULES = 'weir-alerts.yml';
+const read = (file: string) => readFileSync(join(EXAMPLE, file), 'utf8');
+
+interface Alert {
+  state: string;
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+}
+
+const skips = isMissing('prometheus', '--version') || isMissing('promtool', '--version');
+
+describe.skipIf(skips)('the example with Prometheus', () => {
+  const own = useDataDirectory(['--counters', '1024']);
+  const directory = temporaryDirectory();
+  afterAll(() => removeDirectory(directory));
+
+  test.skipIf(!canRunPages())(
+    'does what its README shows',
+    () => followExample('prometheus-alert'),
+    PAGE_TIMEOUT_MS,
+  );
+
+  test.each([
+    ['> 0.2', '> 0.05'],
+    ['> 0.2', '> 0.4'],
+    ['rate5m > 1', 'rate5m > 0'],
+    ['for: 5m', 'for: 1m'],
+    ['increase(weir_live_evictions_total[10m])', 'weir_live_evictions_total'],
+  ])('has unit tests that notice %s changed to %s', (from, to) => {
+    cpSync(EXAMPLE, directory, { recursive: true });
+    expect(read(RULES)).toContain(from);
+    writeFileSync(join(directory, RULES), read(RULES).replace(from, to));
+    const args = ['test', 'rules', join(directory, 'weir-alerts.test.yml')];
+    expect(spawnSync('promtool', args).status).toBe(1);
+  });
+
+  test('fires for a namespace with denials, and for an eviction', async () => {
+    const weir = await own.start({ args: ['--counters', '1024'] });
+    const port = await freePort();
+    // Minutes would take too long.
+    const rules = read(RULES).replaceAll('[5m]', '[4s]').replace('for: 5m', 'for: 2s');
+    writeFileSync(join(directory, RULES), rules);
+    const prometheus = await startGateway({
+      configuration: read('prometheus.yml')
+        .replaceAll('interval: 5s', 'interval: 1s')
+        .replace('- weir-alerts.yml', `- ${join(directory, RULES)}`)
+        .replace('127.0.0.1:7071', new URL(weir.adminUrl).host),
+      fileName: 'prometheus.yml',
+      port,
+      command: (path, data) => [
+        'prometheus',
+        ...[`--config.file=${path}`, `--storage.tsdb.path=${join(data, 'data')}`],
+        `--web.listen-address=127.0.0.1:${port}`,
+      ],
+    });
+    const firing = async (): Promise<Alert[]> => {
+      const response = await fetch(`http://127.0.0.1:${port}/api/v1/alerts`);
+      const { data } = (await response.json()) as { data: { alerts: Alert[] } };
+      return data.alerts.filter(({ state, labels: { alertname } }) => {
+        // Others may fire too on a slow machine.
+        const isExpected = ['WeirNamespaceDenies', 'WeirLiveEvictions'].includes(alertname);
+        return isExpected && state === 'firing';
+      });
+    };
+    let sent = 0;
+    const send = async (namespace: string, identifier: string) => {
+      const duration = LONGEST_WINDOW_MS;
+      await sendCheck(weir.port, { namespace, identifier, limit: 1, duration });
+      sent++;
+    };
+    let alerts: Alert[] = [];
+    try {
+      await waitUntil('both alerts fire', async () => {
+        // Each identifier is allowed once, so most checks of the one namespace are denied.
+        for (let i = 0; i < 20; i++) await send('login', 'alice');
+        // The table has 1 024 counters, and evicts for further ones.
+        for (let i = 0; i < 20; i++) await send('search', `${sent}`);
+        alerts = await firing();
+        return alerts.length === 2;
+      });
+      const { host } = new URL(weir.adminUrl);
+      expect(alerts.map(({ labels }) => labels)).toEqual(
+        expect.arrayContaining([
+          { alertname: 'WeirNamespaceDenies', job: 'weir', namespace: 'login', severity: 'ticket' },
+          { alertname: 'WeirLiveEvictions', instance: host, job: 'weir', severity: 'page' },
+        ]),
+      );
+    } finally {
+      await prometheus.stop();
+    }
+  }, 180_000);
+});

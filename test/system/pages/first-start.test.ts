@@ -1,0 +1,221 @@
+/**
+ * The output of a first start: the two commands of the README in a fresh clone, and old versions of
+ * Node.
+ */
+
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { IS_LONG } from '../../support/guarantees.ts';
+import { copyWorkingTree, fetchNode, isRegistryReachable } from '../../support/programs/npm.ts';
+import {
+  CLI_PATH,
+  cleanEnvironment,
+  freePort,
+  removeDirectory,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+
+const MINUTE = 60_000;
+const RECOMMENDED = '22.22.2';
+/** Versions of Node, each with the one of npm that was released with it. */
+const UNSUPPORTED = [
+  ['16', '8'],
+  ['22.10', '10'],
+  ...(IS_LONG
+    ? [
+        ['18', '10'],
+        ['20.10', '10'],
+        ['23', '10'],
+      ]
+    : []),
+];
+
+interface CommandResult {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** The environment of a new shell in which `node` is the given one. */
+function environmentWith(node: string): NodeJS.ProcessEnv {
+  const own = Object.entries(cleanEnvironment()).filter(([name]) => !name.startsWith('npm_'));
+  return { ...Object.fromEntries(own), PATH: `${dirname(node)}:${process.env.PATH}` };
+}
+
+/** Removes npm's warnings about the configuration of the user who runs the tests. */
+function withoutUserConfig(stderr: string): string {
+  return stderr.replace(/^npm warn Unknown (user|env) config .*\n/gim, '');
+}
+
+function runCommand(node: string, cwd: string, command: string, args: string[]): CommandResult {
+  const options = { cwd, env: environmentWith(node), encoding: 'utf8' } as const;
+  const { status, stdout, stderr } = spawnSync(command, args, options);
+  return { code: status, stdout, stderr: withoutUserConfig(stderr) };
+}
+
+/** The command lines of all descendants of a process. */
+function descendantsOf(pid: number): string[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+  return children.split(' ').flatMap((child) => {
+    if (child === '') return [];
+    const command = readFileSync(`/proc/${child}/cmdline`, 'utf8').split('\0').join(' ');
+    return [command.trim(), ...descendantsOf(Number(child))];
+  });
+}
+
+/** Servers to kill if a test fails. */
+const running = new Set<ChildProcess>();
+afterAll(() => {
+  for (const { pid } of running) process.kill(-pid!, 'SIGKILL');
+});
+
+async function startByNpm(node: string, cwd: string) {
+  const args = ['--port', String(await freePort()), '--admin-port', String(await freePort())];
+  const more = ['--counters', '1024', '--data-dir', join(cwd, 'data')];
+  const child = spawn('npm', ['start', '--', ...args, ...more], {
+    cwd,
+    env: environmentWith(node),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // In its own process group, so that npm and its children can be killed together.
+    detached: true,
+  });
+  running.add(child);
+  let [stdout, stderr] = ['', ''];
+  child.stdout.on('data', (data) => {
+    stdout += data;
+  });
+  child.stderr.on('data', (data) => {
+    stderr += data;
+  });
+  const exited = new Promise<number | null>((resolve) => {
+    child.on('close', (code) => {
+      running.delete(child);
+      resolve(code);
+    });
+  });
+  await waitUntil('npm start serves', () => {
+    if (child.exitCode !== null) throw new Error(`npm start ended: ${stdout}${stderr}`);
+    return stdout.includes('serves checks');
+  });
+  return {
+    pid: child.pid!,
+    url: `http://127.0.0.1:${args[1]}`,
+    stderr: () => withoutUserConfig(stderr),
+    stop: async () => {
+      child.kill('SIGTERM');
+      return { code: await exited, stderr: withoutUserConfig(stderr) };
+    },
+  };
+}
+
+describe.skipIf(!isRegistryReachable())('in a fresh clone on Node 22', () => {
+  const clone = temporaryDirectory();
+  let node: string;
+  let installed: CommandResult;
+  beforeAll(() => {
+    node = fetchNode(RECOMMENDED);
+    copyWorkingTree(clone);
+    installed = runCommand(node, clone, 'npm', ['ci']);
+  }, 10 * MINUTE);
+  afterAll(() => removeDirectory(clone));
+
+  test('npm ci and npm start print no warning, and npm start builds and serves', async () => {
+    expect(installed).toMatchObject({ code: 0, stderr: '' });
+    expect(installed.stdout).not.toMatch(/warn/i);
+    expect(existsSync(join(clone, 'dist'))).toBe(false);
+    const server = await startByNpm(node, clone);
+    expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
+    // npm and the server, without another process.
+    if (process.platform === 'linux') {
+      expect(descendantsOf(server.pid)).toEqual([
+        expect.stringMatching(/^node src\/start\/npm\.mjs --port/),
+      ]);
+    }
+    const { code, stderr } = await server.stop();
+    expect(stderr).not.toMatch(/npm warn|Warning/i);
+    const lines = stderr.trim().split('\n');
+    expect(lines.map((line) => JSON.parse(line).msg)).toEqual(
+      expect.arrayContaining(['serving', 'draining', 'stopped']),
+    );
+    expect(code).toBe(0);
+  });
+
+  test('npm start serves the current sources', () => {
+    const path = join(clone, 'src/commands/run.ts');
+    const source = readFileSync(path, 'utf8');
+    const help = () => runCommand(node, clone, 'npm', ['start', '--', 'help']).stdout;
+    expect(help()).toContain('clear the counters of an identifier');
+    writeFileSync(path, source.replace('clear the counters of', 'a changed summary of'));
+    expect(help()).toContain('a changed summary of an identifier');
+    writeFileSync(path, 'not a source');
+    const broken = runCommand(node, clone, 'npm', ['start', '--', 'help']);
+    expect([broken.code, broken.stdout]).toEqual([5, expect.not.stringContaining('identifier')]);
+    expect(broken.stderr).toContain('weir: the build failed; its messages are above\n');
+    writeFileSync(path, source);
+  });
+});
+
+describe.skipIf(!isRegistryReachable())('after npm ci --omit=dev', () => {
+  const clone = temporaryDirectory();
+  beforeAll(() => {
+    copyWorkingTree(clone);
+    const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['ci', '--omit=dev']);
+    if (code !== 0) throw new Error(stderr);
+  }, 10 * MINUTE);
+  afterAll(() => removeDirectory(clone));
+
+  test('npm start without a build prints one message with the command to run', () => {
+    const { code, stderr } = runCommand(process.execPath, clone, 'npm', ['start']);
+    expect([code, stderr]).toEqual([
+      5,
+      'weir: there is no build in dist; run "npm ci && npm run build" first\n',
+    ]);
+  });
+
+  test('npm start serves an existing build, and SIGTERM to npm drains the server', async () => {
+    cpSync(dirname(CLI_PATH), join(clone, 'dist'), {
+      recursive: true,
+      filter: (path) => !path.includes('threads'),
+    });
+    const server = await startByNpm(process.execPath, clone);
+    expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
+    const { code, stderr } = await server.stop();
+    expect([code, stderr]).toEqual([0, expect.stringContaining('"draining"')]);
+    rmSync(join(clone, 'dist'), { recursive: true });
+  });
+});
+
+describe.skipIf(!isRegistryReachable())('on an unsupported Node,', () => {
+  const directory = temporaryDirectory();
+  const clone = join(directory, 'clone');
+  beforeAll(() => copyWorkingTree(clone));
+  afterAll(() => removeDirectory(directory));
+
+  test.each(UNSUPPORTED)(
+    '%s, every command and npm start print one message with the supported versions',
+    (version, npm) => {
+      const node = fetchNode(version);
+      const full = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim().slice(1);
+      const message =
+        `weir: this is Node ${full}, and weir needs Node 20.20.2, 22.22.2, 24.14.1 or 26.0.0, or a` +
+        ' later release of one of these major versions; Node 22 is recommended\n';
+      const failure = { code: 5, stdout: '', stderr: message };
+      const commands = [[], ['--help'], ['help'], ['--port', '0'], ['keys', 'list'], ['nonsense']];
+      for (const args of commands) {
+        expect([args, runCommand(node, directory, node, [CLI_PATH, ...args])]).toEqual([
+          args,
+          failure,
+        ]);
+      }
+      expect(readdirSync(directory)).toEqual(['clone']);
+      const start = ['-y', '-p', `node@${version}`, '-p', `npm@${npm}`, '--', 'npm', 'start'];
+      const { code, stderr } = runCommand(process.execPath, clone, 'npx', start);
+      expect([code, stderr]).toEqual([5, expect.stringContaining(message)]);
+      expect(stderr).not.toMatch(/ at |Error/);
+    },
+    5 * MINUTE,
+  );
+});

@@ -1,0 +1,76 @@
+/** The rules that weir prints, in `promtool` of Prometheus: each alert fires, with its summary. */
+
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { ALERTS, prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
+import { isMissing } from '../../support/programs/program.ts';
+import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
+import { ALERT_CASES, type AlertCase } from './alert-cases.ts';
+
+/** Later than the longest `for`, and a few minutes after an event of the cases. */
+const EVAL_TIME = '45m';
+
+/** A series of the server `a` in the job `weir`, unless the case says otherwise. */
+function inputSeries([series, values]: [string, string]): object {
+  const [name, matchers = ''] = series.replace('}', '').split('{');
+  const target = { job: '"weir"', instance: '"a:7071"' };
+  const own = Object.fromEntries(
+    matchers.split(', ').flatMap((pair) => {
+      return pair === '' ? [] : [pair.split('=')];
+    }),
+  );
+  const labels = Object.entries({ ...target, ...own }).map(([label, value]) => `${label}=${value}`);
+  return { series: `${name}{${labels.join(', ')}}`, values };
+}
+
+function unitTest(alertname: string, { series, labels, summary }: AlertCase): object {
+  const { severity, meaning, remedy, see } = ALERTS[alertname];
+  const description = `${meaning} ${remedy}`;
+  return {
+    interval: '1m',
+    input_series: Object.entries(series).map(inputSeries),
+    alert_rule_test: [
+      {
+        alertname,
+        eval_time: EVAL_TIME,
+        exp_alerts: [
+          {
+            exp_labels: { severity, job: 'weir', ...labels },
+            exp_annotations: { summary, description, documentation: `docs/${see}` },
+          },
+        ],
+      },
+    ],
+  };
+}
+
+describe.skipIf(isMissing('promtool', '--version'))('the printed rules', () => {
+  const directory = temporaryDirectory();
+  afterAll(() => removeDirectory(directory));
+
+  function promtool(command: string, file: string): [number | null, string] {
+    const args = [command, 'rules', join(directory, file)];
+    const { status, stdout, stderr } = spawnSync('promtool', args, { encoding: 'utf8' });
+    return [status, stdout + stderr];
+  }
+
+  test('are accepted by promtool check rules', () => {
+    writeFileSync(join(directory, 'job.yml'), prometheusRules('team a/weir-1'));
+    expect(promtool('check', 'job.yml')).toEqual([0, expect.stringContaining('SUCCESS')]);
+  });
+
+  test('have a case for each alert', () => {
+    expect(Object.keys(ALERT_CASES).toSorted()).toEqual(Object.keys(ALERTS).toSorted());
+  });
+
+  test('fire in their case, with labels, summary and description', () => {
+    writeFileSync(join(directory, 'rules.yml'), prometheusRules());
+    // JSON is YAML.
+    const tests = Object.entries(ALERT_CASES).map(([name, of]) => unitTest(name, of));
+    const file = { rule_files: ['rules.yml'], evaluation_interval: '1m', tests };
+    writeFileSync(join(directory, 'cases.json'), JSON.stringify(file));
+    expect(promtool('test', 'cases.json')).toEqual([0, expect.stringContaining('SUCCESS')]);
+  });
+});

@@ -1,0 +1,135 @@
+/**
+ * The queries of the printed dashboard in a real Prometheus, which scrapes a server with traffic and
+ * the metrics of the engine in Redis. Grafana itself is not in a registry that tests can use.
+ */
+
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { grafanaDashboard } from '../../../src/observe/grafana/dashboard.ts';
+import { ClusterMetrics } from '../../support/cluster-metrics.ts';
+import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../../support/http.ts';
+import { isMissing } from '../../support/programs/program.ts';
+import {
+  freePort,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+import { type Gateway, startGateway } from '../gateways/gateway-process.ts';
+
+interface Panel {
+  title: string;
+  type: string;
+  panels?: Panel[];
+  targets?: { expr: string }[];
+}
+
+interface Variable {
+  name: string;
+  query: string | { query: string };
+}
+
+const { panels, templating } = JSON.parse(grafanaDashboard()) as {
+  panels: Panel[];
+  templating: { list: Variable[] };
+};
+const targets = panels
+  .flatMap((panel) => [panel, ...(panel.panels ?? [])])
+  .flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ title, expr })));
+
+/** As Grafana replaces the variables of a query when All is selected. */
+const interpolate = (expr: string) => {
+  return expr.replaceAll('$__rate_interval', '4s').replaceAll(/\$(job|instance|namespace)/g, '.*');
+};
+
+describe.skipIf(isMissing('prometheus', '--version'))('the printed dashboard', () => {
+  const directory = temporaryDirectory();
+  /** Serves the metrics of weir, and those that it would have with Redis. */
+  const exporter = createServer(async (_request, response) => {
+    const own = await (await fetch(`${weir.adminUrl}/metrics`)).text();
+    response.setHeader('Content-Type', 'text/plain; version=0.0.4');
+    response.end(`${own}\n${await new ClusterMetrics().text()}`);
+  });
+  let weir: ServerProcess;
+  let prometheus: Gateway;
+  let url: string;
+  let sendTraffic: () => Promise<void>;
+
+  beforeAll(async () => {
+    weir = await startServer(directory, {
+      args: ['--counters', '1024', '--checkpoint-ms', '100'],
+    });
+    await new Promise<void>((resolve) => exporter.listen(0, '127.0.0.1', resolve));
+    const { port: exporterPort } = exporter.address() as AddressInfo;
+    const port = await freePort();
+    url = `http://127.0.0.1:${port}/api/v1`;
+    prometheus = await startGateway({
+      configuration: [
+        'global: { scrape_interval: 1s }',
+        'scrape_configs:',
+        `  - { job_name: weir, static_configs: [{ targets: ["127.0.0.1:${exporterPort}"] }] }`,
+      ].join('\n'),
+      fileName: 'prometheus.yml',
+      port,
+      command: (path, data) => [
+        'prometheus',
+        ...[`--config.file=${path}`, `--storage.tsdb.path=${join(data, 'data')}`],
+        `--web.listen-address=127.0.0.1:${port}`,
+      ],
+    });
+    let sent = 0;
+    sendTraffic = async () => {
+      const body = { namespace: 'login', limit: 1, duration: LONGEST_WINDOW_MS };
+      await sendCheck(weir.port, { ...body, identifier: `${sent++}` });
+      await sendRequest(weir.port, { path: '/nowhere' });
+    };
+  });
+  afterAll(async () => {
+    await prometheus.stop();
+    await weir.stop();
+    exporter.close();
+    removeDirectory(directory);
+  });
+
+  async function query(expr: string): Promise<{ metric: Record<string, string> }[]> {
+    const search = new URLSearchParams({ query: interpolate(expr) });
+    const response = await fetch(`${url}/query?${search}`);
+    const { status, error, data } = (await response.json()) as {
+      status: string;
+      error?: string;
+      data?: { result: { metric: Record<string, string> }[] };
+    };
+    expect([expr, status, error]).toEqual([expr, 'success', undefined]);
+    return data!.result;
+  }
+
+  test('gets a result for every query of every panel', { timeout: 120_000 }, async () => {
+    expect(targets.length).toBeGreaterThan(50);
+    const withoutResult = new Set(targets.map(({ expr }) => expr));
+    await waitUntil('each query has a result', async () => {
+      await sendTraffic();
+      for (const expr of withoutResult) {
+        if ((await query(expr)).length > 0) withoutResult.delete(expr);
+      }
+      return withoutResult.size === 0;
+    }).catch((error) => {
+      expect([...withoutResult], String(error)).toEqual([]);
+    });
+  });
+
+  test('finds values for every variable', async () => {
+    for (const { name, query: of } of templating.list) {
+      if (typeof of === 'string') continue;
+      const [, series, label] = /^label_values\((.*), (\w+)\)$/.exec(of.query)!;
+      const values = (await query(series)).map(({ metric }) => metric[label]);
+      expect([name, values.filter((value) => value !== undefined).length > 0]).toEqual([
+        name,
+        true,
+      ]);
+    }
+  });
+});

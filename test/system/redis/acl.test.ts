@@ -1,0 +1,127 @@
+/** The access rule of docs/cluster.md: weir needs no command that it does not name. */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
+import { callOperation, callOperationOk } from '../../support/operations.ts';
+import {
+  isRedisMissing,
+  type RedisServer,
+  startCluster,
+  startRedis,
+} from '../../support/programs/redis.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+
+const ROOT = new URL('../../../', import.meta.url).pathname;
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+
+const ruleIn = (path: string) => /^user weir .*$/m.exec(read(path))![0];
+const RULE = ruleIn('examples/cluster/redis.conf');
+const allowed = (rule: string) => [...rule.matchAll(/\+(\S+)/g)].map(([, command]) => command);
+
+/** Of all files of folders of src. */
+function sourcesOf(...folders: string[]): string {
+  const files = folders.flatMap((folder) => {
+    const names = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' });
+    return names.filter((name) => name.endsWith('.ts')).map((name) => join(folder, name));
+  });
+  return files.map(read).join('\n');
+}
+
+describe('the access rule', () => {
+  test('of the example is that of docs/cluster.md', () => {
+    const documented = ruleIn('docs/cluster.md').replace('>secret', '>password-of-this-example');
+    expect(documented).toBe(RULE);
+  });
+
+  test('names every command that a script calls, and no other', () => {
+    const text = sourcesOf('src/engine/redis', 'src/registry/shared');
+    const called = [...text.matchAll(/\bcall\('([A-Z]+)'/g)].map(([, name]) => name.toLowerCase());
+    // Of the connection; `publish` is chosen at run time.
+    const others = ['hello', 'ping', 'info', 'config|get', 'script|load', 'evalsha', 'subscribe'];
+    const expected = new Set([...called, ...others, 'publish']);
+    expect(allowed(RULE).toSorted()).toEqual([...expected].toSorted());
+  });
+});
+
+/** What docs/cluster.md adds for Redis Cluster. */
+function clusterCommands(): string {
+  const [, commands] = /^\| Redis Cluster \| `(.*)` \|$/m.exec(read('docs/cluster.md'))!;
+  return commands.replaceAll('\\|', '|');
+}
+
+describe.skipIf(isRedisMissing)('a server with only these permissions', () => {
+  const directories: string[] = [];
+  let server: ServerProcess | undefined;
+  let close: (() => Promise<void>) | undefined;
+  afterEach(async () => {
+    await server?.stop();
+    await close?.();
+    server = undefined;
+    close = undefined;
+    for (const directory of directories.splice(0)) removeDirectory(directory);
+  });
+
+  const start = async (url: string) => {
+    const directory = temporaryDirectory();
+    directories.push(directory);
+    const args = ['--engine', 'redis', '--acceptors', '1', '--counters', '1024'];
+    const env = { WEIR_REDIS_URL: url.replace('://', '://weir:password-of-this-example@') };
+    server = await startServer(directory, { args, env });
+  };
+  const waitUntilReady = () => {
+    return waitUntil('it is ready', async () => {
+      const response = await fetch(`${server?.adminUrl}/readyz`);
+      return (await response.text()).includes('"ready"');
+    });
+  };
+  const use = async (identifier: string) => {
+    const port = server?.port ?? 0;
+    const check = { identifier, limit: 100, duration: LONGEST_WINDOW_MS };
+    for (const algorithm of ['fixed', 'sliding', 'gcra']) {
+      await sendCheck(port, { ...check, algorithm });
+      await sendCheck(port, { ...check, algorithm, async: true });
+    }
+    const override = { namespaceName: 'default', identifier, limit: 7 };
+    await callOperationOk(port, 'ratelimits.setOverride', {
+      ...override,
+      duration: LONGEST_WINDOW_MS,
+    });
+    // Corrections of a busy server may be late; that they are allowed is what counts here.
+    await callOperation(port, 'ratelimits.inspect', { identifier });
+    await callOperation(port, 'ratelimits.reset', { identifier });
+  };
+  const expectNoRefusal = async (redis: RedisServer) => {
+    expect(await redis.command('ACL', 'LOG')).toEqual([]);
+  };
+
+  test('is refused no command, also after Redis has lost everything', async () => {
+    const redis = await startRedis({ config: [RULE] });
+    close = redis.close;
+    await start(redis.url);
+    await waitUntilReady();
+    await use('first');
+    await expectNoRefusal(redis);
+    await redis.stop();
+    await redis.restart({ isEmpty: true });
+    await waitUntilReady();
+    await use('second');
+    await expectNoRefusal(redis);
+  }, 120_000);
+
+  test('is refused no command by a cluster, with those that the page adds', async () => {
+    const cluster = await startCluster(3, { config: [`${RULE} ${clusterCommands()}`] });
+    close = cluster.close;
+    await start(cluster.url);
+    await waitUntilReady();
+    for (const identifier of ['one', 'two', 'three', 'four', 'five', 'six']) await use(identifier);
+    for (const node of cluster.nodes) await expectNoRefusal(node);
+  }, 120_000);
+});

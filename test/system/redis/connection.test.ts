@@ -1,0 +1,810 @@
+/** The link against real servers: stand-alone, Sentinels and a cluster, and their faults. */
+
+import { writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { openRedis } from '../../../src/redis/connection.ts';
+import { RedisError } from '../../../src/redis/errors.ts';
+import type { RedisEvents, RedisLink } from '../../../src/redis/link.ts';
+import { defineScript } from '../../../src/redis/script.ts';
+import type { ServerFacts } from '../../../src/redis/server-facts.ts';
+import { slotOfKey } from '../../../src/redis/slot.ts';
+import { CERTIFICATE_A, CERTIFICATE_B, writeCertificate } from '../../support/certificates.ts';
+import {
+  installValkey,
+  isRedisMissing,
+  type RedisCluster,
+  type RedisServer,
+  startCluster,
+  startRedis,
+  startSentinels,
+} from '../../support/programs/redis.ts';
+import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
+import { startDelayProxy } from './delay-proxy.ts';
+
+const ADD = defineScript('add', `return redis.call('INCRBY', KEYS[1], ARGV[1])`);
+const NO_TLS = { ca: undefined, cert: undefined, key: undefined };
+const PASSWORD = 'secret-of-the-tests';
+const READY_MS = 20_000;
+/** For calls that must succeed on a busy machine. */
+const PATIENT_MS = 20_000;
+
+const rejections: unknown[] = [];
+const noteRejection = (error: unknown) => rejections.push(error);
+beforeAll(() => {
+  process.on('unhandledRejection', noteRejection);
+  process.on('uncaughtExceptionMonitor', noteRejection);
+});
+afterAll(() => {
+  process.off('unhandledRejection', noteRejection);
+  process.off('uncaughtExceptionMonitor', noteRejection);
+});
+
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close();
+  expect(rejections).toEqual([]);
+});
+function closeLater<T extends { close: () => unknown }>(resource: T): T {
+  closers.push(() => resource.close());
+  return resource;
+}
+
+interface OpenOptions {
+  password?: string;
+  tls?: typeof NO_TLS | { ca: string; cert?: string; key?: string };
+  waitForReplicas?: number;
+  events?: RedisEvents;
+}
+function open(url: string, options: OpenOptions = {}): RedisLink {
+  const { password, tls = NO_TLS, waitForReplicas = 0, events } = options;
+  const settings = {
+    url,
+    password,
+    tls: { ...NO_TLS, ...tls },
+    waitForReplicas,
+  };
+  return closeLater(openRedis(settings, events));
+}
+
+async function openReady(url: string, options?: OpenOptions): Promise<RedisLink> {
+  const link = open(url, options);
+  await link.ready(READY_MS);
+  return link;
+}
+
+/** The error of a promise that must reject. */
+async function failureOf(work: Promise<unknown>): Promise<RedisError> {
+  try {
+    await work;
+  } catch (error) {
+    expect(error).toBeInstanceOf(RedisError);
+    expect((error as Error).message).not.toContain(PASSWORD);
+    return error as RedisError;
+  }
+  throw new Error('it did not fail');
+}
+
+const add = (link: RedisLink, key = 'key', amount = 1) => {
+  return link.call(ADD, [key], [String(amount)], PATIENT_MS);
+};
+/** Calls until one succeeds. */
+async function addAtLast(link: RedisLink, key = 'key'): Promise<unknown> {
+  let result: unknown;
+  await waitUntil('a call succeeds', async () => {
+    try {
+      result = await link.call(ADD, [key], ['1'], 1_000);
+      return true;
+    } catch (error) {
+      expect(error).toBeInstanceOf(RedisError);
+      return false;
+    }
+  });
+  return result;
+}
+
+const valkey = await installValkey();
+const PROGRAMS = [
+  { name: 'Redis', isMissing: isRedisMissing, options: {} },
+  { name: 'Valkey', isMissing: valkey === undefined, options: valkey && { program: valkey } },
+] as const;
+
+describe.each(PROGRAMS)('with $name', ({ name, isMissing, options }) => {
+  describe.skipIf(isMissing)('as one server', () => {
+    let server: RedisServer;
+    beforeAll(async () => {
+      server = await startRedis({ ...options });
+    });
+    afterAll(() => server?.close());
+    afterEach(() => server.command('FLUSHALL'));
+
+    test('runs scripts, and loads them again when they are lost', async () => {
+      const link = await openReady(server.url);
+      expect(await add(link)).toBe(1);
+      await server.command('SCRIPT', 'FLUSH');
+      const all = await Promise.all(Array.from({ length: 50 }, () => add(link)));
+      expect(all.toSorted((a, b) => Number(a) - Number(b))).toEqual(all.map((_, i) => i + 2));
+      expect(link.bucketCount).toBe(1);
+    });
+
+    test('tells what the server is', async () => {
+      const connected: ServerFacts[] = [];
+      const link = await openReady(server.url, {
+        events: { onConnected: (facts) => connected.push(facts) },
+      });
+      expect(link.servers).toEqual(connected);
+      expect(connected).toEqual([
+        {
+          server: `127.0.0.1:${server.port}`,
+          product: name,
+          version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+          runId: expect.stringMatching(/^[0-9a-f]{40}$/),
+          isReplica: false,
+          isClusterNode: false,
+          isPersistent: false,
+          evictsKeys: false,
+        },
+      ]);
+    });
+
+    test('receives messages on the connection of the calls, in any order with answers', async () => {
+      const link = await openReady(server.url);
+      const messages: [number, string][] = [];
+      const subscribed: number[] = [];
+      link.subscribe(
+        ['channel-a', 'channel-b'],
+        (index, message) => messages.push([index, message]),
+        (index) => subscribed.push(index),
+      );
+      await expect.poll(() => subscribed.toSorted()).toEqual([0, 1]);
+      const publish = defineScript('publish', `return redis.call('PUBLISH', KEYS[1], ARGV[1])`);
+      const counts = await Promise.all(
+        Array.from({ length: 100 }, (_, i) => {
+          return i % 2 === 0
+            ? link.call(publish, [`channel-${'ab'[(i / 2) % 2]}`], [String(i)], PATIENT_MS)
+            : add(link);
+        }),
+      );
+      expect(counts.filter((_, i) => i % 2 === 0)).toEqual(Array(50).fill(1));
+      expect(counts.filter((_, i) => i % 2 === 1)).toEqual(
+        Array.from({ length: 50 }, (_, i) => i + 1),
+      );
+      await expect.poll(() => messages.length).toBe(50);
+      expect(messages).toEqual(messages.map((_, i) => [i % 2, String(2 * i)]));
+      const clients = String(await server.command('CLIENT', 'LIST'));
+      expect(clients.split('\n').filter((line) => line.includes('name=weir'))).toHaveLength(1);
+    });
+
+    test('connects again after a message that its receiver calls invalid', async () => {
+      const failures: RedisError[] = [];
+      const link = await openReady(server.url, {
+        events: { onFailure: (error) => failures.push(error) },
+      });
+      const messages: string[] = [];
+      let subscriptions = 0;
+      link.subscribe(
+        ['channel'],
+        (_, message) => {
+          if (message === 'nonsense') throw new RedisError('unexpectedReply', 'it is nonsense');
+          messages.push(message);
+        },
+        () => subscriptions++,
+      );
+      await expect.poll(() => subscriptions).toBe(1);
+      await server.command('PUBLISH', 'channel', 'nonsense');
+      await expect.poll(() => subscriptions).toBe(2);
+      expect(failures.map(({ message }) => message)).toEqual(['it is nonsense']);
+      await server.command('PUBLISH', 'channel', 'sense');
+      await expect.poll(() => messages).toEqual(['sense']);
+    });
+
+    test('waits for replicas, and says if too few have a change', async () => {
+      const link = await openReady(server.url, { waitForReplicas: 1 });
+      const failure = await failureOf(add(link));
+      expect(failure.kind).toBe('notReplicated');
+      const replica = closeLater(
+        await startRedis({ ...options, config: [`replicaof 127.0.0.1 ${server.port}`] }),
+      );
+      await waitUntil('the replica is synchronized', async () => {
+        const info = String(await replica.command('INFO', 'replication'));
+        return info.includes('master_link_status:up');
+      });
+      await waitUntil('a call waits for the replica', async () => {
+        return add(link).then(
+          () => true,
+          () => false,
+        );
+      });
+      expect(Number(await replica.command('GET', 'key'))).toBeGreaterThan(0);
+    });
+
+    test('selects the database of the URL', async () => {
+      const link = await openReady(`${server.url}/3`);
+      await add(link, 'in-three');
+      expect(await server.command('EXISTS', 'in-three')).toBe(0);
+      const failures: string[] = [];
+      open(`${server.url}/99`, { events: { onFailure: ({ message }) => failures.push(message) } });
+      await expect.poll(() => failures.join('\n')).toContain('DB index is out of range');
+    });
+  });
+
+  describe.skipIf(isMissing)('that fails', () => {
+    test('reports that maxmemory is reached', async () => {
+      const config = ['maxmemory 1mb', 'maxmemory-policy noeviction'];
+      const server = closeLater(await startRedis({ ...options, config }));
+      const link = await openReady(server.url);
+      expect((await failureOf(add(link))).kind).toBe('outOfMemory');
+    });
+
+    test('fails calls at once while it is gone, and connects to its successor', async () => {
+      const server = closeLater(await startRedis({ ...options }));
+      const failures: RedisError[] = [];
+      const link = await openReady(server.url, {
+        events: { onFailure: (error) => failures.push(error) },
+      });
+      const subscribed: number[] = [];
+      const messages: string[] = [];
+      link.subscribe(
+        ['channel'],
+        (_, message) => messages.push(message),
+        (index) => subscribed.push(index),
+      );
+      await expect.poll(() => subscribed).toEqual([0]);
+      await add(link);
+      const inFlight = Array.from({ length: 20 }, () => link.call(ADD, ['key'], ['1']));
+      const results = Promise.allSettled(inFlight);
+      await server.kill();
+      for (const result of await results) {
+        if (result.status === 'fulfilled') continue;
+        expect(['lost', 'timeout', 'unreachable']).toContain(result.reason.kind);
+      }
+      await waitUntil('the loss is noticed', () => !link.isConnected());
+      const failure = await failureOf(link.call(ADD, ['key'], ['1'], 10_000));
+      expect(failure.kind).toBe('unreachable');
+      expect(failures.length).toBeGreaterThan(0);
+      await server.restart({ isEmpty: true });
+      expect(await addAtLast(link)).toBe(1);
+      await expect.poll(() => subscribed).toEqual([0, 0]);
+      await server.command('PUBLISH', 'channel', 'again');
+      await expect.poll(() => messages).toEqual(['again']);
+    });
+
+    test('times out calls of a server that is stopped, and gives up the connection', async () => {
+      const server = closeLater(await startRedis({ ...options }));
+      const failures: RedisError[] = [];
+      const link = await openReady(server.url, {
+        events: { onFailure: (error) => failures.push(error) },
+      });
+      server.suspend();
+      const failure = await failureOf(link.call(ADD, ['key'], ['1']));
+      expect(failure.kind).toBe('timeout');
+      expect(failure.message).toContain('no answer within 50 ms');
+      await waitUntil('the connection is given up', () => !link.isConnected());
+      expect(failures.map(({ kind }) => kind)).toContain('timeout');
+      server.resume();
+      await addAtLast(link);
+    });
+  });
+});
+
+describe.skipIf(isRedisMissing)('the data of a server', () => {
+  test.each([
+    ['an append-only file', ['appendonly yes'], true],
+    ['snapshots', ['save 3600 1'], true],
+    ['nothing', [], false],
+    ['an unknown place', ['user default on nopass ~* &* +@all -config'], undefined],
+  ])('are saved to %s', async (_, config, isPersistent) => {
+    const server = closeLater(await startRedis({ config }));
+    const [facts] = (await openReady(server.url)).servers;
+    expect(facts.isPersistent).toBe(isPersistent);
+  });
+
+  test.each([
+    ['noeviction', false],
+    ['allkeys-lru', true],
+    ['volatile-ttl', true],
+  ])('may be deleted when its memory is full, with the policy %s', async (policy, evictsKeys) => {
+    const server = closeLater(await startRedis({ config: [`maxmemory-policy ${policy}`] }));
+    const [facts] = (await openReady(server.url)).servers;
+    expect(facts.evictsKeys).toBe(evictsKeys);
+  });
+});
+
+describe.skipIf(isRedisMissing)('the access to a server', () => {
+  test('needs the right password, from the URL or a file', async () => {
+    const server = closeLater(await startRedis({ password: PASSWORD }));
+    const { port } = server;
+    await add(await openReady(server.url));
+    await add(await openReady(`redis://127.0.0.1:${port}`, { password: PASSWORD }));
+    for (const url of [`redis://127.0.0.1:${port}`, `redis://:${PASSWORD}x@127.0.0.1:${port}`]) {
+      const failure = await failureOf(open(url).ready(READY_MS));
+      expect([url, failure.kind]).toEqual([url, 'denied']);
+    }
+  });
+
+  test('has the permissions of its ACL user', async () => {
+    const users = [
+      `user weir on >${PASSWORD} ~weir:* &weir:* +@all -@admin`,
+      `user poor on >${PASSWORD} ~other:* +@all`,
+      `user blind on >${PASSWORD} ~* +@all -info`,
+    ];
+    const server = closeLater(await startRedis({ config: users }));
+    const urlOf = (user: string) => `redis://${user}:${PASSWORD}@127.0.0.1:${server.port}`;
+    const link = await openReady(urlOf('weir'));
+    expect(await add(link, 'weir:key')).toBe(1);
+    // CONFIG is refused to this user.
+    expect(link.servers[0].isPersistent).toBeUndefined();
+    expect((await failureOf(add(await openReady(urlOf('poor')), 'weir:key'))).kind).toBe('denied');
+    expect((await failureOf(open(urlOf('blind')).ready(READY_MS))).message).toContain('NOPERM');
+    expect((await failureOf(open(urlOf('nobody')).ready(READY_MS))).kind).toBe('denied');
+  });
+
+  test('comes back when a user that was removed is there again', async () => {
+    const server = closeLater(await startRedis());
+    const setUser = ['ACL', 'SETUSER', 'weir', 'on', `>${PASSWORD}`, '~*', '&*', '+@all'];
+    await server.command(...setUser);
+    const link = await openReady(`redis://weir:${PASSWORD}@127.0.0.1:${server.port}`);
+    await server.command('ACL', 'DELUSER', 'weir');
+    await waitUntil('the loss is noticed', () => !link.isConnected());
+    await server.command(...setUser);
+    await addAtLast(link);
+  });
+
+  describe('by TLS', () => {
+    const directory = temporaryDirectory();
+    const files = writeCertificate(directory, CERTIFICATE_A);
+    const clientCa = join(directory, 'client-ca.pem');
+    // The commands of the test itself come with the certificate of the server.
+    writeFileSync(clientCa, `${CERTIFICATE_A.cert}${CERTIFICATE_B.cert}`);
+    afterAll(() => removeDirectory(directory));
+
+    test('needs the CA of the server', async () => {
+      const server = closeLater(await startRedis({ tls: files }));
+      await add(await openReady(server.url, { tls: { ca: CERTIFICATE_A.cert } }));
+      for (const tls of [NO_TLS, { ca: CERTIFICATE_B.cert }]) {
+        const failures: string[] = [];
+        open(server.url, { tls, events: { onFailure: ({ message }) => failures.push(message) } });
+        await expect.poll(() => failures.join('\n')).toMatch(/self.signed certificate/i);
+      }
+      const plain = `redis://127.0.0.1:${server.port}`;
+      await failureOf(openReadyWithin(plain));
+    });
+
+    test('reaches all nodes of a cluster', async () => {
+      const cluster = closeLater(await startCluster(3, { tls: files, password: PASSWORD }));
+      const link = await openReady(cluster.url, { tls: { ca: CERTIFICATE_A.cert } });
+      const results = Array.from({ length: 30 }, (_, i) => add(link, `key-${i}`));
+      expect(await Promise.all(results)).toEqual(results.map(() => 1));
+      let subscriptions = 0;
+      link.subscribe(
+        ['channel-a', 'channel-b', 'channel-c'],
+        () => {},
+        () => subscriptions++,
+      );
+      await expect.poll(() => subscriptions).toBe(3);
+    });
+
+    test('shows a certificate to a server that requires one', async () => {
+      const tls = { ...files, ca: clientCa, requiresClientCertificate: true };
+      const server = closeLater(await startRedis({ tls }));
+      const { cert, key } = CERTIFICATE_B;
+      await add(await openReady(server.url, { tls: { ca: CERTIFICATE_A.cert, cert, key } }));
+      await failureOf(openReadyWithin(server.url, { tls: { ca: CERTIFICATE_A.cert } }));
+    });
+  });
+});
+
+/** Fails early: an attempt takes some ms, and its failure is known at the end. */
+async function openReadyWithin(url: string, options: OpenOptions = {}): Promise<void> {
+  await open(url, options).ready(1_000);
+}
+
+describe.skipIf(isRedisMissing)('a primary behind Sentinels', () => {
+  test('is followed over a failover, and its scripts and subscriptions come along', async () => {
+    const set = closeLater(await startSentinels());
+    const link = await openReady(set.url);
+    const subscribed: number[] = [];
+    const messages: string[] = [];
+    link.subscribe(
+      ['channel'],
+      (_, message) => messages.push(message),
+      (index) => subscribed.push(index),
+    );
+    await add(link);
+    const first = await set.primary();
+    await first.kill();
+    expect(Number(await addAtLast(link))).toBeGreaterThan(0);
+    const second = await set.primary();
+    expect(second).not.toBe(first);
+    expect(link.servers[0].server).toBe(`127.0.0.1:${second.port}`);
+    await expect.poll(() => subscribed.length).toBeGreaterThan(1);
+    await second.command('PUBLISH', 'channel', 'again');
+    await expect.poll(() => messages).toEqual(['again']);
+  });
+
+  test('is found and followed by TLS, with certificates that are verified', async () => {
+    const directory = temporaryDirectory();
+    closers.push(() => removeDirectory(directory));
+    const tls = writeCertificate(directory, CERTIFICATE_A);
+    const set = closeLater(await startSentinels({ server: { tls, password: PASSWORD } }));
+    expect(set.url).toMatch(/^rediss\+sentinel:/);
+    const failures: string[] = [];
+    open(set.url, {
+      tls: { ca: CERTIFICATE_B.cert },
+      events: { onFailure: ({ message }) => failures.push(message) },
+    });
+    const link = await openReady(set.url, { tls: { ca: CERTIFICATE_A.cert } });
+    let subscriptions = 0;
+    link.subscribe(
+      ['channel'],
+      () => {},
+      () => subscriptions++,
+    );
+    expect(await add(link)).toBe(1);
+    const first = await set.primary();
+    await first.kill();
+    expect(Number(await addAtLast(link))).toBeGreaterThan(0);
+    expect(await set.primary()).not.toBe(first);
+    await expect.poll(() => subscriptions).toBeGreaterThan(1);
+    await expect.poll(() => failures.join('\n')).toMatch(/self.signed certificate/i);
+  });
+
+  test('is left when the Sentinels name another one, although it answers', async () => {
+    const set = closeLater(await startSentinels({ server: { password: PASSWORD } }));
+    const link = await openReady(set.url);
+    const first = await set.primary();
+    await set.sentinels[0].command('SENTINEL', 'FAILOVER', set.name);
+    await waitUntil('the link has followed', async () => {
+      const primary = await set.primary();
+      const servers = link.servers.map(({ server }) => server);
+      return primary !== first && servers[0] === `127.0.0.1:${primary.port}`;
+    });
+    await addAtLast(link);
+  });
+
+  test('is found if only one Sentinel is alive; an unknown name is said', async () => {
+    const set = closeLater(await startSentinels({ replicas: 0 }));
+    await set.sentinels[0].kill();
+    await set.sentinels[1].kill();
+    await add(await openReady(set.url));
+    const failures: string[] = [];
+    open(set.url.replace(set.name, 'other'), {
+      events: { onFailure: ({ message }) => failures.push(message) },
+    });
+    await expect.poll(() => failures.join('\n')).toContain('No such master');
+  });
+});
+
+describe.skipIf(isRedisMissing)('a cluster', () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await startCluster();
+  });
+  afterAll(() => cluster?.close());
+  /** A key in each of 64 parts of the slots. */
+  const keys: string[] = [];
+  for (let i = 0; keys.filter(Boolean).length < 64; i++) {
+    keys[Math.floor(slotOfKey(`{${i}}`) / 256)] ??= `{${i}}`;
+  }
+
+  test('runs each script on the node of its key', async () => {
+    const link = await openReady(cluster.url);
+    expect(link.bucketCount).toBe(64);
+    expect(await Promise.all(keys.map((key) => add(link, `${key}:a`)))).toEqual(keys.map(() => 1));
+    expect(link.servers).toHaveLength(3);
+    for (const node of cluster.nodes)
+      expect(Number(await node.command('DBSIZE'))).toBeGreaterThan(9);
+  });
+
+  test('is found through one node of the URL', async () => {
+    const port = await freePort();
+    const url = `redis+cluster://127.0.0.1:${port},127.0.0.1:${cluster.nodes[1].port}`;
+    const link = await openReady(url);
+    await Promise.all(keys.map((key) => add(link, `${key}:b`)));
+  });
+
+  test('loses no call and no message while slots move', async () => {
+    const link = await openReady(cluster.url);
+    const received = new Map<number, Set<string>>(keys.map((_, i) => [i, new Set()]));
+    const subscriptions = keys.map(() => 0);
+    link.subscribe(
+      keys.map((key) => `${key}:channel`),
+      (index, message) => received.get(index)?.add(message),
+      (index) => {
+        subscriptions[index]++;
+      },
+    );
+    await expect.poll(() => subscriptions.every((count) => count > 0)).toBe(true);
+    const slots = [0, 20, 40, 63].map((i) => slotOfKey(keys[i]));
+    let isMoving = true;
+    let calls = 0;
+    const load = async (key: string) => {
+      let expected = 0;
+      while (isMoving) {
+        expected++;
+        expect(await add(link, `${key}:moved`)).toBe(expected);
+        calls++;
+      }
+    };
+    const running = Promise.all([0, 20, 40, 63].map((i) => load(keys[i])));
+    try {
+      for (let round = 0; round < 3; round++) {
+        for (const slot of slots) {
+          const to = cluster.nodes[(cluster.nodes.indexOf(await cluster.ownerOf(slot)) + 1) % 3];
+          const finish = await cluster.beginMove(slot, to);
+          await new Promise((resolve) => setTimeout(resolve, 20));
+          await finish();
+        }
+      }
+    } finally {
+      isMoving = false;
+      await running;
+    }
+    expect(calls).toBeGreaterThan(100);
+    const publish = defineScript('publish', `return redis.call('SPUBLISH', KEYS[1], ARGV[1])`);
+    for (const [index, key] of keys.entries()) {
+      await waitUntil(`channel ${index} is subscribed on its node`, async () => {
+        return (await link.call(publish, [`${key}:channel`], ['done'], PATIENT_MS)) === 1;
+      });
+      await expect.poll(() => received.get(index)?.has('done')).toBe(true);
+    }
+  }, 120_000);
+
+  test('runs a script on the new node of a key that is not on the old one any more', async () => {
+    const link = await openReady(cluster.url);
+    const key = `${keys[5]}:new`;
+    const slot = slotOfKey(key);
+    const from = await cluster.ownerOf(slot);
+    const to = cluster.nodes.find((node) => node !== from)!;
+    const finish = await cluster.beginMove(slot, to);
+    await to.command('SCRIPT', 'FLUSH');
+    // The old node answers ASK, the new one NOSCRIPT.
+    expect(await Promise.all([add(link, key), add(link, key), add(link, key)])).toEqual([1, 2, 3]);
+    await finish();
+    expect(await add(link, key)).toBe(4);
+    expect(await to.command('GET', key)).toBe('4');
+  });
+
+  test('refuses a script while half of its keys are on another node, and then runs it', async () => {
+    const link = await openReady(cluster.url);
+    const [here, missing] = [`${keys[6]}:here`, `${keys[6]}:missing`];
+    await add(link, here);
+    const slot = slotOfKey(here);
+    const from = await cluster.ownerOf(slot);
+    const finish = await cluster.beginMove(slot, cluster.nodes.find((node) => node !== from)!);
+    const failure = await failureOf(link.call(ADD, [here, missing], ['1']));
+    expect(failure.kind).toBe('timeout');
+    const late = link.call(ADD, [here, missing], ['1'], PATIENT_MS);
+    await finish();
+    expect(await late).toBe(2);
+  });
+
+  test('goes on with the other nodes when one is gone, and with it when it is back', async () => {
+    const link = await openReady(cluster.url);
+    const owners = await Promise.all(keys.map((key) => cluster.ownerOf(slotOfKey(key))));
+    const gone = cluster.nodes[2];
+    const lost = keys[owners.indexOf(gone)];
+    const other = keys[owners.findIndex((owner) => owner !== gone)];
+    await gone.kill();
+    await waitUntil('the loss is noticed', () => !link.isConnected(lost));
+    const failure = await failureOf(link.call(ADD, [`${lost}:c`], ['1']));
+    expect(['unreachable', 'cluster']).toContain(failure.kind);
+    expect(Number(await add(link, `${other}:c`))).toBeGreaterThan(0);
+    await gone.restart();
+    await addAtLast(link, `${lost}:c`);
+  });
+
+  test('is followed when a replica replaces its primary', async () => {
+    const own = closeLater(await startCluster(3, { replicas: 1 }));
+    const link = await openReady(own.url);
+    const key = keys.find((name) => slotOfKey(name) < 16_384 / 3)!;
+    let subscriptions = 0;
+    const messages: string[] = [];
+    link.subscribe(
+      [`${key}:channel`],
+      (_, message) => messages.push(message),
+      () => subscriptions++,
+    );
+    await expect.poll(() => subscriptions).toBe(1);
+    await add(link, key);
+    await own.nodes[0].kill();
+    expect(Number(await addAtLast(link, key))).toBeGreaterThan(0);
+    await expect.poll(() => subscriptions).toBeGreaterThan(1);
+    await own.nodes[3].command('SPUBLISH', `${key}:channel`, 'again');
+    await expect.poll(() => messages).toEqual(['again']);
+  });
+
+  test('is subscribed again where the server has ended a subscription unnoticed', async () => {
+    const node = cluster.nodes[0];
+    const other = cluster.nodes[1];
+    // A slot of the node without keys, which cannot be given away otherwise.
+    const used = new Set(keys.map(slotOfKey));
+    const channel = Array.from({ length: 100 }, (_, i) => `lost_${i}`).find((name) => {
+      return slotOfKey(name) < 16_384 / 3 && !used.has(slotOfKey(name));
+    })!;
+    const slot = String(slotOfKey(channel));
+    // Clients reach the node through a proxy that takes its messages about ended subscriptions away.
+    const proxy = closeLater(await startFilterProxy(node.port, /^>3\r\n\$12\r\nsunsubscribe\r\n/));
+    await node.command('CONFIG', 'SET', 'cluster-announce-port', String(proxy.port));
+    closers.push(() => node.command('CONFIG', 'SET', 'cluster-announce-port', '0'));
+    await waitUntil('the other nodes announce the proxy', async () => {
+      return JSON.stringify(await other.command('CLUSTER', 'SLOTS')).includes(`${proxy.port}`);
+    });
+    const link = await openReady(`redis+cluster://127.0.0.1:${other.port}`);
+    let subscriptions = 0;
+    const messages: string[] = [];
+    link.subscribe(
+      [channel],
+      (_, message) => messages.push(message),
+      () => subscriptions++,
+    );
+    await expect.poll(() => subscriptions).toBe(1);
+    // The slot moves to another node and back, and the link learns of neither.
+    for (const owner of [other, node]) {
+      const id = String(await owner.command('CLUSTER', 'MYID'));
+      for (const one of cluster.nodes) await one.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+    }
+    await expect.poll(() => proxy.taken()).toBe(1);
+    await expect.poll(() => subscriptions).toBe(2);
+    expect(await node.command('SPUBLISH', channel, 'again')).toBe(1);
+    await expect.poll(() => messages).toEqual(['again']);
+  });
+
+  test('is not confused with one server', async () => {
+    const single = closeLater(await startRedis());
+    const asCluster = await failureOf(
+      open(`redis+cluster://127.0.0.1:${single.port}`).ready(READY_MS),
+    );
+    expect(asCluster.kind).toBe('unsupported');
+    const asSingle = await failureOf(
+      open(`redis://127.0.0.1:${cluster.nodes[0].port}`).ready(READY_MS),
+    );
+    expect(asSingle.kind).toBe('unsupported');
+  });
+});
+
+/** A proxy that drops the chunks of a server that match a pattern. */
+async function startFilterProxy(port: number, pattern: RegExp) {
+  const sockets = new Set<Socket>();
+  let taken = 0;
+  const proxy = createServer({ noDelay: true }, (client) => {
+    const server = connect({ port, host: '127.0.0.1', noDelay: true });
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ]) {
+      sockets.add(from);
+      from.on('error', () => {});
+      from.on('close', () => to.destroy());
+    }
+    client.on('data', (data) => server.write(data));
+    server.on('data', (data) => {
+      if (pattern.test(data.toString('latin1'))) taken++;
+      else client.write(data);
+    });
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  return {
+    port: (proxy.address() as AddressInfo).port,
+    taken: () => taken,
+    close: () => {
+      for (const socket of sockets) socket.destroy();
+      proxy.close();
+    },
+  };
+}
+
+describe.skipIf(isRedisMissing)('the network', () => {
+  test('may cut, blackhole and half-close connections', async () => {
+    const server = closeLater(await startRedis());
+    const proxy = closeLater(await startDelayProxy(server.port));
+    const link = await openReady(`redis://127.0.0.1:${proxy.port}`);
+    await add(link);
+    for (const fault of ['cut', 'blackhole', 'halfClose'] as const) {
+      if (fault === 'blackhole') proxy.set({ isBlackhole: true });
+      else proxy[fault]();
+      await waitUntil(`the connection ends by ${fault}`, () => !link.isConnected());
+      if (fault === 'blackhole') proxy.heal();
+      await addAtLast(link);
+    }
+  });
+
+  test('may not answer while a connection is opened', async () => {
+    const server = closeLater(await startRedis());
+    const proxy = closeLater(await startDelayProxy(server.port, { isBlackhole: true }));
+    const link = open(`redis://127.0.0.1:${proxy.port}`);
+    const failure = await failureOf(link.ready(5_000));
+    expect(['timeout', 'unreachable']).toContain(failure.kind);
+    proxy.heal();
+    await addAtLast(link);
+  });
+});
+
+/** A server that is not a Redis: it sends what `answer` returns for each chunk. */
+async function startFake(answer: (text: string, count: number) => string): Promise<string> {
+  const sockets = new Set<Socket>();
+  const fake: Server = createServer((socket) => {
+    sockets.add(socket);
+    let count = 0;
+    socket.on('error', () => {});
+    socket.on('data', (data) => socket.write(answer(String(data), count++)));
+  });
+  const port = await freePort();
+  await new Promise<void>((resolve) => fake.listen(port, '127.0.0.1', resolve));
+  closers.push(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => fake.close(resolve));
+  });
+  return `redis://127.0.0.1:${port}`;
+}
+
+const HELLO = '%1\r\n+server\r\n+redis\r\n';
+const infoOf = (lines: string) => `$${lines.length}\r\n${lines}\r\n`;
+/** Answers HELLO, and then INFO with these lines. */
+const infoAnswer = (...lines: string[]) => {
+  return (_: string, n: number) => (n === 0 ? HELLO : infoOf(`${lines.join('\r\n')}\r\n`));
+};
+const INFO = infoOf('redis_version:7.2.0\r\nrun_id:abc\r\nrole:master\r\naof_enabled:1\r\n');
+
+describe('a server that answers nonsense', () => {
+  test.each([
+    ['HTTP', () => 'HTTP/1.1 400 Bad Request\r\n\r\n', 'unexpectedReply'],
+    ['zeros', () => '\0'.repeat(100), 'unexpectedReply'],
+    ['an enormous array', () => '*4294967299\r\n', 'unexpectedReply'],
+    ['answers to no command', () => '+OK\r\n+OK\r\n+OK\r\n+OK\r\n', 'unexpectedReply'],
+    [
+      'INFO without a version',
+      (_: string, n: number) => (n === 0 ? HELLO : infoOf('a:b')),
+      'unexpectedReply',
+    ],
+    ['an array as INFO', (_: string, n: number) => (n === 0 ? HELLO : '*0\r\n'), 'unexpectedReply'],
+    ['a server without HELLO', () => "-ERR unknown command 'HELLO'\r\n", 'unsupported'],
+    [
+      'an old Redis',
+      infoAnswer('redis_version:6.2.14', 'run_id:abc', 'role:master'),
+      'unsupported',
+    ],
+    [
+      'an old Valkey',
+      infoAnswer('redis_version:7.2.4', 'valkey_version:7.1.9', 'run_id:a', 'role:master'),
+      'unsupported',
+    ],
+    [
+      'a server that is loading',
+      infoAnswer('redis_version:7.2.4', 'loading:1', 'run_id:a', 'role:master'),
+      'loading',
+    ],
+    [
+      'a replica',
+      infoAnswer('redis_version:7.2.4', 'aof_enabled:1', 'run_id:a', 'role:slave'),
+      'readOnly',
+    ],
+  ])('is not used: %s', async (_, answer, kind) => {
+    const failures: RedisError[] = [];
+    const url = await startFake(answer);
+    const link = open(url, { events: { onFailure: (error) => failures.push(error) } });
+    await expect.poll(() => failures.map((failure) => failure.kind)).toContain(kind);
+    expect(link.isConnected()).toBe(false);
+    expect((await failureOf(add(link))).kind).toBe('unreachable');
+  });
+
+  test.each([
+    ['text', 'nonsense\r\n'],
+    ['half an answer, and then nothing', '$100\r\nabc'],
+    ['more answers than calls', ':1\r\n:2\r\n:3\r\n:4\r\n'],
+  ])('fails its calls, and is connected again: %s', async (_, nonsense) => {
+    let connections = 0;
+    const url = await startFake((text) => {
+      if (text.includes('HELLO')) {
+        connections++;
+        return HELLO;
+      }
+      if (text.includes('INFO')) return INFO;
+      return text.includes('EVALSHA') ? nonsense : '';
+    });
+    const link = await openReady(url);
+    await Promise.allSettled([link.call(ADD, ['key'], ['1']), link.call(ADD, ['key'], ['1'])]);
+    await expect.poll(() => connections).toBeGreaterThan(1);
+  });
+});

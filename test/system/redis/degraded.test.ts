@@ -1,0 +1,117 @@
+/** /readyz and /metrics of real servers that share a real Redis. */
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  METRICS,
+  type MetricName,
+  metricDeclaration,
+} from '../../../src/observe/metric-declarations.ts';
+import { LONGEST_WINDOW_MS, readMetrics, sendCheck } from '../../support/http.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+
+const CHECK = { limit: 1_000_000, duration: LONGEST_WINDOW_MS };
+
+interface Readiness {
+  status: string;
+  reasons?: string[];
+  redis: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
+}
+
+describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
+  const directories = [temporaryDirectory(), temporaryDirectory()];
+  let redis: RedisServer;
+  let servers: ServerProcess[];
+  beforeAll(async () => {
+    redis = await startRedis({ isDurable: true });
+    servers = await Promise.all(
+      directories.map((directory) => {
+        const args = ['--engine', 'redis', '--acceptors', '1', '--counters', '1024'];
+        return startServer(directory, { args, env: { WEIR_REDIS_URL: redis.url } });
+      }),
+    );
+  }, 60_000);
+  afterAll(async () => {
+    for (const server of servers ?? []) await server.stop();
+    await redis?.close();
+    for (const directory of directories) removeDirectory(directory);
+  });
+
+  const readiness = async ({ adminUrl }: ServerProcess): Promise<[number, Readiness]> => {
+    const response = await fetch(`${adminUrl}/readyz`);
+    return [response.status, (await response.json()) as Readiness];
+  };
+  const waitForStatus = async (server: ServerProcess, status: string): Promise<Readiness> => {
+    let last: [number, Readiness] | undefined;
+    await waitUntil(`/readyz says ${status}`, async () => {
+      last = await readiness(server);
+      return last[1].status === status;
+    });
+    return last![1];
+  };
+
+  test('are ready when they know each other', async () => {
+    for (const server of servers) {
+      expect(await waitForStatus(server, 'ready')).toMatchObject({
+        redis: { connected: true, joined: true, recovering: false },
+      });
+      await waitUntil('it knows both machines', async () => {
+        return (await readiness(server))[1].redis.machines === 2;
+      });
+    }
+  });
+
+  test('have all metrics of Redis, which count what they do', async () => {
+    const [server] = servers;
+    const name = (of: MetricName) => {
+      return metricDeclaration(of).type === 'histogram' ? `${of}_count` : of;
+    };
+    const declared = (Object.keys(METRICS) as MetricName[]).filter((of) => {
+      return metricDeclaration(of).engine === 'redis';
+    });
+    for (let i = 0; i < 200; i++) {
+      await sendCheck(server.port, { ...CHECK, identifier: 'busy' });
+      await sendCheck(server.port, { ...CHECK, identifier: `rare_${i}` });
+    }
+    const measured = await readMetrics(server.adminUrl);
+    const names = new Set([...measured.keys()].map((key) => key.replace(/\{.*/, '')));
+    expect(declared.filter((of) => !names.has(name(of)))).toEqual([]);
+    const calls = measured.get('weir_redis_calls_total')!;
+    expect(measured.get('weir_token_requests_total')).toBeGreaterThan(0);
+    expect(calls).toBeGreaterThan(0);
+    expect(measured.get('weir_redis_call_duration_seconds_count')).toBeLessThanOrEqual(calls);
+    expect(measured.get('weir_redis_call_duration_seconds_sum')).toBeGreaterThan(0);
+    expect(measured.get('weir_leases_granted_total')).toBeGreaterThan(0);
+    expect(measured.get('weir_leased_tokens_total')).toBeGreaterThanOrEqual(
+      measured.get('weir_leases_granted_total')!,
+    );
+    expect(measured.get('weir_redis_call_failures_total')).toBeLessThan(calls);
+  });
+
+  test('are degraded, and ready for balancers, while Redis is gone', async () => {
+    const [server] = servers;
+    await redis.stop();
+    const identifier = 'while_redis_is_gone';
+    await waitUntil('the server notices', async () => {
+      expect((await sendCheck(server.port, { ...CHECK, identifier })).success).toBe(true);
+      return (await readiness(server))[1].status === 'degraded';
+    });
+    const [status, body] = await readiness(server);
+    expect([status, body.redis.connected]).toEqual([200, false]);
+    expect(body.reasons?.join()).toContain('Redis does not respond');
+    await sendCheck(server.port, { ...CHECK, identifier });
+    const measured = await readMetrics(server.adminUrl);
+    const allowed = 'weir_engine_down_decisions_total{outcome="allowed"}';
+    expect(measured.get(allowed)).toBeGreaterThan(0);
+    expect(measured.get('weir_redis_breaker_openings_total')).toBeGreaterThan(0);
+    expect(measured.get('weir_redis_connected{worker="0"}')).toBe(0);
+    await redis.restart();
+    for (const one of servers) await waitForStatus(one, 'ready');
+  }, 60_000);
+});

@@ -1,0 +1,105 @@
+/** A migration moves all records of a store into Redis, once, or none. */
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openRedis } from '../../../src/redis/connection.ts';
+import { SharedRegistryClient } from '../../../src/registry/shared/client.ts';
+import { migrate } from '../../../src/registry/shared/migration.ts';
+import { Snapshot } from '../../../src/registry/shared/snapshot.ts';
+import { DataDirectory } from '../../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
+import type { Store } from '../../../src/registry/store/store.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
+import { addRecords, fillWithKeys, withStore } from '../../support/store.ts';
+import { removeMachines, startMachine } from './machine.ts';
+
+describe.skipIf(isRedisMissing)('a migration', () => {
+  let redis: RedisServer;
+  let path: string;
+  let client: SharedRegistryClient;
+  let close: () => void;
+  beforeEach(async () => {
+    redis = await startRedis();
+    path = temporaryDirectory();
+    const tls = { ca: undefined, cert: undefined, key: undefined };
+    const link = openRedis({ url: redis.url, password: undefined, waitForReplicas: 0, tls });
+    await link.ready(20_000);
+    client = new SharedRegistryClient(link, 'weir');
+    close = () => link.close();
+    withStore(path, (store) => {
+      fillWithKeys(store, 3);
+      const names = Array.from({ length: 1_200 }, (_, i) => `name ${i}`);
+      addRecords(
+        store,
+        'namespaces',
+        names.map((name, i) => ({ id: `rlns_${i}`, name, createdMs: i })),
+      );
+    });
+  });
+  afterEach(async () => {
+    close();
+    await redis.close();
+    removeDirectory(path);
+    removeMachines();
+  });
+
+  const useStore = async <T>(work: (store: Store) => Promise<T>): Promise<T> => {
+    const directory = DataDirectory.open(path);
+    const store = SqliteStore.open(directory);
+    try {
+      return await work(store);
+    } finally {
+      store.close();
+      directory.close();
+    }
+  };
+
+  test('moves every record, and the store is then a replica', async () => {
+    const { records, status, local } = await useStore(async (store) => {
+      const result = await migrate(store, client, false);
+      return { ...result, local: Snapshot.of((table) => store.read(table)) };
+    });
+    expect([status, records.keys, records.namespaces]).toEqual(['moved', 3, 1_200]);
+    const all = await client.readAll();
+    expect(all!.snapshot.changesFrom(local)).toEqual([]);
+    const [migrated, other] = [
+      await startMachine(redis.url, { path }),
+      await startMachine(redis.url),
+    ];
+    expect(other.store.hashKey).toEqual(migrated.store.hashKey);
+    expect(other.registry.namespaceCount).toBe(1_200);
+    await migrated.kill();
+    await other.kill();
+  });
+
+  test('changes nothing in a dry run, and nothing when it is repeated', async () => {
+    expect((await useStore((store) => migrate(store, client, true))).status).toBe('possible');
+    expect(await redis.command('DBSIZE')).toBe(0);
+    await useStore((store) => migrate(store, client, false));
+    const before = await redis.command('HGETALL', 'weir:{registry}:head');
+    expect((await useStore((store) => migrate(store, client, false))).status).toBe('present');
+    expect(await redis.command('HGETALL', 'weir:{registry}:head')).toEqual(before);
+  });
+
+  test('that was interrupted before the store knew of it can be repeated', async () => {
+    await useStore(async (store) => {
+      const { hashKey, replica } = store;
+      const commit = () => {
+        throw new Error('killed');
+      };
+      const killed = { hashKey, replica, read: store.read.bind(store), commit };
+      await expect(migrate(killed, client, false)).rejects.toThrow('killed');
+      expect(store.replica).toBeUndefined();
+      expect((await migrate(store, client, false)).status).toBe('present');
+      expect(store.replica?.version).toBe(1);
+    });
+  });
+
+  test('is refused where Redis has another registry', async () => {
+    const machine = await startMachine(redis.url);
+    await expect(useStore((store) => migrate(store, client, false))).rejects.toThrow(
+      'Redis has another registry already',
+    );
+    await machine.kill();
+  });
+});

@@ -1,0 +1,112 @@
+import { createClient } from '@redis/client';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
+import { QUOTIENT, SHARE } from '../../../../src/engine/redis/scripts/arithmetic.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
+
+const HEAD = 'local max, min, floor = math.max, math.min, math.floor\n';
+const FORMAT = `
+local lines = {}
+for i = 1, #ARGV, 4 do
+  local a, b, c, d = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  RESULT
+end
+return lines`;
+
+/** Integers of all magnitudes, and those next to where doubles end. */
+const integer = (to: number) => {
+  return fc.oneof(
+    fc.integer({ min: 0, max: to }),
+    fc.integer({ min: 0, max: 52 }).map((bits) => Math.min(2 ** bits, to)),
+    fc.integer({ min: 0, max: 100 }).map((below) => to - below),
+    fc.integer({ min: 0, max: 1_000 }),
+  );
+};
+const duration = fc.integer({ min: 1, max: DURATION_MAX_MS });
+
+describe.skipIf(isRedisMissing)('the arithmetic of scripts', () => {
+  let redis: RedisServer;
+  let client: ReturnType<typeof createClient>;
+
+  beforeAll(async () => {
+    redis = await startRedis();
+    client = createClient({ socket: { host: redis.host, port: redis.port } });
+    client.on('error', () => {});
+    await client.connect();
+  });
+  afterAll(async () => {
+    client?.destroy();
+    await redis?.close();
+  });
+
+  const evaluate = async (text: string, result: string, rows: readonly number[][]) => {
+    const script = HEAD + text + FORMAT.replace('RESULT', `lines[#lines + 1] = ${result}`);
+    const args = rows.flatMap((row) => [...row, 0].slice(0, 4)).map(String);
+    return (await client.eval(script, { arguments: args })) as string[];
+  };
+
+  it('has the exact share of a window that another window covers', async () => {
+    const rows = fc
+      .tuple(integer(AMOUNT_MAX), duration, fc.double({ min: 0, max: 1, noNaN: true }))
+      .map(([amount, whole, part]) => [amount, Math.floor(whole * part), whole]);
+    const property = fc.asyncProperty(fc.array(rows, { minLength: 50 }), async (cases) => {
+      const results = await evaluate(SHARE, "string.format('%d', share(a, b, c))", cases);
+      cases.forEach(([amount, part, whole], i) => {
+        expect(BigInt(results[i])).toBe((BigInt(amount) * BigInt(part)) / BigInt(whole));
+      });
+    });
+    await fc.assert(property, { numRuns: 100 });
+  });
+
+  // A divisor is a duration or a limit. Products of costs and durations are below 2^95.
+  const factors = fc.tuple(integer(AMOUNT_MAX), duration, fc.nat(), integer(AMOUNT_MAX - 1));
+  const divided = (text: string) => {
+    return `(function(q, r) return string.format('%d %d', min(q, 2 ^ 60), r) end)(${text})`;
+  };
+
+  it('rounds quotients up, exactly for divisors below 2^42, and never too small', async () => {
+    const rows = factors.map(([a, b, c, limit]) => [a, b, Math.min(c, limit), limit + 1]);
+    const property = fc.asyncProperty(fc.array(rows, { minLength: 50 }), async (cases) => {
+      const results = await evaluate(QUOTIENT, divided('ceiling(a, b, c, d)'), cases);
+      cases.forEach(([a, b, c, divisor], i) => {
+        const [quotient, rest] = results[i].split(' ').map(BigInt);
+        const dividend = BigInt(a) * BigInt(b) - BigInt(c);
+        const exact = dividend >= 0n ? (dividend + BigInt(divisor) - 1n) / BigInt(divisor) : 0n;
+        if (exact >= BigInt(AMOUNT_MAX) - 1n) {
+          // Callers bound it.
+          expect(quotient >= BigInt(AMOUNT_MAX) - 1n).toBe(true);
+          expect(quotient >= exact || exact > BigInt(AMOUNT_MAX)).toBe(true);
+        } else if (divisor < 2 ** 42 || a * b + c <= AMOUNT_MAX) {
+          expect([quotient, rest]).toEqual([exact, exact * BigInt(divisor) - dividend]);
+        } else {
+          expect(quotient >= exact && quotient <= exact + 3n + exact / 2n ** 48n).toBe(true);
+          expect(rest).toBe(0n);
+        }
+      });
+    });
+    // A product of two steps of the divisor was beyond 2^53.
+    const regression = [[3_006_951_337_560_248, 2, 0, 3_006_951_337_560_247]];
+    await fc.assert(property, { numRuns: 100, examples: [[regression]] });
+  });
+
+  it('rounds quotients down, exactly for divisors below 2^42, and never too large', async () => {
+    const rows = factors.map(([a, b, c, limit]) => [a, b, Math.min(c, limit), limit + 1]);
+    const property = fc.asyncProperty(fc.array(rows, { minLength: 50 }), async (cases) => {
+      const results = await evaluate(QUOTIENT, divided('floorOf(a, b, c, d)'), cases);
+      cases.forEach(([a, b, c, divisor], i) => {
+        const [quotient, rest] = results[i].split(' ').map(BigInt);
+        const dividend = BigInt(a) * BigInt(b) + BigInt(c);
+        const exact = dividend / BigInt(divisor);
+        if (exact >= BigInt(AMOUNT_MAX)) return;
+        if (divisor < 2 ** 42 || a * b + c <= AMOUNT_MAX) {
+          expect([quotient, rest]).toEqual([exact, dividend % BigInt(divisor)]);
+        } else {
+          expect(quotient <= exact && quotient + 3n + exact / 2n ** 48n >= exact).toBe(true);
+          expect(rest).toBe(0n);
+        }
+      });
+    });
+    await fc.assert(property, { numRuns: 100 });
+  });
+});

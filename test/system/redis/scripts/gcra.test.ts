@@ -1,0 +1,257 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
+import type { Decision } from '../../../../src/core/decision.ts';
+import type { Identity } from '../../../../src/core/hash.ts';
+import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
+import { countGcra, refundGcra, gcra as rule } from '../../../../src/engine/memory/windows/gcra.ts';
+import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
+import {
+  decodeGcra,
+  encodeGcra,
+  gcra,
+  gcraAtMaxmemory,
+} from '../../../../src/engine/redis/scripts/gcra.ts';
+import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import {
+  type GcraAnswer,
+  type GcraMessage,
+  type GcraReport,
+  MESSAGE_STATUS,
+} from '../../../../src/engine/redis/scripts/protocol.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
+import { IDENTITY, joinMembers, PREFIX, type ScriptMember } from '../script-member.ts';
+
+const context = { keys: new KeySpace(PREFIX, false), isAvailable: false };
+const DAY = 86_400_000;
+
+let identities = 10;
+const newIdentity = (): Identity => ({ ...IDENTITY, h0: identities++ });
+
+describe.skipIf(isRedisMissing)('the GCRA script', () => {
+  let redis: RedisServer;
+  let [member]: ScriptMember[] = [];
+
+  beforeAll(async () => {
+    redis = await startRedis();
+    [member] = await joinMembers(redis.port, 1);
+  });
+  afterAll(async () => {
+    member?.close();
+    await redis?.close();
+  });
+
+  const send = async (messages: readonly (GcraMessage | GcraReport)[], script = gcra) => {
+    const call = encodeGcra(context, 0, member.header, messages);
+    return decodeGcra(messages, await member.run(script, call)).counters;
+  };
+  const check = (identity: Identity, cost: number, more: Partial<GcraMessage> = {}) => {
+    const base = { identity, durationMs: DAY, limit: 10, burst: NO_BURST, countsDenied: false };
+    return { ...base, cost, ...more };
+  };
+  const allowed = async (messages: readonly GcraMessage[]) => {
+    return (await send(messages)).map(({ isAllowed }) => isAllowed);
+  };
+
+  it('allows a burst, and then what has come back', async () => {
+    const id = newIdentity();
+    const costs = [4, 7, 6, 1, 0].map((cost) => check(id, cost));
+    expect(await allowed(costs)).toEqual([true, false, true, false, true]);
+  });
+
+  it('allows no more than the burst at once', async () => {
+    const id = newIdentity();
+    const costs = [4, 3, 0].map((cost) => check(id, cost, { burst: 3 }));
+    expect(await allowed(costs)).toEqual([false, true, true]);
+  });
+
+  it('counts denied checks that say so', async () => {
+    const id = newIdentity();
+    const counted = { countsDenied: true };
+    const [first, second, third] = await send([
+      check(id, 11, counted),
+      check(id, 9, counted),
+      check(id, 9, counted),
+    ]);
+    expect([first, second, third].map(({ isAllowed }) => isAllowed)).toEqual([false, false, false]);
+    expect(first.state.newest - first.window).toBe(DAY);
+    expect(second.state.newest - second.window).toBe(DAY + (9 * DAY) / 10);
+    expect(second.reset).toBe(second.state.newest - DAY / 10);
+    // It stays empty for about a duration at most.
+    expect(third.state).toEqual(second.state);
+    const [none] = await send([check(newIdentity(), 1, { ...counted, limit: 0 })]);
+    expect([none.isAllowed, none.remaining, none.state.newest <= none.window]).toEqual([
+      false,
+      0,
+      true,
+    ]);
+  });
+
+  it('refunds what is used, at most all', async () => {
+    const id = newIdentity();
+    await send([check(id, 10)]);
+    const [some, all, none] = await send([check(id, -4), check(id, -10), check(id, -1)]);
+    expect([some.refunded, all.refunded, none.refunded]).toEqual([4, 6, 0]);
+    expect(await allowed([check(id, 10)])).toEqual([true]);
+  });
+
+  it('refunds the time that a check took by its own limit', async () => {
+    const id = newIdentity();
+    const rates = [1_000, 300, 40].map((limit) => ({ limit }));
+    const [first] = await send(rates.map((rate) => check(id, 2, rate)));
+    const [last] = await send(rates.slice(1).map((rate) => check(id, -2, rate)));
+    const { newest, current, limit } = (await send([check(id, 0, rates[0])]))[0].state;
+    const gained = first.state.newest - (newest - current / limit);
+    expect([last.refunded, gained]).toEqual([2, expect.closeTo(0, 0)]);
+    expect(await allowed([check(id, 1, { limit: 1 })])).toEqual([false]);
+  });
+
+  it('keeps a bucket until it is full, and tells the index', async () => {
+    const id = newIdentity();
+    const [answer] = await send([check(id, 5)]);
+    const key = context.keys.gcra(id, DAY);
+    expect(await redis.command('PEXPIRETIME', key)).toBe(answer.state.newest + 1_000);
+    const index = `${PREFIX}:{0}:i:${hexOf(id)}`;
+    const [[name], expiry] = await Promise.all([
+      redis.command('HKEYS', index) as Promise<string[]>,
+      redis.command('PEXPIRETIME', index) as Promise<number>,
+    ]);
+    expect(name).toBe(`g:${DAY}`);
+    expect(expiry).toBeGreaterThan(answer.state.newest + 1_000);
+  });
+
+  it('restores a bucket from the newest report', async () => {
+    const id = newIdentity();
+    const [, latest] = await send([check(id, 3), check(id, 4)]);
+    await redis.command('DEL', context.keys.gcra(id, DAY));
+    await send([{ identity: id, durationMs: DAY, ...latest.state }]);
+    await send([{ identity: id, durationMs: DAY, ...latest.state, newest: 5 }]);
+    expect(await allowed([check(id, 4), check(id, 3)])).toEqual([false, true]);
+  });
+
+  it('makes no bucket at maxmemory, while those that exist go on', async () => {
+    const id = newIdentity();
+    await send([check(id, 3)]);
+    await redis.command('CONFIG', 'SET', 'maxmemory', '1');
+    try {
+      const messages = [check(id, 3), check(newIdentity(), 3)];
+      await expect(send(messages)).rejects.toThrow(/^OOM/);
+      const statuses = (await send(messages, gcraAtMaxmemory)).map(({ status }) => status);
+      expect(statuses).toEqual([MESSAGE_STATUS.done, MESSAGE_STATUS.full]);
+    } finally {
+      await redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    }
+  });
+
+  it('is fenced in a recovery, until a bucket would be full', async () => {
+    const id = newIdentity();
+    const short = check(id, 3, { durationMs: 5_000 });
+    const [before] = await send([short]);
+    expect(before.status).toBe(MESSAGE_STATUS.done);
+    await redis.command('FLUSHALL');
+    expect(await member.present([`${'f'.repeat(16)}.0`])).toBe(0);
+    member.finishReport();
+    const [during] = await send([short]);
+    expect(during.status).toBe(MESSAGE_STATUS.recovering);
+    member.header.clockUs += 7_000_000;
+    const [after] = await send([short]);
+    expect(after).toMatchObject({ status: MESSAGE_STATUS.done, isAllowed: true });
+    await redis.command('FLUSHALL');
+    expect(await member.present()).toBe(0);
+    member.finishReport();
+    await member.call([]);
+  });
+
+  const steps = (limits: fc.Arbitrary<number>, costs: fc.Arbitrary<number>) => {
+    const step = fc.record({
+      limit: limits,
+      burst: fc.oneof(fc.constant(NO_BURST), limits),
+      cost: costs,
+      countsDenied: fc.boolean(),
+      action: fc.constantFrom('check', 'refund', 'refund by the last limit'),
+    });
+    return fc.array(step, { minLength: 1, maxLength: 16 });
+  };
+  type Step = ReturnType<typeof steps> extends fc.Arbitrary<(infer T)[]> ? T : never;
+  const messagesOf = (list: readonly Step[], identity: Identity, durationMs: number) => {
+    return list.map(({ action, cost, ...step }) => {
+      const limit = action === 'refund by the last limit' ? 0 : step.limit;
+      return { ...step, limit, identity, durationMs, cost: action === 'check' ? cost : -cost };
+    });
+  };
+  /** What the rule of the memory engine makes of the same messages at the same time. */
+  const expected = (cells: Cells, message: GcraMessage, nowMs: number) => {
+    const decision = { allowed: false, remaining: 0, reset: 0, window: 0 } as Decision;
+    let refunded = 0;
+    const { cost, countsDenied } = message;
+    const parameters = { ...message, rule: RULE.gcra };
+    if (cost < 0) {
+      const limit = message.limit > 0 ? message.limit : cells.limit;
+      refunded = refundGcra(cells, nowMs, -cost, { ...message, limit });
+    } else {
+      rule.judge(cells, nowMs, parameters, decision);
+      const { limit, durationMs } = message;
+      if (cost > 0 && decision.allowed) countGcra(cells, nowMs, cost, parameters);
+      else if (cost > 0 && countsDenied && limit > 0 && decision.reset - nowMs < durationMs) {
+        countGcra(cells, nowMs, Math.min(cost, limit), parameters);
+        decision.remaining = 0;
+      }
+    }
+    return { isAllowed: decision.allowed, remaining: decision.remaining, refunded };
+  };
+  const cellsOf = ({ state }: GcraAnswer): Cells => ({ ...state, previous: state.current });
+
+  it('decides as the memory engine', async () => {
+    const amounts = fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 1, max: 1e7 }));
+    const durations = fc.oneof(fc.integer({ min: 1_000, max: 1e6 }), fc.constant(DURATION_MAX_MS));
+    const costs = fc.oneof(fc.constant(0), amounts);
+    const property = fc.asyncProperty(
+      steps(amounts, costs),
+      durations,
+      async (list, durationMs) => {
+        const messages = messagesOf(list, newIdentity(), durationMs);
+        const answers = await send(messages);
+        const cells = newCells();
+        for (const [i, message] of messages.entries()) {
+          const { isAllowed, remaining, refunded, window, reset, state } = answers[i];
+          expect({ isAllowed, remaining, refunded }).toEqual(expected(cells, message, window));
+          // Beyond the largest time the script rounds; a denial has counted more than ages.
+          if (cells.newest >= AMOUNT_MAX) return;
+          if (cells.newest > window) expect(state).toMatchObject({ newest: cells.newest });
+          expect(reset).toBeGreaterThanOrEqual(message.cost < 0 ? 0 : window);
+        }
+      },
+    );
+    await fc.assert(property, { numRuns: 300 });
+  });
+
+  it('never allows more than the memory engine, with numbers of any size', async () => {
+    const amounts = fc.oneof(
+      fc.integer({ min: 1, max: AMOUNT_MAX }),
+      fc.integer({ min: 0, max: 52 }).map((bits) => 2 ** bits),
+    );
+    const property = fc.asyncProperty(
+      steps(amounts, amounts),
+      fc.integer({ min: 1_000, max: DURATION_MAX_MS }),
+      async (list, durationMs) => {
+        const messages = messagesOf(list, newIdentity(), durationMs);
+        const answers = await send(messages);
+        let cells = newCells();
+        for (const [i, message] of messages.entries()) {
+          const answer = answers[i];
+          const most = expected(cells, message, answer.window);
+          if (answer.isAllowed) expect(most.isAllowed).toBe(true);
+          expect(answer.remaining).toBeLessThanOrEqual(most.remaining);
+          // The next step begins where the script is, which has allowed less if anything.
+          expect(answer.state.newest).toBeGreaterThanOrEqual(
+            answer.isAllowed === most.isAllowed && message.cost > 0
+              ? Math.min(cells.newest, AMOUNT_MAX)
+              : 0,
+          );
+          cells = cellsOf(answer);
+        }
+      },
+    );
+    await fc.assert(property, { numRuns: 300 });
+  });
+});

@@ -1,0 +1,382 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
+import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import {
+  decodeForgetMembers,
+  decodeListMembers,
+  encodeForgetMembers,
+  encodeListMembers,
+  forgetMembers,
+  listMembers,
+} from '../../../../src/engine/redis/scripts/members.ts';
+import {
+  CALL_STATUS,
+  MESSAGE_STATUS,
+  RECOVERY_ENDING,
+  SERVED,
+} from '../../../../src/engine/redis/scripts/protocol.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
+import { waitUntil } from '../../../support/server.ts';
+import {
+  connectMember,
+  costs,
+  IDENTITY,
+  joinMembers,
+  PREFIX,
+  type ScriptMember,
+} from '../script-member.ts';
+
+/** One window that lasts until the year 2070: no test sees its end. */
+const OF = { identity: IDENTITY, durationMs: DURATION_MAX_MS, window: 0 };
+const context = { keys: new KeySpace(PREFIX, false), isAvailable: false };
+const KEY = `${context.keys.counter(IDENTITY, OF.durationMs)}:0`;
+const SECOND_US = 1_000_000;
+
+describe.skipIf(isRedisMissing)('the members of a bucket', () => {
+  let redis: RedisServer;
+  let members: ScriptMember[] = [];
+
+  beforeEach(async () => {
+    redis = await startRedis({ isDurable: true });
+  });
+  afterEach(async () => {
+    for (const member of members) member.close();
+    members = [];
+    await redis.close();
+  });
+
+  const connect = async (name: string, isAvailable = false) => {
+    const member = await connectMember(redis.port, `${name.repeat(16)}.0`, { isAvailable });
+    members.push(member);
+    return member;
+  };
+  const join = async (count: number) => {
+    members = await joinMembers(redis.port, count);
+    return members;
+  };
+  const statusOf = async (member: ScriptMember) => (await member.call([])).status;
+  const list = async (member: ScriptMember) => {
+    return decodeListMembers(await member.run(listMembers, encodeListMembers(context, 0)));
+  };
+  const forget = async (member: ScriptMember, name: string) => {
+    return decodeForgetMembers(
+      await member.run(forgetMembers, encodeForgetMembers(context, 0, name)),
+    );
+  };
+  /** What happens in a recovery: the member presents what it knows, and reports its counter. */
+  const report = async (
+    member: ScriptMember,
+    spent: number,
+    kept: number,
+    known: string[] = [],
+  ) => {
+    expect(await member.present(known)).toBe(CALL_STATUS.done);
+    const answer = await member.send({ ...OF, spent, kept, lastLimit: 100, isReport: true });
+    expect(answer.status).toBe(MESSAGE_STATUS.done);
+    member.finishReport();
+    expect(await statusOf(member)).toBe(CALL_STATUS.done);
+  };
+  const check = async (member: ScriptMember, spent: number, cost: number) => {
+    const message = { ...OF, spent, isStored: spent > 0, checks: [costs(cost, 100)] };
+    return member.send(message);
+  };
+
+  it('get nothing from an empty Redis until one of them opens it', async () => {
+    const a = await connect('a');
+    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+    expect(await redis.command('DBSIZE')).toBe(0);
+    expect(await a.present()).toBe(CALL_STATUS.done);
+    expect((await check(a, 0, 100)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('that know no others do not open a server that has just started', async () => {
+    const a = await connect('a');
+    expect(await a.present([], 1_000_000)).toBe(CALL_STATUS.joining);
+    expect(await redis.command('DBSIZE')).toBe(0);
+    a.header.reportedEpoch = `${'0'.repeat(40)}.1`;
+    expect(await a.present([], 1_000_000)).toBe(CALL_STATUS.done);
+  });
+
+  // Repeated, because a pause of 3 s makes the others count as dead.
+  it('wait until all live members know them', { retry: 3 }, async () => {
+    const [a, b] = await join(2);
+    const c = await connect('c');
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    expect((await c.call([c.message({ ...OF, checks: [costs(1, 100)] })])).counters).toEqual([]);
+    expect(await statusOf(a)).toBe(CALL_STATUS.done);
+    expect(await statusOf(a)).toBe(CALL_STATUS.done);
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    expect(await statusOf(b)).toBe(CALL_STATUS.done);
+    expect(await statusOf(b)).toBe(CALL_STATUS.done);
+    expect(await statusOf(c)).toBe(CALL_STATUS.done);
+    expect((await c.call([])).machineCount).toBe(3);
+  });
+
+  it('do not wait for members that have been silent for 3 s', async () => {
+    await join(2);
+    const c = await connect('c');
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    c.header.clockUs += 4 * SECOND_US;
+    const answer = await c.call([]);
+    expect(answer).toMatchObject({ status: CALL_STATUS.done, machineCount: 1 });
+  });
+
+  it('do not wait for members that have left', async () => {
+    const [a, b] = await join(2);
+    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+    expect(await a.leave()).toBe(true);
+    const c = await connect('c');
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    // It learns of the new one.
+    expect(await statusOf(b)).toBe(CALL_STATUS.done);
+    expect(await statusOf(b)).toBe(CALL_STATUS.done);
+    expect(await c.call([])).toMatchObject({ status: CALL_STATUS.done, machineCount: 2 });
+    expect((await check(c, 0, 71)).served).toEqual([SERVED.unproven]);
+    expect((await check(c, 0, 70)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('are removed after they have left, when their usage no longer counts', async () => {
+    const [a, b, c] = await join(3);
+    const nowMs = Math.floor(c.header.clockUs / 1_000);
+    expect(await a.leave(nowMs - 1_000)).toBe(true);
+    expect(await b.leave(nowMs + 60_000)).toBe(true);
+    const before = await list(c);
+    expect(await statusOf(c)).toBe(CALL_STATUS.done);
+    const after = await list(c);
+    expect(after.members.map(({ member }) => member).sort()).toEqual([b.name, c.name]);
+    expect(after.version).toBeGreaterThan(before.version);
+  });
+
+  it('wait for members that have left, and call again', async () => {
+    const [a] = await join(1);
+    expect(await a.leave()).toBe(true);
+    expect(await statusOf(a)).toBe(CALL_STATUS.done);
+    expect(await statusOf(await connect('c'))).toBe(CALL_STATUS.joining);
+  });
+
+  it('do not leave in a recovery, or before they have reported', async () => {
+    const [a, b] = await join(2);
+    a.header.reportedEpoch = '';
+    expect(await a.leave()).toBe(false);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    expect(await b.leave()).toBe(false);
+    await report(b, 20, 0, [a.name, b.name]);
+    expect(await b.leave()).toBe(false);
+  });
+
+  it('are presented to an empty Redis after they have left, which waits for their usage', async () => {
+    const [a, b] = await join(2);
+    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+    expect(await a.leave()).toBe(true);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    await report(b, 0, 0, [a.name, b.name]);
+    expect((await check(b, 0, 80)).status).toBe(MESSAGE_STATUS.recovering);
+    expect((await list(b)).members.find(({ member }) => member === a.name)).toMatchObject({
+      isAwaited: true,
+    });
+  });
+
+  it('are listed, and can be forgotten', async () => {
+    const [a, b] = await join(2);
+    const before = await list(a);
+    expect(before.members.map(({ member }) => member).sort()).toEqual([a.name, b.name]);
+    expect(before.members.every(({ hasJoined, isAwaited }) => hasJoined && !isAwaited)).toBe(true);
+    expect(await forget(a, b.name.split('.')[0])).toBe(1);
+    const after = await list(a);
+    expect(after.members.map(({ member }) => member)).toEqual([a.name]);
+    expect(after.version).toBeGreaterThan(before.version);
+    expect(await forget(a, b.name)).toBe(0);
+    // It is alive after all: it joins again, and no recovery begins.
+    await waitUntil('it has joined', async () => {
+      await a.call([]);
+      return (await statusOf(b)) === CALL_STATUS.done;
+    });
+    expect((await list(a)).isRecovering).toBe(false);
+  });
+
+  it('restore all usage after Redis has restarted empty, and before that are served nothing', async () => {
+    const [a, b] = await join(2);
+    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+    expect((await check(b, 0, 20)).served).toEqual([SERVED.allowed]);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+
+    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+    const fresh = await connect('f');
+    expect(await statusOf(fresh)).toBe(CALL_STATUS.needsMembers);
+    expect(await fresh.present([], 1_000_000)).toBe(CALL_STATUS.joining);
+
+    await report(a, 30, 5, [a.name, b.name]);
+    expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
+    expect(await statusOf(b)).toBe(CALL_STATUS.needsMembers);
+    await report(b, 20, 0, [a.name, b.name]);
+    const answer = await check(b, 20, 46);
+    expect(answer).toMatchObject({ status: MESSAGE_STATUS.done, served: [SERVED.unproven] });
+    expect((await check(b, 20, 45)).served).toEqual([SERVED.allowed]);
+    const ended = { isRecovering: false, recoveryEnding: RECOVERY_ENDING.complete, openedUs: 0 };
+    expect(await b.call([])).toMatchObject(ended);
+  });
+
+  it('restore all usage if a member that knows none has opened the empty Redis', async () => {
+    const [a] = await join(1);
+    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    const fresh = await connect('f');
+    expect(await fresh.present()).toBe(CALL_STATUS.done);
+    fresh.finishReport();
+    expect((await check(fresh, 0, 10)).served).toEqual([SERVED.allowed]);
+    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+    await report(a, 30, 0, []);
+    expect((await fresh.call([])).status).toBe(CALL_STATUS.needsMembers);
+    await report(fresh, 10, 0, []);
+    expect((await check(fresh, 10, 61)).served).toEqual([SERVED.denied]);
+    expect((await check(fresh, 10, 60)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('report what a restarted Redis has not written to its disk', async () => {
+    const [a, b] = await join(2);
+    await check(a, 0, 30);
+    await check(b, 0, 20);
+    await redis.kill();
+    await redis.restart();
+    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+    await report(a, 33, 2);
+    expect((await check(a, 33, 1)).status).toBe(MESSAGE_STATUS.recovering);
+    await report(b, 20, 0);
+    expect((await check(b, 20, 46)).served).toEqual([SERVED.unproven]);
+    expect((await check(b, 20, 45)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('do not wait for a member whose death is older than what a restarted Redis knows', async () => {
+    const [a, b] = await join(2);
+    await check(b, 0, 20);
+    a.header.clockUs += 4 * SECOND_US;
+    await check(a, 0, 30);
+    await redis.kill();
+    await redis.restart();
+    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+    await report(a, 30, 0);
+    const answer = await check(a, 30, 51);
+    expect(answer.status).toBe(MESSAGE_STATUS.done);
+    expect(answer.served[0]).not.toBe(SERVED.allowed);
+    expect((await check(a, 30, 50)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('wait for a member that joined after what a failed-over server remembers', async () => {
+    const [a, b] = await join(2);
+    const c = await connect('c');
+    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
+    // The replica has seen no more than this; `c` has joined, and has used tokens, before it took over.
+    const { membersVersion } = c.header;
+    a.header.membersVersion = membersVersion;
+    b.header.membersVersion = membersVersion;
+    await redis.command('HSET', `${context.keys.members(0)}`, 'e', '0'.repeat(40));
+    const known = [a.name, b.name, c.name];
+    await report(a, 0, 0, known);
+    await report(b, 0, 0, known);
+    const checks = [costs(60, 100)];
+    expect((await a.send({ ...OF, checks })).status).toBe(MESSAGE_STATUS.recovering);
+    await report(c, 50, 0, known);
+    const { status, served } = await a.send({ ...OF, checks });
+    expect([status, served]).toEqual([MESSAGE_STATUS.done, [SERVED.denied]]);
+  });
+
+  it('restore the usage of a counter that was deleted', async () => {
+    const [a, b] = await join(2);
+    await check(a, 0, 30);
+    await check(b, 0, 20);
+    await redis.command('DEL', KEY);
+    const answer = await check(a, 30, 1);
+    expect(answer.status).toBe(MESSAGE_STATUS.recovering);
+    const kinds = () => b.received.map(({ kind }) => kind);
+    await waitUntil('the others are told', async () => kinds().includes('report'));
+    await report(a, 30, 0);
+    await report(b, 20, 0);
+    expect((await check(b, 20, 51)).served).toEqual([SERVED.denied]);
+    expect((await check(b, 20, 50)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('restore all usage after FLUSHALL', async () => {
+    const [a] = await join(1);
+    await check(a, 0, 30);
+    await redis.command('FLUSHALL');
+    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+    await report(a, 30, 0);
+    expect((await check(a, 30, 71)).served).toEqual([SERVED.denied]);
+    expect((await check(a, 30, 70)).served).toEqual([SERVED.allowed]);
+  });
+
+  it('wait for a missing member until it is forgotten', async () => {
+    const [a, b] = await join(2);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    await report(a, 30, 0, [a.name, b.name]);
+    a.header.clockUs += 60 * SECOND_US;
+    expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
+    const awaited = (await list(a)).members.filter(({ isAwaited }) => isAwaited);
+    expect(awaited.map(({ member }) => member)).toEqual([b.name]);
+    expect(await forget(a, b.name)).toBe(1);
+    expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.done);
+    const { isRecovering, recoveryEnding, openedUs, clockUs } = await a.call([]);
+    expect([isRecovering, recoveryEnding]).toEqual([false, RECOVERY_ENDING.forgotten]);
+    expect(openedUs).toBeGreaterThan(clockUs - 120 * SECOND_US);
+    expect(openedUs).toBeLessThan(clockUs);
+  });
+
+  it('wait for a missing member for 10 s where availability comes first', async () => {
+    const a = await connect('a', true);
+    expect(await a.present()).toBe(CALL_STATUS.done);
+    a.finishReport();
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    await report(a, 30, 0, [`${'b'.repeat(16)}.0`]);
+    a.header.clockUs += 9 * SECOND_US;
+    expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
+    a.header.clockUs += 2 * SECOND_US;
+    expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.done);
+    const { isRecovering, recoveryEnding, openedUs, clockUs } = await a.call([]);
+    expect([isRecovering, recoveryEnding]).toEqual([false, RECOVERY_ENDING.available]);
+    expect(openedUs).toBeGreaterThan(clockUs - 60 * SECOND_US);
+    expect(openedUs).toBeLessThan(clockUs);
+  });
+
+  it('are served in windows that begin after the loss of memory', async () => {
+    const [a] = await join(1);
+    const windowUs = 60 * SECOND_US;
+    const untilNextWindowUs = () => windowUs - (a.header.clockUs % windowUs);
+    // The loss is not at the end of a window, so that the next window begins clearly after it.
+    if (untilNextWindowUs() < 5 * SECOND_US) a.header.clockUs += 5 * SECOND_US;
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    await report(a, 0, 0, [`${'b'.repeat(16)}.0`]);
+    const short = { ...OF, durationMs: 60_000, checks: [costs(1, 100)] };
+    expect((await a.send(short)).status).toBe(MESSAGE_STATUS.recovering);
+    a.header.clockUs += untilNextWindowUs() + SECOND_US;
+    const answer = await a.send(short);
+    expect(answer).toMatchObject({ status: MESSAGE_STATUS.done, served: [SERVED.allowed] });
+    // The window before, from which a sliding window carries, is not known.
+    const sliding = { ...short, checks: [costs(1, 100, { isSliding: true })] };
+    expect((await a.send(sliding)).status).toBe(MESSAGE_STATUS.recovering);
+    a.header.clockUs += windowUs;
+    expect((await a.send(sliding)).status).toBe(MESSAGE_STATUS.done);
+  });
+
+  it('see a clock that never goes back, on another server either', async () => {
+    const [a, b] = await join(2);
+    a.header.clockUs += 3_600 * SECOND_US;
+    const ahead = (await a.call([])).clockUs;
+    const answer = await b.call([]);
+    const next = answer.clockUs;
+    expect(next).toBeGreaterThanOrEqual(ahead);
+    // It tells how far the clock is ahead of the server's.
+    expect(answer.aheadUs).toBeGreaterThan(3_500 * SECOND_US);
+    expect(answer.aheadUs).toBeLessThan(3_601 * SECOND_US);
+    await redis.kill();
+    await redis.restart({ isEmpty: true });
+    expect(await b.present([a.name])).toBe(CALL_STATUS.done);
+    expect(b.header.clockUs).toBeGreaterThanOrEqual(next);
+  });
+});

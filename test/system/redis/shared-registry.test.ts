@@ -1,0 +1,125 @@
+/** A start brings its store up to date with Redis, and loses no records. */
+
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { makeKey, rootKeyRecord } from '../../../src/auth/keys.ts';
+import type { RedisSettings } from '../../../src/redis/settings.ts';
+import { Registry } from '../../../src/registry/registry.ts';
+import { SharedRegistry } from '../../../src/registry/shared/shared-registry.ts';
+import { DataDirectory } from '../../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
+import { addKey } from '../../support/store.ts';
+import { recordingLog } from './machine.ts';
+
+describe.skipIf(isRedisMissing)('a start', () => {
+  let redis: RedisServer;
+  let settings: RedisSettings;
+  let closing: (() => Promise<void> | void)[];
+  beforeAll(async () => {
+    redis = await startRedis();
+    settings = {
+      url: redis.url,
+      password: undefined,
+      tls: { ca: undefined, cert: undefined, key: undefined },
+      ...{ prefix: 'weir', leases: true, syncMs: 20, waitForReplicas: 0, timeoutMs: 20 },
+      ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact' },
+    };
+  });
+  afterAll(() => redis.close());
+  beforeEach(async () => {
+    await redis.command('FLUSHALL');
+    closing = [];
+  });
+  afterEach(async () => {
+    for (const close of closing.reverse()) await close();
+  });
+
+  const openStore = (path = temporaryDirectory()) => {
+    const directory = DataDirectory.open(path);
+    const store = SqliteStore.open(directory);
+    let isOpen = true;
+    const close = () => {
+      if (isOpen) {
+        store.close();
+        directory.close();
+      }
+      isOpen = false;
+    };
+    closing.push(() => removeDirectory(path), close);
+    return { path, store, close };
+  };
+  const join = async (store: SqliteStore, changes: Partial<RedisSettings> = {}) => {
+    const { log, lines } = recordingLog();
+    const shared = await SharedRegistry.open({ settings: { ...settings, ...changes }, store, log });
+    closing.push(() => shared.close());
+    return { shared, lines };
+  };
+  const UNREACHABLE = { url: 'redis://127.0.0.1:1' };
+
+  test('with records that Redis never had is refused, and says what to do', async () => {
+    const { store } = openStore();
+    addKey(store, {});
+    await expect(join(store)).rejects.toThrow(
+      'has records that are not in Redis (1 key): move them there with weir migrate',
+    );
+    expect(await redis.command('DBSIZE')).toBe(0);
+  });
+
+  test('without Redis uses the replica in the store, and fails where there is none', async () => {
+    const first = openStore();
+    await expect(join(first.store, UNREACHABLE)).rejects.toThrow('a first start needs it');
+    const { shared } = await join(first.store);
+    const registry = new Registry(first.store);
+    shared.replica.attach(registry);
+    const record = rootKeyRecord(makeKey(), 'one', 1);
+    expect(await shared.change(registry, () => registry.addKey(record))).toBe(true);
+    await shared.close();
+    const { lines } = await join(first.store, UNREACHABLE);
+    expect(lines.join()).toContain('the start uses the replica in the store');
+    expect(first.store.read('keys')).toEqual([expect.objectContaining(record)]);
+  });
+
+  test('with a replica of another registry is refused', async () => {
+    const { store } = openStore();
+    await (await join(store)).shared.close();
+    await redis.command('FLUSHALL');
+    const other = await join(openStore().store);
+    const registry = new Registry(store);
+    await other.shared.change(registry, () => registry.ensureNamespace('a', 1));
+    await expect(join(store)).rejects.toThrow('Redis has another registry');
+  });
+
+  test('after the memory engine has changed the replica is refused', async () => {
+    const { store } = openStore();
+    await (await join(store)).shared.close();
+    expect(store.replica).toBeDefined();
+    addKey(store, {});
+    expect(store.replica).toBeUndefined();
+    await expect(join(store)).rejects.toThrow('weir migrate');
+  });
+
+  test('makes the first key on one machine, and on another where that one never stored it', async () => {
+    const [a, b] = [await join(openStore().store), await join(openStore().store)];
+    const claims = await Promise.all([a, b].map(({ shared }) => shared.claimFirstKey()));
+    expect(claims.toSorted()).toEqual([false, true]);
+    const head = 'weir:{registry}:head';
+    await redis.command('HSET', head, 'claimedUntil', '1');
+    const { shared } = await join(openStore().store);
+    expect(await shared.claimFirstKey()).toBe(true);
+  });
+
+  test('warns about a Redis that does not save its data', async () => {
+    await redis.command('CONFIG', 'SET', 'save', '');
+    const { lines } = await join(openStore().store);
+    expect(lines.join()).toContain('Redis does not save its data');
+  });
+
+  test('warns about a Redis that deletes keys when its memory is full', async () => {
+    expect((await join(openStore().store)).lines.join()).not.toContain('maxmemory-policy');
+    await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+    const { lines } = await join(openStore().store);
+    await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    expect(lines.join()).toContain('set maxmemory-policy to noeviction');
+  });
+});
