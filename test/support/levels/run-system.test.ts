@@ -1,0 +1,84 @@
+/** What the runner of the system tests makes of tests that fail once, twice, or too often. */
+
+import { spawn } from 'node:child_process';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { removeDirectory, temporaryDirectory } from '../server.ts';
+
+const ROOT = new URL('../../..', import.meta.url).pathname;
+const RUNNER = new URL('./run-system.mjs', import.meta.url).pathname;
+
+const CONFIG = `
+import { JsonReporter } from 'vitest/node';
+export default { test: {
+  reporters: [new JsonReporter({ outputFile: process.env.TEST_JSON })],
+  projects: [{ test: { name: 'system', include: ['test/*.test.ts'] } }],
+} };
+`;
+/** Each test fails so often before it passes. */
+const testFile = (failures: readonly number[]) => `
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+test.each(${JSON.stringify(failures.map((count, i) => [i, count]))})('case %i', (i, failures) => {
+  const file = 'runs-' + i;
+  const runs = existsSync(file) ? Number(readFileSync(file, 'utf8')) : 0;
+  writeFileSync(file, String(runs + 1));
+  expect(runs).toBeGreaterThanOrEqual(failures);
+});
+`;
+
+interface RunnerResult {
+  code: number | null;
+  lines: string[];
+  counts: { passed: number; failed: number; skipped: number };
+}
+
+async function runSystem(failures: readonly number[]): Promise<RunnerResult> {
+  const directory = temporaryDirectory();
+  mkdirSync(join(directory, 'test'));
+  symlinkSync(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
+  writeFileSync(join(directory, 'package.json'), '{"type":"module"}');
+  writeFileSync(join(directory, 'test/vitest.config.ts'), CONFIG);
+  writeFileSync(join(directory, 'test/one.test.ts'), testFile(failures));
+  const results = join(directory, 'counts.json');
+  const env = { ...process.env, TEST_RESULTS: results };
+  const child = spawn(process.execPath, [RUNNER], { cwd: directory, env });
+  let output = '';
+  child.stdout.on('data', (data) => {
+    output += data;
+  });
+  try {
+    const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
+    const lines = output.split('\n').filter((line) => /^(failed|unstable|\d)/.test(line));
+    return { code, lines, counts: JSON.parse(readFileSync(results, 'utf8')) };
+  } finally {
+    removeDirectory(directory);
+  }
+}
+
+const named = (status: string, i: number) => `${status}: test/one.test.ts > case ${i}`;
+
+test('a test that passes when it runs again, alone, is listed as unstable', async () => {
+  expect(await runSystem([0, 1])).toEqual({
+    code: 0,
+    lines: [named('unstable', 1)],
+    counts: { passed: 2, failed: 0, skipped: 0 },
+  });
+});
+
+test('a test that fails twice fails the run, and those that pass do not hide it', async () => {
+  expect(await runSystem([1, 2])).toEqual({
+    code: 1,
+    lines: [named('failed', 1), named('unstable', 0)],
+    counts: { passed: 1, failed: 1, skipped: 0 },
+  });
+});
+
+test('more than three unstable tests fail the run', async () => {
+  const { code, lines, counts } = await runSystem([1, 1, 1, 1]);
+  expect(code).toBe(1);
+  expect(lines).toHaveLength(5);
+  expect(lines.at(-1)).toBe('4 tests are unstable; at most 3 may be');
+  expect(counts).toEqual({ passed: 4, failed: 0, skipped: 0 });
+});
