@@ -74,24 +74,39 @@ export function formatReport(results: readonly MutantResult[]): string {
   ].join('');
 }
 
-/** Both runs by folder, and the mutants that only the first run caught. */
+/** The mutants of both runs by folder, and those that only the first run caught. */
 export function formatComparison(
-  before: readonly MutantResult[],
-  after: readonly MutantResult[],
+  first: readonly MutantResult[],
+  second: readonly MutantResult[],
 ): string {
-  const folders = foldersOf([...before, ...after]);
-  const rows = [...folders, 'all'].map((folder) => {
-    const [a, b] = [count(inFolder(before, folder)), count(inFolder(after, folder))];
-    return [folder, `${a.caught} of ${a.total}`, a.share, `${b.caught} of ${b.total}`, b.share];
+  const later = new Map(second.map((result) => [identityOf(result.mutant), result]));
+  const pairs = first.flatMap((before) => {
+    const after = later.get(identityOf(before.mutant));
+    return after === undefined ? [] : [{ before, after }];
   });
-  const caughtAfter = new Map(after.map((it) => [identityOf(it.mutant), it.outcome]));
-  const lost = before.filter(({ mutant, outcome }) => {
-    const later = caughtAfter.get(identityOf(mutant));
-    return outcome === 'caught' && later !== undefined && later !== 'caught';
+  const rows = [...foldersOf(pairs.map(({ before }) => before)), 'all'].map((folder) => {
+    const before = count(
+      inFolder(
+        pairs.map((pair) => pair.before),
+        folder,
+      ),
+    );
+    const after = count(
+      inFolder(
+        pairs.map((pair) => pair.after),
+        folder,
+      ),
+    );
+    return [folder, before.total, before.caught, before.share, after.caught, after.share];
+  });
+  const lost = pairs.filter(({ before, after }) => {
+    return before.outcome === 'caught' && after.outcome !== 'caught';
   });
   return [
-    formatTable([['folder', 'caught before', 'share', 'caught after', 'share'], ...rows]),
+    formatTable([['folder', 'mutants', 'before', 'share', 'after', 'share'], ...rows]),
     `\nCaught before, but not after: ${lost.length}\n`,
-    ...lost.map(({ mutant, caughtBy }) => `${formatMutant(mutant)}\n    before: ${caughtBy}\n`),
+    ...lost.map(({ before: { mutant, caughtBy } }) => {
+      return `${formatMutant(mutant)}\n    before: ${caughtBy}\n`;
+    }),
   ].join('');
 }
