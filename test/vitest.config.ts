@@ -38,7 +38,9 @@ const DEPENDENT_ON_NODE = [
 /** Files with a long form besides those of `test/long`: WEIR_TEST_LONG gives them more trials. */
 const WITH_LONG_FORM = [
   'test/model/**/*.test.ts',
-  'test/api/common/body-scanner.test.ts',
+  'test/api/{common/body-scanner,keys}.test.ts',
+  'test/auth/permissions.test.ts',
+  'test/overrides/*.test.ts',
   'test/engine/redis/lease-contention.test.ts',
   'test/server/override-activation.test.ts',
   'test/server/listener.test.ts',

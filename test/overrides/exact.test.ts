@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryError } from '../../src/core/errors.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import { copyExact, ExactTable, WritableExactTable } from '../../src/overrides/exact.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { overrideId } from '../support/override-model.ts';
 
 const publishTable = ({ buffer }: WritableExactTable, spare?: SharedArrayBuffer) => {
@@ -34,7 +35,7 @@ const changes = fc.record({
 describe('the table of exact overrides', () => {
   test('contains in each copy what was put and not removed, also when slots collide', () => {
     fc.assert(
-      fc.property(fc.array(changes, { maxLength: 200 }), fc.array(identities), (all, others) => {
+      fc.property(fc.array(changes, { maxLength: 100 }), fc.array(identities), (all, others) => {
         const table = new WritableExactTable();
         const model = new Map<string, (typeof all)[number]>();
         const keyOf = ({ h0, h1, h2, h3 }: Identity) => [h0, h1, h2, h3].join();
@@ -60,7 +61,7 @@ describe('the table of exact overrides', () => {
           expect(found).toEqual([limit, durationMs, isAsync, id]);
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: trialCount(150, 1_000) },
     );
   });
 

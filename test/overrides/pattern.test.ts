@@ -12,6 +12,7 @@ import {
   PRECEDENCE_RULES,
   textPrecedence,
 } from '../../src/overrides/precedence.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { matches, precedes } from '../support/override-model.ts';
 
 const pair = ([namespace, identifier]: [string, string]) => ({
@@ -95,7 +96,7 @@ describe('precedence', () => {
         expect(compare(a, b) === 0).toBe(a.join('\0') === b.join('\0'));
         if (compare(a, b) <= 0 && compare(b, c) <= 0) expect(compare(a, c)).not.toBe(1);
       }),
-      { numRuns: 5_000 },
+      { numRuns: trialCount(1_000, 5_000) },
     );
   });
 });
@@ -136,7 +137,7 @@ test('a single pattern matches the texts that the model matches', () => {
     fc.property(part('*', '*'), part('*'), (pattern, text) => {
       expect(matchesPattern(pattern, text)).toBe(matches(pattern, text));
     }),
-    { numRuns: 10_000 },
+    { numRuns: trialCount(2_000, 10_000) },
   );
 });
 

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { PublishedTables } from '../../src/overrides/active.ts';
 import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { findOverride, HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
@@ -49,7 +50,7 @@ const overrides = fc
 const checks = fc.array(fc.tuple(text(true), text(true)), { minLength: 10, maxLength: 10 });
 
 describe('the tables of overrides', () => {
-  // All runs share the tables, so that there is one thread instead of a thousand.
+  // All runs share the tables.
   const shared = newTables();
   const current: OverrideEntry[] = [];
   const publish = (all: readonly OverrideEntry[]) => {
@@ -68,7 +69,7 @@ describe('the tables of overrides', () => {
           expect(resolver.resolveLimit(namespace, identifier)).toBe(expected?.limit);
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: trialCount(200, 1_000) },
     );
   });
 
@@ -91,7 +92,7 @@ describe('the tables of overrides', () => {
           expect(count).toBe(expected.length);
         }
       }),
-      { numRuns: 500 },
+      { numRuns: trialCount(100, 500) },
     );
   });
 
@@ -129,7 +130,7 @@ describe('the tables of overrides', () => {
         const second = new OverrideResolver(publish(reordered));
         expect(texts.map(([n, i]) => second.resolveLimit(n, i))).toEqual(limits);
       }),
-      { numRuns: 500 },
+      { numRuns: trialCount(100, 500) },
     );
   });
 
@@ -138,7 +139,7 @@ describe('the tables of overrides', () => {
     const resolver = new OverrideResolver();
     const all = new Map<number, OverrideEntry>();
     let buffers = 0;
-    for (let i = 0; i < 300; i++) {
+    for (let i = 0; i < 120; i++) {
       const row = 1 + ((i * 7) % 40);
       const before = all.get(row);
       const name = row % 2 === 0 ? `user_${row}` : `user_${row % 10}*${row}`;
@@ -173,42 +174,41 @@ describe('the tables of overrides', () => {
     expect(resolver.resolveLimit('n', 'user_2')).toBeUndefined();
   });
 
-  test('are written by the main thread when the task cannot start, fails or does not end', async () => {
-    const faults = [
-      ['does not exist', undefined],
-      ['does not load', 'throw new Error("loads badly")'],
-      ['throws', 'export default () => { throw new Error("works badly") }'],
-      ['exits', 'export default () => process.exit(3)'],
-      ['does not end', 'export default () => { for (;;); }'],
-    ] as const;
-    for (const [fault, source] of faults) {
-      const directory = temporaryDirectory();
-      const file = join(directory, 'task.mjs');
-      if (source !== undefined) writeFileSync(file, source);
-      const failures: Error[] = [];
-      const tables = new OverrideTables(HASH_KEY, pathToFileURL(file), (error) => {
-        failures.push(error);
-      });
-      for (let i = 1; i <= 5; i++) {
-        tables.apply(undefined, override(i, 'n', `a*${i}`));
-        tables.apply(undefined, override(10 + i, 'n', `a${i}`));
-        const resolver = new OverrideResolver(await tables.compile());
-        expect([fault, resolver.resolveLimit('n', `abc${i}`)]).toEqual([fault, i]);
-        expect([fault, resolver.resolveLimit('n', `a${i}`)]).toEqual([fault, 10 + i]);
-        // After three failures the next changes do not use the task.
-        expect([fault, failures.length]).toEqual([fault, Math.min(i, 3)]);
-      }
-      await tables.close();
-      removeDirectory(directory);
+  test.each([
+    ['does not exist', undefined],
+    ['does not load', 'throw new Error("loads badly")'],
+    ['throws', 'export default () => { throw new Error("works badly") }'],
+    ['exits', 'export default () => process.exit(3)'],
+    ['does not end', 'export default () => { for (;;); }'],
+  ])('are written by the main thread when the task %s', async (fault, source) => {
+    const directory = temporaryDirectory();
+    const file = join(directory, 'task.mjs');
+    if (source !== undefined) writeFileSync(file, source);
+    const failures: Error[] = [];
+    const tables = new OverrideTables(HASH_KEY, pathToFileURL(file), (error) => {
+      failures.push(error);
+    });
+    // After three failures the next changes do not use the task. One timeout is enough.
+    const changes = fault === 'does not end' ? 1 : 5;
+    for (let i = 1; i <= changes; i++) {
+      tables.apply(undefined, override(i, 'n', `a*${i}`));
+      tables.apply(undefined, override(10 + i, 'n', `a${i}`));
+      const resolver = new OverrideResolver(await tables.compile());
+      expect(resolver.resolveLimit('n', `abc${i}`)).toBe(i);
+      expect(resolver.resolveLimit('n', `a${i}`)).toBe(10 + i);
+      expect(failures.length).toBe(Math.min(i, 3));
     }
+    await tables.close();
+    removeDirectory(directory);
   });
 
   test('close without a crash while the thread of the task loads its file', async () => {
     // Node 20 aborts the process if a thread is terminated at this moment.
-    for (let i = 0; i < 60; i++) {
+    const moments = trialCount(8, 50);
+    for (let i = 0; i < moments; i++) {
       const tables = new OverrideTables(HASH_KEY, TASK, () => {});
       tables.warmUp();
-      await new Promise((next) => setTimeout(next, i));
+      await new Promise((next) => setTimeout(next, (50 * i) / moments));
       await tables.close();
     }
   }, 300_000);

@@ -12,8 +12,9 @@ import {
   cleanEnvironment,
   DECIDE_MODES,
   type ServerOptions,
-  type ServerProcess,
+  type SteppedServer,
   startServer,
+  startSteppedServer,
   waitUntil,
 } from './server.ts';
 import { withStore } from './store.ts';
@@ -37,7 +38,13 @@ export function describeEngines(
   }
 }
 
-export interface EngineServer extends ServerProcess {
+/** Declares cases that do not depend on the engine: in one of the modes, and never with Redis. */
+export function describeOnce(mode: EngineMode, title: string, cases: () => void): void {
+  if (mode === 'in-place') describe(title, cases);
+}
+
+/** `stepClock` is for the engine in memory only: Redis has a clock of its own. */
+export interface EngineServer extends SteppedServer {
   /** Closes the Redis of the server, where it has one. Called after the server has ended. */
   closeEngine: () => Promise<void>;
 }
@@ -50,7 +57,8 @@ export async function startEngineServer(
 ): Promise<EngineServer> {
   const { args = [] } = options;
   if (mode !== 'redis') {
-    const server = await startServer(dataDir, { ...options, args: [...args, '--decide', mode] });
+    const memory = { ...options, args: [...args, '--decide', mode] };
+    const server = await startSteppedServer(dataDir, memory);
     return { ...server, closeEngine: async () => {} };
   }
   const redis = await startRedis();
@@ -64,7 +72,8 @@ export async function startEngineServer(
       const response = await fetch(`${server.adminUrl}/readyz`);
       return ((await response.json()) as { status: string }).status === 'ready';
     });
-    return { ...server, closeEngine: () => redis.close() };
+    const stepClock = () => Promise.reject(new Error('the clock of Redis cannot be stepped'));
+    return { ...server, nowMs: Date.now, stepClock, closeEngine: () => redis.close() };
   } catch (error) {
     await redis.close();
     throw error;
