@@ -2,18 +2,18 @@
 
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import {
   describeEngines,
-  type EngineMode,
+  describeOnce,
   type EngineServer,
   startEngineServer,
 } from '../support/engine-modes.ts';
-import { errorIn, readMetric, sendCheck, sendRequest } from '../support/http.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
+import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
+import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
 import { forwardedFor, writeConfig } from '../support/policy-config.ts';
 import {
   freePort,
@@ -25,19 +25,9 @@ import {
 
 const HOUR_MS = 3_600_000;
 const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
-const own = useDataDirectory(SIZES);
-
-const start = async (mode: EngineMode, args: string[] = []): Promise<EngineServer> => {
-  const server = await startEngineServer(mode, own.dataDir, { args: [...SIZES, ...args] });
-  own.started.push(server);
-  closeEngine = server.closeEngine;
-  return server;
-};
-let closeEngine = async () => {};
-afterEach(() => closeEngine());
 
 const check = (server: ServerProcess, fields: Fields) => {
-  return sendCheck(server.port, { limit: 5, duration: 60_000, ...fields });
+  return sendCheck(server.port, { limit: 5, duration: LONGEST_WINDOW_MS, ...fields });
 };
 /** Checks of a namespace that is not stored yet are counted some ms later. */
 const create = async (server: ServerProcess, ...names: string[]) => {
@@ -61,20 +51,39 @@ const identifiersOf = async (server: ServerProcess, namespaceName: string, limit
   return { denied: short(denied), spent: short(spent) };
 };
 
-describeEngines('analytics, decided %s:', (mode) => {
+describeEngines('analytics, decided %s,', (mode) => {
+  const directory = temporaryDirectory();
+  let server: EngineServer;
+  let gatewayPort: number;
+  beforeAll(async () => {
+    const windows = [
+      { limit: 2, duration: LONGEST_WINDOW_MS },
+      { limit: 100, duration: LONGEST_WINDOW_MS - 1 },
+    ];
+    const config = writeConfig(directory, { site: { windows, cost: 2 } });
+    gatewayPort = await freePort();
+    server = await startEngineServer(mode, join(directory, 'data'), {
+      args: [...SIZES, '--config', config, '--gateway-port', String(gatewayPort)],
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    await server.closeEngine();
+    removeDirectory(directory);
+  });
+
   test('count every decision at once: of checks, batches and asynchronous checks', async () => {
-    const server = await start(mode);
     await create(server, 'login', 'batch');
     for (let i = 0; i < 7; i++) await check(server, { namespace: 'login', identifier: 'é' });
     await check(server, { namespace: 'login', identifier: 'b', cost: 4 });
     await check(server, { namespace: 'login', identifier: 'b', cost: 3 });
     await check(server, { namespace: 'login', identifier: 'c', cost: 2, async: true });
     const batch = ['x', 'x', 'y'].map((identifier) => {
-      return { namespace: 'batch', identifier, limit: 2, duration: 60_000, cost: 1 };
+      return { namespace: 'batch', identifier, limit: 2, duration: 30 * 24 * HOUR_MS, cost: 1 };
     });
     await callOperationOk(server.port, 'ratelimit.multiLimit', batch);
     await callOperationOk(server.port, 'ratelimit.multiLimit', batch);
-    expect(await figuresOf(server)).toEqual({
+    expect(await figuresOf(server)).toMatchObject({
       login: { allowed: 7, denied: 3, tokensAllowed: 11, tokensDenied: 5 },
       batch: { allowed: 3, denied: 3, tokensAllowed: 3, tokensDenied: 3 },
     });
@@ -93,167 +102,162 @@ describeEngines('analytics, decided %s:', (mode) => {
   });
 
   test('count a gateway check once, by the identifier of its policy', async () => {
-    const windows = [
-      { limit: 2, duration: 60_000 },
-      { limit: 100, duration: 3_600_000 },
-    ];
-    const configDir = temporaryDirectory();
-    const config = writeConfig(configDir, {
-      site: { windows, gateway: 'nginx', cost: 2 } as never,
-    });
-    const gatewayPort = await freePort();
-    const server = await start(mode, ['--config', config, '--gateway-port', String(gatewayPort)]);
-    const request = {
-      method: 'GET',
-      path: '/v1/check/site',
-      headers: forwardedFor('203.0.113.9'),
-    };
+    const headers = forwardedFor('203.0.113.9');
+    const request = { method: 'GET', path: '/v1/check/site', headers };
     for (const status of [200, 429]) {
       expect((await sendRequest(gatewayPort, request)).status).toBe(status);
     }
-    expect(await figuresOf(server)).toEqual({
+    expect(await figuresOf(server)).toMatchObject({
       site: { allowed: 1, denied: 1, tokensAllowed: 2, tokensDenied: 2 },
     });
     expect(await identifiersOf(server, 'site')).toEqual({
       denied: [['203.0.113.9', 1, 0]],
       spent: [['203.0.113.9', 2, 0]],
     });
-    removeDirectory(configDir);
-  });
-});
-
-describe('analytics', () => {
-  test('survive a restart, and add up with what is counted after it', async () => {
-    const first = await own.start();
-    await create(first, 'a');
-    await check(first, { namespace: 'a', identifier: 'x', cost: 3 });
-    await check(first, { namespace: 'a', identifier: 'long '.repeat(100), cost: 5 });
-    await first.stop();
-    const second = await own.start();
-    await check(second, { namespace: 'a', identifier: 'x' });
-    expect(await figuresOf(second)).toEqual({
-      a: { allowed: 3, denied: 0, tokensAllowed: 9, tokensDenied: 0 },
-    });
-    const { complete, spent } = await callOperationOk(second.port, 'analytics.getIdentifiers', {
-      namespaceName: 'a',
-    });
-    expect({ complete, spent }).toEqual({
-      complete: true,
-      spent: [
-        { identifier: 'long '.repeat(100).slice(0, 96), cutOff: true, count: 5, error: 0 },
-        { identifier: 'x', count: 4, error: 0 },
-      ],
-    });
   });
 
-  test('have points only for minutes and hours with checks', async () => {
-    const server = await own.start();
-    await create(server, 'a');
-    await check(server, { namespace: 'a', identifier: 'x' });
-    await check(server, { namespace: 'a', identifier: 'x' });
-    const now = Date.now();
-    for (const granularity of ['minute', 'hour']) {
-      const answer = await callOperationOk(server.port, 'analytics.getTimeline', {
-        ...{ namespaceName: 'a', granularity, start: now - 5 * HOUR_MS, end: now + 1_000 },
-      });
-      const points = answer.points as { time: number; allowed: number }[];
-      // The two checks may lie on both sides of the end of a minute.
-      expect(points.length).toBeLessThanOrEqual(2);
-      expect(points.reduce((sum, { allowed }) => sum + allowed, 0)).toBe(2);
-      const unitMs = granularity === 'minute' ? 60_000 : HOUR_MS;
-      for (const time of [answer.start as number, answer.end as number, points[0].time]) {
-        expect(time % unitMs).toBe(0);
+  describeOnce(mode, 'in one mode,', () => {
+    test('have points only for minutes and hours with checks', async () => {
+      await create(server, 'timed');
+      await check(server, { namespace: 'timed', identifier: 'x' });
+      await server.stepClock(2 * HOUR_MS);
+      // A reading belongs to the minute of the reading before it.
+      await figuresOf(server);
+      await check(server, { namespace: 'timed', identifier: 'x', cost: 2 });
+      const range = { start: server.nowMs() - 5 * HOUR_MS, end: server.nowMs() + HOUR_MS };
+      const of = { namespaceName: 'timed' };
+      for (const [granularity, unitMs] of [
+        ['minute', 60_000],
+        ['hour', HOUR_MS],
+      ] as const) {
+        const fields = { ...of, ...range, granularity };
+        const answer = await callOperationOk(server.port, 'analytics.getTimeline', fields);
+        const points = answer.points as { time: number; tokensAllowed: number }[];
+        expect(points.map(({ tokensAllowed }) => tokensAllowed)).toEqual([1, 2]);
+        for (const time of [answer.start as number, answer.end as number, points[0].time]) {
+          expect(time % unitMs).toBe(0);
+        }
+        expect(points[1].time - points[0].time).toBeGreaterThanOrEqual(2 * HOUR_MS - unitMs);
       }
-    }
-    const before = { start: now - 3 * HOUR_MS, end: now - 2 * HOUR_MS };
-    expect(await figuresOf(server, before)).toEqual({});
-    const { points } = await callOperationOk(server.port, 'analytics.getTimeline', {
-      ...{ namespaceName: 'a', ...before },
+      const before = { start: range.start - 3 * HOUR_MS, end: range.start - 2 * HOUR_MS };
+      expect(await figuresOf(server, before)).toEqual({});
+      const timeline = { ...of, ...before };
+      const { points } = await callOperationOk(server.port, 'analytics.getTimeline', timeline);
+      expect(points).toEqual([]);
     });
-    expect(points).toEqual([]);
-  });
 
-  test('reject a range that is empty or has too many points, and name what is accepted', async () => {
-    const server = await own.start();
-    await create(server, 'a');
-    const messageOf = async (
-      operation: 'getTimeline' | 'getNamespaces' | 'getIdentifiers',
-      fields: Fields,
-    ) => {
-      return errorIn(await callOperation(server.port, `analytics.${operation}`, fields)).message;
-    };
-    expect(await messageOf('getNamespaces', { start: 5, end: 5 })).toBe(
-      '"start" must be before "end"; got 5 and 5',
-    );
-    expect(await messageOf('getNamespaces', { start: '-1' })).toContain(
-      '"start" must be a time in Unix milliseconds, from 0 to',
-    );
-    expect(
-      await messageOf('getTimeline', { namespaceName: 'a', start: 0, end: HOUR_MS * 26 }),
-    ).toBe(
-      'the range from "start" to "end" must have at most 1500 points; got 1560 of a minute each',
-    );
-    expect(await messageOf('getTimeline', { namespaceName: 'a', granularity: 'day' })).toBe(
-      '"granularity" must be minute or hour; got "day"',
-    );
-    const tooLong = 'the range from "start" to "end" must have at most 744 hours; got 745';
-    const hours = { start: 0, end: HOUR_MS * 745 };
-    expect(await messageOf('getNamespaces', hours)).toBe(tooLong);
-    expect(await messageOf('getIdentifiers', { namespaceName: 'a', ...hours })).toBe(tooLong);
-    expect(await messageOf('getTimeline', {})).toBe('"namespaceId" or "namespaceName" is required');
-  });
-
-  test('show a key only the namespaces that it may read', async () => {
-    const server = await own.start();
-    await create(server, 'mine', 'theirs');
-    for (const namespace of ['mine', 'theirs']) await check(server, { namespace, identifier: 'x' });
-    const listed = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-    const { id } = (listed.namespaces as Fields[]).find(({ name }) => name === 'mine')!;
-    const { key } = await callOperationOk(server.port, 'keys.create', {
-      name: 'mine',
-      permissions: [`ratelimit.${id}.read_analytics`],
+    test('reject a range that is empty or has too many points, and say what is accepted', async () => {
+      const tooLong = 'the range from "start" to "end" must have at most 744 hours; got 745';
+      const hours = { start: 0, end: HOUR_MS * 745 };
+      const of = { namespaceName: 'login' };
+      await create(server, 'login');
+      for (const [operation, fields, message] of [
+        ['getNamespaces', { start: 5, end: 5 }, '"start" must be before "end"; got 5 and 5'],
+        [
+          'getNamespaces',
+          { start: '-1' },
+          '"start" must be a time in Unix milliseconds, from 0 to',
+        ],
+        ['getNamespaces', hours, tooLong],
+        ['getIdentifiers', { ...of, ...hours }, tooLong],
+        [
+          'getTimeline',
+          { ...of, start: 0, end: HOUR_MS * 26 },
+          'the range from "start" to "end" must have at most 1500 points; got 1560 of a minute',
+        ],
+        [
+          'getTimeline',
+          { ...of, granularity: 'day' },
+          '"granularity" must be minute or hour; got "day"',
+        ],
+        ['getTimeline', {}, '"namespaceId" or "namespaceName" is required'],
+      ] as const) {
+        const [status, error] = await errorOf(server.port, `analytics.${operation}`, fields);
+        expect([status, error]).toEqual([400, expect.stringContaining(message)]);
+      }
+      const longest = { ...of, start: 0, end: HOUR_MS * 25 };
+      await callOperationOk(server.port, 'analytics.getTimeline', longest);
+      await callOperationOk(server.port, 'analytics.getNamespaces', {
+        ...{ start: 0, end: HOUR_MS * 744 },
+      });
     });
-    const { namespaces, total } = await callOperationOk(
-      server.port,
-      'analytics.getNamespaces',
-      {},
-      key as string,
-    );
-    expect([(namespaces as Fields[]).map(({ name }) => name), total]).toEqual([['mine'], 1]);
-    const ask = (namespaceName: string) => {
-      return callOperation(server.port, 'analytics.getTimeline', { namespaceName }, key as string);
-    };
-    expect((await ask('mine')).status).toBe(200);
-    expect((await ask('theirs')).status).toBe(403);
-    expect((await ask(OTHER_NAMESPACE)).status).toBe(403);
-    const others = await callOperationOk(server.port, 'analytics.getTimeline', {
-      namespaceName: OTHER_NAMESPACE,
+
+    test('show a key only the namespaces that it may read', async () => {
+      await create(server, 'mine', 'theirs');
+      for (const namespace of ['mine', 'theirs']) {
+        await check(server, { namespace, identifier: 'x' });
+      }
+      const listed = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+      const { id } = (listed.namespaces as Fields[]).find(({ name }) => name === 'mine')!;
+      const made = { name: 'mine', permissions: [`ratelimit.${id}.read_analytics`] };
+      const key = (await callOperationOk(server.port, 'keys.create', made)).key as string;
+      const own = await callOperationOk(server.port, 'analytics.getNamespaces', {}, key);
+      expect(own).toMatchObject({ namespaces: [{ name: 'mine' }], total: 1 });
+      for (const [namespaceName, status] of [
+        ['mine', 200],
+        ['theirs', 403],
+        [OTHER_NAMESPACE, 403],
+      ] as const) {
+        const fields = { namespaceName };
+        const answer = await callOperation(server.port, 'analytics.getTimeline', fields, key);
+        expect(answer.status).toBe(status);
+      }
+      const others = { namespaceName: OTHER_NAMESPACE };
+      const { namespace, points } = await callOperationOk(
+        server.port,
+        'analytics.getTimeline',
+        others,
+      );
+      expect([namespace, points]).toEqual([{ name: OTHER_NAMESPACE }, []]);
     });
-    expect([others.namespace, others.points]).toEqual([{ name: OTHER_NAMESPACE }, []]);
-  });
-
-  test('are off on request, which leaves no file and answers 503', async () => {
-    const server = await own.start({ args: [...SIZES, '--analytics', 'off'] });
-    await check(server, { namespace: 'a', identifier: 'x' });
-    const answer = await callOperation(server.port, 'analytics.getNamespaces');
-    expect([answer.status, errorIn(answer).message]).toEqual([
-      503,
-      'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
-    ]);
-    expect(existsSync(join(own.dataDir, ANALYTICS_FILE))).toBe(false);
-  });
-
-  test('of a damaged file are moved aside, and checks are served', async () => {
-    const first = await own.start();
-    await first.stop();
-    writeFileSync(join(own.dataDir, ANALYTICS_FILE), 'damaged'.repeat(1_000));
-    const server = await own.start();
-    const message = 'the analytics cannot be read; weir starts with empty ones';
-    await waitUntil('the log says so', () => server.stderr().includes(message));
-    await create(server, 'a');
-    await check(server, { namespace: 'a', identifier: 'x' });
-    expect(Object.keys(await figuresOf(server))).toEqual(['a']);
-    expect(readdirSync(own.dataDir)).toContain(`${ANALYTICS_FILE}.damaged`);
-    expect(await readMetric(server.adminUrl, 'weir_analytics_write_failures_total')).toBe(0);
   });
 });
+
+if (process.env.TEST_ENGINE !== 'redis') {
+  describe('the file of the analytics', () => {
+    const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '1024']);
+
+    test('survives a restart, and a damaged one is moved aside while checks are served', async () => {
+      const first = await own.start();
+      await create(first, 'a');
+      await check(first, { namespace: 'a', identifier: 'x', cost: 3 });
+      await check(first, { namespace: 'a', identifier: 'long '.repeat(100), cost: 5 });
+      await first.stop();
+      const second = await own.start();
+      await check(second, { namespace: 'a', identifier: 'x' });
+      expect(await figuresOf(second)).toEqual({
+        a: { allowed: 3, denied: 0, tokensAllowed: 9, tokensDenied: 0 },
+      });
+      const { complete, spent } = await callOperationOk(second.port, 'analytics.getIdentifiers', {
+        namespaceName: 'a',
+      });
+      expect({ complete, spent }).toEqual({
+        complete: true,
+        spent: [
+          { identifier: 'long '.repeat(100).slice(0, 96), cutOff: true, count: 5, error: 0 },
+          { identifier: 'x', count: 4, error: 0 },
+        ],
+      });
+      await second.stop();
+      writeFileSync(join(own.dataDir, ANALYTICS_FILE), 'damaged'.repeat(1_000));
+      const third = await own.start();
+      const message = 'the analytics cannot be read; weir starts with empty ones';
+      await waitUntil('the log says so', () => third.stderr().includes(message));
+      await check(third, { namespace: 'a', identifier: 'y' });
+      expect(await figuresOf(third)).toMatchObject({ a: { allowed: 1 } });
+      expect(readdirSync(own.dataDir)).toContain(`${ANALYTICS_FILE}.damaged`);
+      expect(await readMetric(third.adminUrl, 'weir_analytics_write_failures_total')).toBe(0);
+    });
+
+    test('does not exist while analytics are off, and their operations answer 503', async () => {
+      const off = ['--acceptors', '1', '--counters', '1024', '--analytics', 'off'];
+      const server = await own.start({ args: off });
+      await check(server, { namespace: 'a', identifier: 'x' });
+      expect(await errorOf(server.port, 'analytics.getNamespaces')).toEqual([
+        503,
+        'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
+      ]);
+      expect(existsSync(join(own.dataDir, ANALYTICS_FILE))).toBe(false);
+    });
+  });
+}

@@ -53,3 +53,12 @@ export async function callOperationOk(
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
   return JSON.parse(answer.body);
 }
+
+/** The status and the message of an error, in both versions. */
+export async function errorOf(
+  ...call: Parameters<typeof callOperation>
+): Promise<[status: number, message: string]> {
+  const { status, body } = await callOperation(...call);
+  const { error } = JSON.parse(body);
+  return [status, error.message ?? error.detail];
+}
