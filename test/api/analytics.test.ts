@@ -11,6 +11,7 @@ import {
   describeOnce,
   type EngineServer,
   startEngineServer,
+  testInMemory,
 } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
 import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
@@ -213,11 +214,12 @@ describeEngines('analytics, decided %s,', (mode) => {
   });
 });
 
-if (process.env.TEST_ENGINE !== 'redis') {
-  describe('the file of the analytics', () => {
-    const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '1024']);
+describe('the file of the analytics', () => {
+  const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '1024']);
 
-    test('survives a restart, and a damaged one is moved aside while checks are served', async () => {
+  testInMemory(
+    'survives a restart, and a damaged one is moved aside while checks are served',
+    async () => {
       const first = await own.start();
       await create(first, 'a');
       await check(first, { namespace: 'a', identifier: 'x', cost: 3 });
@@ -247,9 +249,12 @@ if (process.env.TEST_ENGINE !== 'redis') {
       expect(await figuresOf(third)).toMatchObject({ a: { allowed: 1 } });
       expect(readdirSync(own.dataDir)).toContain(`${ANALYTICS_FILE}.damaged`);
       expect(await readMetric(third.adminUrl, 'weir_analytics_write_failures_total')).toBe(0);
-    });
+    },
+  );
 
-    test('does not exist while analytics are off, and their operations answer 503', async () => {
+  testInMemory(
+    'does not exist while analytics are off, and their operations answer 503',
+    async () => {
       const off = ['--acceptors', '1', '--counters', '1024', '--analytics', 'off'];
       const server = await own.start({ args: off });
       await check(server, { namespace: 'a', identifier: 'x' });
@@ -258,6 +263,6 @@ if (process.env.TEST_ENGINE !== 'redis') {
         'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
       ]);
       expect(existsSync(join(own.dataDir, ANALYTICS_FILE))).toBe(false);
-    });
-  });
-}
+    },
+  );
+});

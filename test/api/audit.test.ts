@@ -294,7 +294,6 @@ describe('the stored audit log', () => {
     const where = ['--permission', '*', '--data-dir', own.dataDir];
     const printed = execFileSync(process.execPath, [CLI_PATH, ...args, ...where]);
     const { keyId, key } = JSON.parse(printed.toString());
-    // Another configured key has another id than the key of the other tests.
     const WEIR_ROOT_KEY = 'another-key-of-the-tests';
     const server = await own.start({ env: { WEIR_ROOT_KEY } });
     const after = { permissions: ['*'], permissionCount: 1, expires: null };

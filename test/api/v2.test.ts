@@ -12,6 +12,7 @@ import {
   describeOnce,
   type EngineServer,
   startEngineServer,
+  testInMemory,
 } from '../support/engine-modes.ts';
 import {
   type ParsedResponse,
@@ -125,8 +126,9 @@ describeEngines('decided %s:', (mode) => {
       expect(await left(fields)).toBe(9);
     });
 
-    if (mode !== 'redis') {
-      test('shares its counter with v1, and each version decides by its own window rule', async () => {
+    testInMemory(
+      'shares its counter with v1, and each version decides by its own window rule',
+      async () => {
         const fields = item();
         // The whole limit in one window, and a check of cost 0 in the next.
         const { reset } = await sendCheck(server.port, { ...fields, cost: 10 });
@@ -139,8 +141,8 @@ describeEngines('decided %s:', (mode) => {
         expect(await sendCheck(server.port, { ...fields, cost: 0 })).toMatchObject({
           ...{ remaining: 10, reset: reset + MONTH_MS },
         });
-      });
-    }
+      },
+    );
 
     test('names its namespace by name or by id, and creates a new one', async () => {
       const fields = item({ namespace: 'stored' });
@@ -573,33 +575,37 @@ describeEngines('decided %s:', (mode) => {
   });
 });
 
-test('a batch with more new namespaces than the maximum allows creates none of them', async () => {
-  const dataDir = temporaryDirectory();
-  withStore(dataDir, (store) => {
-    const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
-      return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
+testInMemory(
+  'a batch with more new namespaces than the maximum allows creates none of them',
+  async () => {
+    const dataDir = temporaryDirectory();
+    withStore(dataDir, (store) => {
+      const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
+        return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
+      });
+      addRecords(store, 'namespaces', records);
     });
-    addRecords(store, 'namespaces', records);
-  });
-  const server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
-  const of = (names: string[], cost = 1) => {
-    return names.map((namespace) => {
-      return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
-    });
-  };
-  const count = async () => (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
-  const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
-  const response = await callOperation(server.port, 'ratelimit.multiLimit', items);
-  expect(response.status).toBe(400);
-  expect(JSON.parse(response.body).error.detail).toContain(
-    '[5]: the maximum of 10000 namespaces is reached',
-  );
-  expect(await count()).toBe(NAMESPACES_MAX - 3);
-  const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
-  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', queries);
-  expect((data as Fields).passed).toBe(true);
-  await expect.poll(count).toBe(NAMESPACES_MAX);
-  server.child.kill('SIGKILL');
-  await server.exited;
-  removeDirectory(dataDir);
-});
+    const server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
+    const of = (names: string[], cost = 1) => {
+      return names.map((namespace) => {
+        return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
+      });
+    };
+    const count = async () =>
+      (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
+    const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
+    const response = await callOperation(server.port, 'ratelimit.multiLimit', items);
+    expect(response.status).toBe(400);
+    expect(JSON.parse(response.body).error.detail).toContain(
+      '[5]: the maximum of 10000 namespaces is reached',
+    );
+    expect(await count()).toBe(NAMESPACES_MAX - 3);
+    const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
+    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', queries);
+    expect((data as Fields).passed).toBe(true);
+    await expect.poll(count).toBe(NAMESPACES_MAX);
+    server.child.kill('SIGKILL');
+    await server.exited;
+    removeDirectory(dataDir);
+  },
+);

@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { Keyring } from '../../src/auth/keyring.ts';
-import { type KeyRecord, makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
+import {
+  configuredKeyRecord,
+  type KeyRecord,
+  makeKey,
+  rootKeyRecord,
+} from '../../src/auth/keys.ts';
 import { Permissions } from '../../src/auth/permissions.ts';
 import { VERIFIED_TOKENS_MAX } from '../../src/core/constants.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
@@ -85,6 +90,15 @@ describe('a keyring', () => {
     expect(key).toMatch(/^weir_[\w-]{43}$/);
     expect(JSON.stringify(rootKeyRecord(key, 'test', 0))).not.toContain(key.slice(5));
   });
+});
+
+test('the id of the configured key depends on the key and the store, and on nothing else', () => {
+  const id = (key: string, hashKey: string, createdMs = 1) => {
+    return configuredKeyRecord(key, createdMs, Buffer.from(hashKey)).id;
+  };
+  expect(id('a', 'store')).toMatch(/^key_[0-9a-f]{24}$/);
+  expect(id('a', 'store', 2)).toBe(id('a', 'store'));
+  expect(new Set([id('a', 'store'), id('b', 'store'), id('a', 'other')]).size).toBe(3);
 });
 
 test('each form of the permissions "limit" and "create_namespace" grants its actions', () => {

@@ -5,7 +5,7 @@
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { describe } from 'vitest';
+import { describe, test } from 'vitest';
 import { isRedisMissing, type RedisServer, startRedis } from './programs/redis.ts';
 import {
   CLI_PATH,
@@ -36,6 +36,11 @@ export function describeEngines(
       cases(mode);
     });
   }
+}
+
+/** Declares a case about steps of the clock, or without the engine: not with Redis. */
+export function testInMemory(title: string, testCase: () => Promise<void>): void {
+  if (!WITH_REDIS) test(title, testCase);
 }
 
 /** Declares cases that do not depend on the engine: in one of the modes, and never with Redis. */
