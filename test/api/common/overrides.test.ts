@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import type { OperationContext } from '../../../src/api/common/operation-context.ts';
+import { putOverride } from '../../../src/api/common/overrides.ts';
+import { Permissions } from '../../../src/auth/permissions.ts';
+import { EXACT_OVERRIDES_MAX, WILDCARD_OVERRIDES_MAX } from '../../../src/core/constants.ts';
+
+const VALUES = { limit: 5, durationMs: 1_000, isAsync: false };
+
+/** Puts an override where there are so many. `test/long` fills a real server. */
+function put(exact: number, wildcard: number, name: string, identifier: string, before?: object) {
+  const registry = {
+    overrideCounts: { exact, wildcard },
+    namespaceByName: () => ({ id: 'rlns_1' }),
+    override: () => before,
+    putOverride: (override: object) => override,
+  };
+  const permissions = new Permissions(['*']);
+  const context = { registry, permissions, nowMs: () => 1 } as unknown as OperationContext;
+  return putOverride(context, { name, field: 'namespaceName' }, identifier, VALUES).override;
+}
+
+test.each([
+  ['n', 'user', EXACT_OVERRIDES_MAX, 0, 'without a wildcard'],
+  ['n', 'user*', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard'],
+  ['n*', 'user', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard'],
+])(
+  'the number of overrides such as %s, %s is limited',
+  (name, identifier, exact, wildcard, kind) => {
+    const most = Math.max(exact, wildcard);
+    const message = `the maximum of ${most} overrides ${kind} is reached`;
+    expect(() => put(exact, wildcard, name, identifier)).toThrow(message);
+    const existing = { id: 'rlor_1', ...VALUES, limit: 4 };
+    expect(put(exact, wildcard, name, identifier, existing)).toMatchObject({
+      id: 'rlor_1',
+      limit: 5,
+    });
+    const oneLess = [exact, wildcard].map((count) => (count > 0 ? count - 1 : 1e9));
+    expect(put(oneLess[0], oneLess[1], name, identifier)).toMatchObject(VALUES);
+  },
+);
