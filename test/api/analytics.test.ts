@@ -2,16 +2,16 @@
 
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import {
   describeEngines,
+  describeInMemory,
   describeOnce,
   type EngineServer,
   startEngineServer,
-  testInMemory,
 } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
 import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
@@ -214,55 +214,49 @@ describeEngines('analytics, decided %s,', (mode) => {
   });
 });
 
-describe('the file of the analytics', () => {
+describeInMemory('the file of the analytics', () => {
   const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '1024']);
 
-  testInMemory(
-    'survives a restart, and a damaged one is moved aside while checks are served',
-    async () => {
-      const first = await own.start();
-      await create(first, 'a');
-      await check(first, { namespace: 'a', identifier: 'x', cost: 3 });
-      await check(first, { namespace: 'a', identifier: 'long '.repeat(100), cost: 5 });
-      await first.stop();
-      const second = await own.start();
-      await check(second, { namespace: 'a', identifier: 'x' });
-      expect(await figuresOf(second)).toEqual({
-        a: { allowed: 3, denied: 0, tokensAllowed: 9, tokensDenied: 0 },
-      });
-      const { complete, spent } = await callOperationOk(second.port, 'analytics.getIdentifiers', {
-        namespaceName: 'a',
-      });
-      expect({ complete, spent }).toEqual({
-        complete: true,
-        spent: [
-          { identifier: 'long '.repeat(100).slice(0, 96), cutOff: true, count: 5, error: 0 },
-          { identifier: 'x', count: 4, error: 0 },
-        ],
-      });
-      await second.stop();
-      writeFileSync(join(own.dataDir, ANALYTICS_FILE), 'damaged'.repeat(1_000));
-      const third = await own.start();
-      const message = 'the analytics cannot be read; weir starts with empty ones';
-      await waitUntil('the log says so', () => third.stderr().includes(message));
-      await check(third, { namespace: 'a', identifier: 'y' });
-      expect(await figuresOf(third)).toMatchObject({ a: { allowed: 1 } });
-      expect(readdirSync(own.dataDir)).toContain(`${ANALYTICS_FILE}.damaged`);
-      expect(await readMetric(third.adminUrl, 'weir_analytics_write_failures_total')).toBe(0);
-    },
-  );
+  test('survives a restart, and is moved aside if it is damaged', async () => {
+    const first = await own.start();
+    await create(first, 'a');
+    await check(first, { namespace: 'a', identifier: 'x', cost: 3 });
+    await check(first, { namespace: 'a', identifier: 'long '.repeat(100), cost: 5 });
+    await first.stop();
+    const second = await own.start();
+    await check(second, { namespace: 'a', identifier: 'x' });
+    expect(await figuresOf(second)).toEqual({
+      a: { allowed: 3, denied: 0, tokensAllowed: 9, tokensDenied: 0 },
+    });
+    const { complete, spent } = await callOperationOk(second.port, 'analytics.getIdentifiers', {
+      namespaceName: 'a',
+    });
+    expect({ complete, spent }).toEqual({
+      complete: true,
+      spent: [
+        { identifier: 'long '.repeat(100).slice(0, 96), cutOff: true, count: 5, error: 0 },
+        { identifier: 'x', count: 4, error: 0 },
+      ],
+    });
+    await second.stop();
+    writeFileSync(join(own.dataDir, ANALYTICS_FILE), 'damaged'.repeat(1_000));
+    const third = await own.start();
+    const message = 'the analytics cannot be read; weir starts with empty ones';
+    await waitUntil('the log says so', () => third.stderr().includes(message));
+    await check(third, { namespace: 'a', identifier: 'y' });
+    expect(await figuresOf(third)).toMatchObject({ a: { allowed: 1 } });
+    expect(readdirSync(own.dataDir)).toContain(`${ANALYTICS_FILE}.damaged`);
+    expect(await readMetric(third.adminUrl, 'weir_analytics_write_failures_total')).toBe(0);
+  });
 
-  testInMemory(
-    'does not exist while analytics are off, and their operations answer 503',
-    async () => {
-      const off = ['--acceptors', '1', '--counters', '1024', '--analytics', 'off'];
-      const server = await own.start({ args: off });
-      await check(server, { namespace: 'a', identifier: 'x' });
-      expect(await errorOf(server.port, 'analytics.getNamespaces')).toEqual([
-        503,
-        'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
-      ]);
-      expect(existsSync(join(own.dataDir, ANALYTICS_FILE))).toBe(false);
-    },
-  );
+  test('does not exist while analytics are off, and operations answer 503', async () => {
+    const off = ['--acceptors', '1', '--counters', '1024', '--analytics', 'off'];
+    const server = await own.start({ args: off });
+    await check(server, { namespace: 'a', identifier: 'x' });
+    expect(await errorOf(server.port, 'analytics.getNamespaces')).toEqual([
+      503,
+      'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
+    ]);
+    expect(existsSync(join(own.dataDir, ANALYTICS_FILE))).toBe(false);
+  });
 });

@@ -25,7 +25,8 @@ beforeAll(async () => {
     c: { limit: 3, duration: 3_000, missing: 'refuse' },
     d: { limit: 4, duration: 4_000, algorithm: 'gcra', burst: 2 },
   });
-  const args = ['--config', config, '--gateway-port', '0', '--counters', '1024'];
+  const sizes = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
+  const args = [...sizes, '--config', config, '--gateway-port', '0'];
   server = await startServer(dataDir, { args });
 });
 afterAll(async () => {

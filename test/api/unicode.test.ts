@@ -80,7 +80,9 @@ describe('text that is not well-formed Unicode', () => {
   const dataDir = temporaryDirectory();
   let server: ServerProcess;
   beforeAll(async () => {
-    server = await startServer(dataDir, { args: ['--counters', '1024'] });
+    server = await startServer(dataDir, {
+      args: ['--acceptors', '1', '--workers', '1', '--counters', '1024'],
+    });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });

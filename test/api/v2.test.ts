@@ -77,6 +77,10 @@ describeEngines('decided %s:', (mode) => {
     const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', items);
     return data as { passed: boolean; limits: Fields[] };
   };
+  const names = async () => {
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    return (namespaces as Fields[]).map(({ name }) => name);
+  };
   const left = async (fields: Fields) => (await limit({ ...fields, cost: 0 })).remaining;
   const send = (path: string, body: string | Uint8Array, headers: Record<string, string> = {}) => {
     return sendRequest(server.port, { path, body, headers });
@@ -126,23 +130,20 @@ describeEngines('decided %s:', (mode) => {
       expect(await left(fields)).toBe(9);
     });
 
-    testInMemory(
-      'shares its counter with v1, and each version decides by its own window rule',
-      async () => {
-        const fields = item();
-        // The whole limit in one window, and a check of cost 0 in the next.
-        const { reset } = await sendCheck(server.port, { ...fields, cost: 10 });
-        expect(await left(fields)).toBe(0);
-        // An hour behind the middle of the next window, so that less than 5 tokens count.
-        await server.stepClock(reset - server.nowMs() + MONTH_MS / 2 + 3_600_000);
-        expect(await limit({ ...fields, cost: 0 })).toMatchObject({
-          ...{ remaining: 6, reset: reset + MONTH_MS },
-        });
-        expect(await sendCheck(server.port, { ...fields, cost: 0 })).toMatchObject({
-          ...{ remaining: 10, reset: reset + MONTH_MS },
-        });
-      },
-    );
+    testInMemory('shares its counter with v1, and has a window rule of its own', async () => {
+      const fields = item();
+      // The whole limit in one window, and a check of cost 0 in the next.
+      const { reset } = await sendCheck(server.port, { ...fields, cost: 10 });
+      expect(await left(fields)).toBe(0);
+      // An hour behind the middle of the next window, so that less than 5 tokens count.
+      await server.stepClock(reset - server.nowMs() + MONTH_MS / 2 + 3_600_000);
+      expect(await limit({ ...fields, cost: 0 })).toMatchObject({
+        ...{ remaining: 6, reset: reset + MONTH_MS },
+      });
+      expect(await sendCheck(server.port, { ...fields, cost: 0 })).toMatchObject({
+        ...{ remaining: 10, reset: reset + MONTH_MS },
+      });
+    });
 
     test('names its namespace by name or by id, and creates a new one', async () => {
       const fields = item({ namespace: 'stored' });
@@ -151,10 +152,6 @@ describeEngines('decided %s:', (mode) => {
       expect(await left(fields)).toBe(7);
       const namespace = `made ${mode}`;
       await limit(item({ namespace, cost: 0 }));
-      const names = async () => {
-        const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-        return (namespaces as Fields[]).map(({ name }) => name);
-      };
       expect(await names()).not.toContain(namespace);
       await limit(item({ namespace }));
       await expect.poll(names).toContain(namespace);
@@ -187,15 +184,6 @@ describeEngines('decided %s:', (mode) => {
       // v1 cannot set a limit of 0, but such an override applies to its checks.
       const v1 = { namespace, identifier: 'none_1', limit: 9, duration: MONTH_MS };
       expect(await sendCheck(server.port, v1)).toMatchObject({ success: false, limit: 0 });
-    });
-
-    test('with an asynchronous override of v1 is deducted after its response', async () => {
-      const namespace = `async ${mode}`;
-      const fields = { namespaceName: namespace, identifier: 'abc', limit: 5, duration: MONTH_MS };
-      await callOperationOk(server.port, 'ratelimits.setOverride', { ...fields, async: true });
-      const one = item({ namespace, identifier: 'abc' });
-      expect(await limit(one)).toMatchObject({ success: true, remaining: 4 });
-      await expect.poll(() => left(one)).toBe(4);
     });
   });
 
@@ -308,8 +296,7 @@ describeEngines('decided %s:', (mode) => {
         expectError(response, status, detail);
       }
       expect(await left(stored)).toBe(10);
-      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-      expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain(namespace);
+      expect(await names()).not.toContain(namespace);
     });
   });
 
@@ -575,37 +562,33 @@ describeEngines('decided %s:', (mode) => {
   });
 });
 
-testInMemory(
-  'a batch with more new namespaces than the maximum allows creates none of them',
-  async () => {
-    const dataDir = temporaryDirectory();
-    withStore(dataDir, (store) => {
-      const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
-        return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
-      });
-      addRecords(store, 'namespaces', records);
+testInMemory('a batch with more new namespaces than are allowed creates none', async () => {
+  const dataDir = temporaryDirectory();
+  withStore(dataDir, (store) => {
+    const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
+      return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
     });
-    const server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
-    const of = (names: string[], cost = 1) => {
-      return names.map((namespace) => {
-        return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
-      });
-    };
-    const count = async () =>
-      (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
-    const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
-    const response = await callOperation(server.port, 'ratelimit.multiLimit', items);
-    expect(response.status).toBe(400);
-    expect(JSON.parse(response.body).error.detail).toContain(
-      '[5]: the maximum of 10000 namespaces is reached',
-    );
-    expect(await count()).toBe(NAMESPACES_MAX - 3);
-    const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
-    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', queries);
-    expect((data as Fields).passed).toBe(true);
-    await expect.poll(count).toBe(NAMESPACES_MAX);
-    server.child.kill('SIGKILL');
-    await server.exited;
-    removeDirectory(dataDir);
-  },
-);
+    addRecords(store, 'namespaces', records);
+  });
+  const server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
+  const of = (names: string[], cost = 1) => {
+    return names.map((namespace) => {
+      return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
+    });
+  };
+  const count = async () => (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
+  const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
+  const response = await callOperation(server.port, 'ratelimit.multiLimit', items);
+  expect(response.status).toBe(400);
+  expect(JSON.parse(response.body).error.detail).toContain(
+    '[5]: the maximum of 10000 namespaces is reached',
+  );
+  expect(await count()).toBe(NAMESPACES_MAX - 3);
+  const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
+  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', queries);
+  expect((data as Fields).passed).toBe(true);
+  await expect.poll(count).toBe(NAMESPACES_MAX);
+  server.child.kill('SIGKILL');
+  await server.exited;
+  removeDirectory(dataDir);
+});

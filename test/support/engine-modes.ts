@@ -38,7 +38,12 @@ export function describeEngines(
   }
 }
 
-/** Declares a case about steps of the clock, or without the engine: not with Redis. */
+/** Declares cases with servers of their own that do not depend on the engine: not with Redis. */
+export function describeInMemory(title: string, cases: () => void): void {
+  if (!WITH_REDIS) describe(title, cases);
+}
+
+/** Declares a case that steps the clock, or needs the queues in memory: not with Redis. */
 export function testInMemory(title: string, testCase: () => Promise<void>): void {
   if (!WITH_REDIS) test(title, testCase);
 }
