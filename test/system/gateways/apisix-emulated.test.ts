@@ -1,35 +1,39 @@
-/** APISIX, which is not installed: an emulation reads the printed configuration. */
+/** APISIX, which cannot run here: an emulation reads the printed configuration. */
 
 import { describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
-import { apisix } from '../../../src/commands/gateways/apisix.ts';
-import { everyPath, type GatewaySetup } from '../../../src/commands/gateways/setup.ts';
-import type { Policy } from '../../../src/policies/policy.ts';
+import { parse, stringify } from 'yaml';
+import { apisix, apisixSnippet } from '../../../src/commands/gateways/apisix.ts';
+import type { GatewaySetup } from '../../../src/commands/gateways/setup.ts';
 import { LONGEST_WINDOW_MS, requestBytes } from '../../support/http.ts';
 import { emulateApisix } from './apisix-emulator.ts';
-import { defineEmulatorTests, useWeir, withFakeWeir } from './emulator-cases.ts';
-import { sendOnce, testPolicy } from './gateway-emulator.ts';
+import { defineEmulatorTests, setupOf, statusesAfter, useWeir, weirAt } from './emulator-cases.ts';
+import { sendOnce } from './gateway-emulator.ts';
 
-const setupOf = (part: Partial<Policy>, weir: GatewaySetup['weir']): GatewaySetup => ({
-  routes: everyPath(testPolicy('login', { gateway: 'apisix', ...part })),
-  weir,
-  listenPort: 9_080,
-  upstream: { host: '127.0.0.1', port: 3_000 },
-});
-const weirAt = (port: number) => ({ host: '127.0.0.1', port, needsKey: false });
+const GATEWAY = { gateway: 'apisix', print: apisix, emulate: emulateApisix } as const;
+/** A namespace with each special character. */
+const ODD = '~a.B:c@d-e_';
+
+interface ApisixRoute {
+  id: string;
+  uri: string;
+  plugins?: Record<string, unknown>;
+  plugin_config_id?: string;
+}
+
+/** The route that APISIX chooses, the one with the longest prefix, with its plugins. */
+function routeOf(text: string, path: string): ApisixRoute {
+  const { routes, plugin_configs: configs = [] } = parse(text);
+  const prefixOf = ({ uri }: ApisixRoute) => uri.replace(/\*$/, '');
+  const matching: ApisixRoute[] = routes.filter((of: ApisixRoute) => path.startsWith(prefixOf(of)));
+  const [route] = matching.toSorted((a, b) => prefixOf(b).length - prefixOf(a).length);
+  return { ...route, ...configs.find(({ id }: ApisixRoute) => id === route.plugin_config_id) };
+}
 
 describe('behind APISIX', () => {
-  defineEmulatorTests({
-    gateway: 'apisix',
-    print: apisix,
-    emulate: emulateApisix,
-    sendsHeadersWhenAllowed: true,
-    failsOpen: true,
-    statusWithoutWeir: 429,
-  });
+  defineEmulatorTests(GATEWAY);
 
   test('a check is a GET whose X-Forwarded-* are set by APISIX', () => {
-    const text = apisix(setupOf({ identify: ['header:x-api-key'] }, weirAt(7_071)));
+    const text = apisix(setupOf('apisix', { identify: ['header:x-api-key'] }, weirAt(7_071)));
     const check = emulateApisix(text).checkRequest({
       method: 'POST',
       target: '/a//b?c',
@@ -56,51 +60,72 @@ describe('behind APISIX', () => {
     ]);
   });
 
-  test('a response of weir that is not a 2xx goes to the client', async () => {
-    const statuses = (response: string) =>
-      withFakeWeir(response, async (port) => {
-        const outcomes = (['allow', 'deny'] as const).map(async (onError) => {
-          return (await emulateApisix(apisix(setupOf({ onError }, weirAt(port)))).send({})).status;
-        });
-        return Promise.all(outcomes);
-      });
-    expect(await statuses('503 Down\r\nContent-Length: 4\r\n\r\ndown')).toEqual([503, 503]);
-    expect(await statuses('401 Unauthorized\r\nContent-Length: 0\r\n\r\n')).toEqual([401, 401]);
-    expect(await statuses('200 OK\r\nContent-Length: 0\r\n\r\n')).toEqual([200, 200]);
+  test.each([
+    ['503 Down\r\nContent-Length: 4\r\n\r\ndown', 503],
+    ['401 Unauthorized\r\nContent-Length: 0\r\n\r\n', 401],
+    ['200 OK\r\nContent-Length: 0\r\n\r\n', 200],
+  ])('a response of weir that is not a 2xx goes to the client: %s', async (response, status) => {
+    expect(await statusesAfter(response, GATEWAY)).toEqual([status, status]);
   });
 });
 
-describe('APISIX with a check that has a body', () => {
+describe('APISIX with several routes', () => {
   const weir = useWeir('apisix', {
+    ...{ site: {}, login: {}, [ODD]: {} },
     posted: { windows: [{ limit: 2, duration: LONGEST_WINDOW_MS }] },
+  });
+  const setupFor = (prefixes: Record<string, string>): GatewaySetup => ({
+    ...setupOf('apisix', {}, weirAt(weir.port)),
+    routes: Object.entries(prefixes).map(([namespace, prefix]) => {
+      return { policy: weir.policies.get(namespace)!, prefix };
+    }),
+  });
+  const send = async (text: string, target: string, remoteAddress: string) => {
+    const emulator = emulateApisix(stringify({ routes: [routeOf(text, target)] }));
+    return (await emulator.send({ target, remoteAddress })).status;
+  };
+  const isChecked = (text: string, path: string) => {
+    return routeOf(text, path).plugins?.['forward-auth'] !== undefined;
+  };
+
+  test('limits the paths of each policy in one text', async () => {
+    const text = apisix(setupFor({ site: '/', login: '/login', [ODD]: '/login/odd' }));
+    for (const path of ['/', '/login', '/login/odd/x']) {
+      expect([path, await send(text, path, '198.51.100.2')]).toEqual([path, 200]);
+      expect([path, await send(text, path, '198.51.100.2')]).toEqual([path, 429]);
+    }
+  });
+
+  test('does not check paths without a policy', () => {
+    const text = apisix(setupFor({ login: '/login' }));
+    const paths = ['/login/a', '/', '/log'];
+    expect(paths.map((path) => isChecked(text, path))).toEqual([true, false, false]);
+  });
+
+  test('protects a route of an existing site to which the printed parts are added', async () => {
+    const snippet = apisixSnippet(setupFor({ login: '/login' }));
+    expect(snippet).not.toContain('application:3000');
+    const [, id] = /plugin_config_id: (\S+) +# in each route .* with \/login$/m.exec(snippet)!;
+    const routes = [
+      { id: 'login', uri: '/login*', plugin_config_id: id },
+      { id: 'other', uri: '/*' },
+    ];
+    const text = stringify({ ...parse(snippet), routes });
+    expect(await send(text, '/login', '198.51.100.3')).toBe(200);
+    expect(await send(text, '/login', '198.51.100.3')).toBe(429);
+    expect(isChecked(text, '/')).toBe(false);
   });
 
   test.each([
     { name: 'arrives', body: 'hello' },
     { name: 'is announced, but does not arrive', body: '' },
-  ])('gets a response, and weir closes the connection, if the body $name', async ({ body }) => {
+  ])('gets a response, and weir closes the connection, if a body $name', async ({ body }) => {
     const head = requestBytes({
       path: '/v1/check/posted',
       headers: { 'Content-Length': '5', 'X-Forwarded-For': '198.51.100.1' },
     });
     const request = Buffer.concat([head, Buffer.from(body)]);
-    const response = await sendOnce('127.0.0.1', weir.port, request, 20_000);
+    const response = await sendOnce('127.0.0.1', weir.port, request);
     expect([response?.status, response?.headers.connection]).toEqual([200, 'close']);
-  });
-});
-
-describe('the configuration of APISIX', () => {
-  test('ends with #END, and closes idle connections before weir does', () => {
-    const text = apisix(setupOf({}, weirAt(7_071)));
-    expect(text).toMatch(/\n#END\n$/);
-    expect(parse(text).routes[0].plugins['forward-auth']).toMatchObject({
-      timeout: 2_000,
-      keepalive: true,
-      keepalive_timeout: 5_000,
-    });
-  });
-
-  test('cannot use a Unix socket', () => {
-    expect(() => apisix(setupOf({}, { socket: '/run/weir.sock' }))).toThrow('a Unix socket');
   });
 });

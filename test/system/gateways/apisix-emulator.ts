@@ -16,7 +16,6 @@ import {
   KEY_VARIABLE,
   sendOnce,
   serializeHead,
-  timeoutFor,
 } from './gateway-emulator.ts';
 
 interface ForwardAuth {
@@ -28,7 +27,6 @@ interface ForwardAuth {
   upstream_headers: string[];
   allow_degradation: boolean;
   status_on_error?: number;
-  timeout: number;
 }
 
 /** As ngx.req.get_headers returns them: names in lower case, all values of each name. */
@@ -60,8 +58,7 @@ function setHeader(to: Map<string, [string, string]>, name: string, value: strin
   to.set(name.toLowerCase(), [name, value]);
 }
 
-export function emulateApisix(text: string, options: EmulatorOptions = {}): GatewayEmulator {
-  const { key = '' } = options;
+export function emulateApisix(text: string, { key = '' }: EmulatorOptions = {}): GatewayEmulator {
   const [route] = parse(text).routes;
   const auth: ForwardAuth = route.plugins['forward-auth'];
   const rewrite = route.plugins['response-rewrite'];
@@ -103,12 +100,7 @@ export function emulateApisix(text: string, options: EmulatorOptions = {}): Gate
   return {
     checkRequest,
     send: async (request) => {
-      const response = await sendOnce(
-        uri.hostname,
-        Number(uri.port),
-        checkRequest(request),
-        timeoutFor(auth.timeout, options),
-      );
+      const response = await sendOnce(uri.hostname, Number(uri.port), checkRequest(request));
       const header = normalizeHeaders(request, firstOnly);
       for (const name of removed) header.delete(name.toLowerCase());
       if (response === undefined && !auth.allow_degradation) {

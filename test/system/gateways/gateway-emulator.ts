@@ -1,5 +1,5 @@
 /**
- * Emulation of gateways that are not installed, after their sources: the request that a gateway
+ * Emulation of gateways that cannot run here, after their sources: the request that a gateway
  * sends to weir for a client's request, and its reaction to weir's response. This file holds what
  * the emulators share. Each emulator reads the configuration that weir prints for its gateway.
  */
@@ -30,10 +30,6 @@ interface EmulatedResponse {
 export interface EmulatorOptions {
   /** Weir's key, from the gateway's environment or in place of the printed placeholder. */
   key?: string;
-  /** Proxies in front of the gateway. The printed configuration leaves them to the operator. */
-  trustedIPs?: string[];
-  /** Whether to wait for weir as long as configured. Default: longer, for a busy test machine. */
-  usesConfiguredTimeout?: boolean;
 }
 
 export interface GatewayEmulator {
@@ -63,21 +59,14 @@ export function serializeHead(requestLine: string, headers: [string, string][]):
   return Buffer.from(`${requestLine}\r\n${text}\r\n`, 'latin1');
 }
 
-const GENEROUS_TIMEOUT_MS = 20_000;
+/** Longer than the printed timeouts, for a busy test machine. */
+const TIMEOUT_MS = 20_000;
 
-export function timeoutFor(
-  configuredMs: number,
-  { usesConfiguredTimeout = false }: EmulatorOptions,
-): number {
-  return usesConfiguredTimeout ? configuredMs : GENEROUS_TIMEOUT_MS;
-}
-
-/** @returns undefined unless a complete response arrives in time */
+/** @returns undefined if there is no complete response */
 export function sendOnce(
   host: string,
   port: number,
   bytes: Buffer,
-  timeoutMs: number,
 ): Promise<ParsedResponse | undefined> {
   return new Promise((resolve) => {
     const socket = connect(port, host);
@@ -87,7 +76,7 @@ export function sendOnce(
       resolve(response);
     };
     const isHead = bytes.subarray(0, 5).toString() === 'HEAD ';
-    socket.setTimeout(timeoutMs, () => finish());
+    socket.setTimeout(TIMEOUT_MS, () => finish());
     socket.on('error', () => finish());
     socket.on('close', () => finish());
     socket.setEncoding('latin1');
