@@ -116,7 +116,7 @@ function applicationGateway(
   name: 'express' | 'fastify',
   module: (setup: GatewaySetup) => string,
 ): RealGateway {
-  const program = new URL(`../../support/${name}.process.mjs`, import.meta.url).pathname;
+  const program = new URL(`./${name}.process.mjs`, import.meta.url).pathname;
   let upstream = '';
   return {
     name,
