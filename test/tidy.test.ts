@@ -37,7 +37,7 @@ const BROWSER_CODE = 'src/dashboard/';
 /** What weir is measured beside, with packages of its own. */
 const PEERS = 'bench/peers';
 /** Packages for a test, beside another TypeScript. */
-const TYPED_CLIENT = 'test/outside/openapi-client';
+const TYPED_CLIENT = 'test/system/clients/openapi-client';
 
 describe('the sources', () => {
   test('read clocks in clock.ts only', () => {

@@ -20,13 +20,13 @@ import {
 } from '../../support/server.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
-const PACKAGE = new URL('../../outside/openapi-client', import.meta.url).pathname;
+const PACKAGE = new URL('./openapi-client', import.meta.url).pathname;
 const INSTALL_MS = 300_000;
 const COMPILE_MS = 120_000;
 
 const PROGRAM = `
 import createClient from 'openapi-fetch';
-import type { components, paths } from '../../outside/weir.js';
+import type { components, paths } from './weir.js';
 
 const [, , baseUrl = '', key = ''] = process.argv;
 const weir = createClient<paths>({ baseUrl, headers: { Authorization: \`Bearer \${key}\` } });
