@@ -277,6 +277,7 @@ export function upgradeProtocol(
   port: number,
   protocol: string,
   agent: Agent,
+  path = '/',
 ): Promise<{ status: number; received: string }> {
   const headers = {
     Connection: 'Upgrade',
@@ -285,7 +286,7 @@ export function upgradeProtocol(
     'Sec-WebSocket-Key': randomBytes(16).toString('base64'),
   };
   return new Promise((resolve, reject) => {
-    const outgoing = request({ host: HOST, port, headers, agent });
+    const outgoing = request({ host: HOST, port, path, headers, agent });
     outgoing.on('error', reject);
     outgoing.on('response', (response) => {
       response.resume();

