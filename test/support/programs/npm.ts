@@ -2,7 +2,14 @@
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 
@@ -74,4 +81,18 @@ export function copyWorkingTree(directory: string): void {
     mkdirSync(dirname(join(directory, file)), { recursive: true });
     copyFileSync(join(ROOT, file), join(directory, file));
   }
+}
+
+/**
+ * Gives a copy of the repository its packages without the build tool, as `npm ci --omit=dev` does,
+ * and its build, if `hasBuild`. `npm start` then runs that build.
+ */
+export function linkPackages(directory: string, hasBuild = true): void {
+  const modules = join(directory, 'node_modules');
+  mkdirSync(modules);
+  for (const name of readdirSync(join(ROOT, 'node_modules'))) {
+    if (name === 'rolldown' || name === '.cache') continue;
+    symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
+  }
+  if (hasBuild) symlinkSync(join(ROOT, 'dist'), join(directory, 'dist'));
 }

@@ -1,11 +1,11 @@
 /** Follows a page of the repository in a copy of it, as a reader does. */
 
-import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { copyWorkingTree } from '../../support/programs/npm.ts';
+import { copyWorkingTree, linkPackages } from '../../support/programs/npm.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { PageRunner } from './page-runner.ts';
-import { stepsOf } from './page-steps.ts';
+import { type PageStep, stepsOf } from './page-steps.ts';
 
 const ROOT = new URL('../../../', import.meta.url).pathname;
 
@@ -13,7 +13,10 @@ const ROOT = new URL('../../../', import.meta.url).pathname;
 export const PAGE_TIMEOUT_MS = 480_000;
 
 interface FollowOptions {
-  /** Whether `npm ci` has run in the copy: the page begins after it. */
+  /**
+   * Whether the copy has the packages and the build of the repository: the commands of the page run
+   * without `npm ci`, and `npm start` without a build.
+   */
   isInstalled: boolean;
   /** Prepares the copy, as steps do that are not run. */
   prepare?: (copy: string) => void;
@@ -37,12 +40,12 @@ export async function followPage(
   try {
     mkdirSync(copy);
     copyWorkingTree(copy);
-    if (isInstalled) symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
+    if (isInstalled) linkPackages(copy);
     prepare?.(copy);
     runner = await PageRunner.open(copy);
     for (const step of steps) {
       try {
-        await runner.follow(step);
+        await runner.follow(isInstalled ? withoutInstallation(step) : step);
       } catch (error) {
         throw new Error(`${path}, line ${step.line}`, { cause: error });
       }
@@ -53,4 +56,9 @@ export async function followPage(
     runner?.close();
     removeDirectory(directory);
   }
+}
+
+function withoutInstallation(step: PageStep): PageStep {
+  if (step.kind !== 'run') return step;
+  return { ...step, script: step.script.replace(/^npm ci && |^npm run build$/gm, '') };
 }

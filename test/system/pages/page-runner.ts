@@ -1,18 +1,33 @@
 /**
  * Follows the steps of a page as a reader would, in a terminal of its own. The terminal has its own
  * network and process namespaces: only the loopback, on which all ports are free. All processes
- * end with it. It requires root.
+ * end with it. It requires root. The clock of its Node programs moves to the start of a window where
+ * a reader would wait for it.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cleanEnvironment, removeDirectory, temporaryDirectory } from '../../support/server.ts';
+import {
+  cleanEnvironment,
+  removeDirectory,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
 import { describeDifference } from './page-output.ts';
 import type { PageStep, RunStep } from './page-steps.ts';
 
+const CLOCK = new URL('./page-clock.preload.mjs', import.meta.url).pathname;
 const TERMINAL = new URL('./page-terminal.sh', import.meta.url).pathname;
 const NAMESPACES = ['--net', '--pid', '--fork', '--kill-child', '--mount-proc'];
 const POLL_MS = 50;
@@ -23,12 +38,16 @@ const POLL_MS = 50;
 const LISTENING_POLLS = 3;
 /** Within it a command ends after Ctrl-C. */
 const STOP_TIMEOUT_MS = 30_000;
+/** Until a new terminal answers. */
+const OPEN_TIMEOUT_MS = 60_000;
 /**
  * Counts on a page are of windows of a minute. Its section must end before its window does, and 10 s
  * earlier: "retry after 9 s" changes a Content-Length. The longest takes 6 s on a busy machine.
  */
 const WINDOW_MS = 60_000;
-const SECTION_MS = 25_000;
+const SECTION_MS = 55_000;
+/** With Redis, whose clock has the true time, the runner waits for a window. */
+const REDIS_SECTION_MS = 25_000;
 
 /** Whether this process can make a terminal. @throws in CI, if it cannot */
 export function canRunPages(): boolean {
@@ -55,11 +74,16 @@ export class PageRunner {
   readonly #terminal: ChildProcess;
   readonly #answers = new Map<string, (exitCode: number) => void>();
   readonly #started: StartedStep[] = [];
+  readonly #clock: string;
+  #clockOffsetMs = 0;
   #blockCount = 0;
-  #mustWaitForWindow = false;
+  #mustBeginWindow = false;
 
   private constructor(directory: string, timeouts: Timeouts) {
     this.#timeouts = timeouts;
+    this.#clock = join(this.#blocks, 'clock');
+    mkdirSync(this.#clock);
+    this.#writeClock();
     // A terminal shows no progress meter of curl.
     writeFileSync(join(this.#blocks, '.curlrc'), 'no-progress-meter\n');
     this.#terminal = spawn(
@@ -80,7 +104,7 @@ export class PageRunner {
     timeouts: Timeouts = { runMs: 60_000, startMs: 300_000 },
   ): Promise<PageRunner> {
     const runner = new PageRunner(directory, timeouts);
-    await runner.#answer('ready', timeouts.runMs);
+    await runner.#answer('ready', OPEN_TIMEOUT_MS);
     return runner;
   }
 
@@ -88,7 +112,7 @@ export class PageRunner {
   async follow(step: PageStep): Promise<void> {
     switch (step.kind) {
       case 'section':
-        this.#mustWaitForWindow = step.printsCounts;
+        this.#mustBeginWindow = step.printsCounts;
         return;
       case 'write': {
         const path = join(this.#currentDirectory(), step.path);
@@ -101,8 +125,8 @@ export class PageRunner {
       case 'run':
         if (step.notRun !== undefined) return;
         if (step.untilStopped !== undefined) return this.#start(step);
-        if (this.#mustWaitForWindow) await waitForWindow();
-        this.#mustWaitForWindow = false;
+        if (this.#mustBeginWindow) await this.#beginWindow();
+        this.#mustBeginWindow = false;
         return this.#run(step);
     }
   }
@@ -177,6 +201,31 @@ export class PageRunner {
     // A shell whose command is interrupted reports 128 and the number of the signal.
     if (code === 0 || code === 130) return;
     throw new Error(`after Ctrl-C, exit code ${code}: ${script}\n${this.#read(`${n}.out`)}`);
+  }
+
+  /** Moves the clock to the start of a window, unless most of this one is left. */
+  async #beginWindow(): Promise<void> {
+    const restMs = WINDOW_MS - ((Date.now() + this.#clockOffsetMs) % WINDOW_MS);
+    if (this.#started.some(({ script }) => script.includes('redis-server'))) {
+      if (restMs < REDIS_SECTION_MS) await sleep(restMs + POLL_MS);
+      return;
+    }
+    if (restMs > SECTION_MS) return;
+    this.#clockOffsetMs += restMs;
+    this.#writeClock();
+    await waitUntil('all programs have the new time', () => {
+      return readdirSync(this.#clock).every((pid) => {
+        // A program that was killed leaves its file.
+        const isAlive = existsSync(`/proc/${this.#shellPid()}/root/proc/${pid}`);
+        return !isAlive || Number(this.#read(join('clock', pid))) === this.#clockOffsetMs;
+      });
+    });
+  }
+
+  #writeClock(): void {
+    const path = join(this.#clock, 'offset');
+    writeFileSync(`${path}.new`, String(this.#clockOffsetMs));
+    renameSync(`${path}.new`, path);
   }
 
   /** Writes the block of a step. @returns its number */
@@ -257,6 +306,8 @@ export class PageRunner {
       ...Object.fromEntries(own),
       PATH: [join(prefix, 'bin'), dirname(process.execPath), ...path].join(':'),
       CURL_HOME: this.#blocks,
+      NODE_OPTIONS: `--import ${CLOCK}`,
+      PAGE_CLOCK: this.#clock,
       // The first check of a program took 3.2 s on a busy machine. Unkey's client gives up after 5 s.
       CHECK_TIMEOUT_MS: '4500',
       // The namespace has no network: packages come from npm's cache.
@@ -266,9 +317,4 @@ export class PageRunner {
       npm_config_prefix: prefix,
     } as unknown as NodeJS.ProcessEnv;
   }
-}
-
-async function waitForWindow(): Promise<void> {
-  const restMs = WINDOW_MS - (Date.now() % WINDOW_MS);
-  if (restMs < SECTION_MS) await sleep(restMs + POLL_MS);
 }
