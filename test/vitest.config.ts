@@ -47,6 +47,7 @@ const WITH_LONG_FORM = [
   'test/runtime/shutdown.test.ts',
   'test/system/redis/{sequence,cluster}.test.ts',
   'test/system/faults/*.test.ts',
+  'test/system/clients/schemathesis.test.ts',
   'test/system/deploy/install.test.ts',
   'test/system/pages/first-start.test.ts',
 ];
