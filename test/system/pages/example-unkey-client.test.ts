@@ -32,17 +32,11 @@ describe('@unkey/ratelimit', () => {
   test('decides by itself if weir is stopped: by its fallback, or a denial after 5 s', async () => {
     const weir = await own.start();
     await weir.stop();
-    const decide = async (more?: Partial<RatelimitConfig>) => {
-      const startMs = performance.now();
-      const decision = await limiter(weir.url, more).limit('alice');
-      return { decision, elapsedMs: performance.now() - startMs };
-    };
+    const decide = (more?: Partial<RatelimitConfig>) => limiter(weir.url, more).limit('alice');
     const timeout = { ms: 1_000, fallback: FALLBACK };
     const [denied, allowed] = await Promise.all([decide(), decide({ timeout })]);
-    expect(denied.decision).toMatchObject({ success: false, limit: 0 });
-    expect(denied.elapsedMs).toBeGreaterThan(4_900);
-    expect(allowed.decision).toEqual(FALLBACK);
-    expect(allowed.elapsedMs).toBeGreaterThan(900);
+    expect(denied).toMatchObject({ success: false, limit: 0 });
+    expect(allowed).toEqual(FALLBACK);
   });
 
   test('throws if weir rejects the check, unless onError decides', async () => {
