@@ -1,7 +1,11 @@
 /**
  * Floods through real gateways with the configuration that weir prints. They fail open, so a
  * gateway that mistakes a flood for a failure of weir would exceed the limit. These are
- * the floods of the table in docs/guarantees.md.
+ * the floods of the table in docs/gateways/README.md.
+ *
+ * The gateway, weir, h2load and the application need two cores for themselves. Beside other load
+ * weir may respond later than the timeout of the gateway, which then allows the request. A flood in
+ * which the gateway logs that is sent again, with another counter.
  */
 
 import { join } from 'node:path';
@@ -35,6 +39,8 @@ import {
 import { type FloodOptions, hasH2load, runFlood } from './flood.ts';
 
 const LIMIT = 100;
+const ATTEMPTS = 3;
+const TIMED_OUT = /timed out|timeout|weir answered 50\d|weir has not answered/;
 const REQUESTS = [6_000, 15_000, 30_000];
 type FloodShape = Pick<FloodOptions, 'connections' | 'streams'>;
 const BY_HTTP_1: FloodShape[] = [
@@ -56,22 +62,20 @@ const GATEWAYS: (RealGateway & { shapes: FloodShape[] })[] = [
   { ...envoy, shapes: [...BY_HTTP_2, ...BY_HTTP_1] },
 ];
 
-/** Each flood has its own policy, and therefore its own counter. */
-const policyName = (gateway: string, i: number) => `${gateway}-${i}`;
+/** Each attempt of a flood has its own policy, and therefore its own counter. */
+const policyName = (gateway: string, i: number, attempt: number) => `${gateway}-${i}-${attempt}`;
 const floodsOf = ({ shapes }: { shapes: FloodShape[] }) => {
   return shapes.flatMap((shape) => REQUESTS.map((requests) => ({ ...shape, requests })));
 };
 const policies = Object.fromEntries(
   GATEWAYS.flatMap((gateway) => {
-    return floodsOf(gateway).map((_, i) => [
-      policyName(gateway.name, i),
-      {
-        gateway: gateway.name,
-        limit: LIMIT,
-        duration: LONGEST_WINDOW_MS,
-        onError: 'allow' as const,
-      },
-    ]);
+    const policy = { gateway: gateway.name, limit: LIMIT, duration: LONGEST_WINDOW_MS };
+    return floodsOf(gateway).flatMap((_, i) => {
+      return Array.from({ length: ATTEMPTS }, (_, attempt) => [
+        policyName(gateway.name, i, attempt),
+        { ...policy, onError: 'allow' as const },
+      ]);
+    });
   }),
 );
 
@@ -112,9 +116,15 @@ describe.skipIf(!hasH2load)('with onError: allow, a flood does not exceed the li
       for (const [i, { requests, connections, streams }] of floodsOf(gateway).entries()) {
         const size = `${requests} on ${connections}${streams === undefined ? '' : ` x ${streams}`}`;
         test(size, { timeout: 180_000 }, async () => {
-          const { port, stop } = await start(gateway, policyName(gateway.name, i));
-          const outcome = await runFlood({ port, requests, connections, streams });
-          await stop();
+          const flood = async (attempt = 0): ReturnType<typeof runFlood> => {
+            const name = policyName(gateway.name, i, attempt);
+            const { port, output, stop } = await start(gateway, name);
+            const result = await runFlood({ port, requests, connections, streams });
+            await stop();
+            const mayRepeat = attempt < ATTEMPTS - 1 && TIMED_OUT.test(output());
+            return result.allowed > LIMIT && mayRepeat ? flood(attempt + 1) : result;
+          };
+          const outcome = await flood();
           const measured = `${outcome.allowed} allowed of ${LIMIT}`;
           recordMeasurement('P1', `a flood through ${gateway.name}`, size, measured);
           expect(outcome.allowed).toBe(LIMIT);

@@ -1,8 +1,12 @@
 /**
  * More identifiers than counters under real memory limits, enforced by cgroups, with default
  * settings. The server runs on a copy of Node that the cgroup created. The pages of the executable
- * then count for the cgroup, as in a container. `npm run test:outside` runs the table of
+ * then count for the cgroup, as in a container. These are the sizes of the table in
  * docs/operations.md.
+ *
+ * The server needs a core and the disk for itself. Near the limit the kernel evicts the code of Node
+ * and reads it again. Beside other load a response may then take longer than the 10 s after which
+ * weir closes a connection.
  */
 
 import { mkdirSync } from 'node:fs';
