@@ -57,8 +57,8 @@ const SYSTEM_WORKERS = 4;
 
 /** Files that run long beside others. They start first: none runs alone at the end. */
 const LONGEST = [
-  ...['pages/first-pages', 'pages/gateways', 'pages/first-start', 'pages/example-cluster'],
-  ...['gateways/node-frameworks', 'redis/connection', 'redis/replicator'],
+  ...['pages/gateways', 'pages/first-pages', 'pages/first-start', 'pages/example-cluster'],
+  ...['gateways/node-frameworks', 'browser/dashboard', 'redis/connection', 'redis/replicator'],
 ].map((name) => `/test/system/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
