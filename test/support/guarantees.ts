@@ -48,6 +48,17 @@ export function recordMeasurement(
   meta.figures.push({ guarantee, fault, trials, measured });
 }
 
+/** Records measurements of several guarantees under the same fault. */
+export function recordMeasurements(
+  fault: string,
+  trials: string,
+  measured: Partial<Record<GuaranteeName, string>>,
+): void {
+  for (const [guarantee, text] of Object.entries(measured)) {
+    recordMeasurement(guarantee as GuaranteeName, fault, trials, text);
+  }
+}
+
 /** Whether `npm run test:long` runs: more trials, and cases that need minutes. */
 export const IS_LONG = process.env.WEIR_TEST_LONG !== undefined;
 

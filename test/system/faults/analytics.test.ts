@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ANALYTICS_INTERVAL_MS } from '../../../src/core/constants.ts';
-import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, readMetrics } from '../../support/http.ts';
 import { callOperationOk, type Fields } from '../../support/operations.ts';
 import {
@@ -19,14 +19,21 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
-import { readWorkerDeaths, startWithWorkerFaults } from '../../support/worker-faults.ts';
+import {
+  FAULT_KINDS,
+  readWorkerDeaths,
+  startWithWorkerFaults,
+} from '../../support/worker-faults.ts';
 import { type PreparedCheck, prepareCheck, Traffic } from './traffic.ts';
 
-/** Checks of each run; multiples of a packet. */
-const CHECKS = 16 * trialCount(4_000, 100_000);
-/** Enough for more events than acceptors buffer. */
-const UNREAD_CHECKS = 160_000;
+/** Checks of each run: a multiple of a packet. Acceptors buffer the events of the short form. */
+const CHECKS = 16 * trialCount(600, 100_000);
+/** Enough for more events than acceptors buffer; the identifiers of the short form are long. */
+const UNREAD_CHECKS = trialCount(32_000, 160_000);
+const UNREAD_SUFFIX = 'x'.repeat(trialCount(450, 0));
 const CONNECTIONS = 32;
+/** The process notices an endless loop, and memory that is used up, late. */
+const KINDS = IS_LONG ? FAULT_KINDS : ['throw', 'exit'];
 const NAMESPACES = ['login', 'search', 'é'];
 const IDS = 300;
 const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
@@ -42,13 +49,13 @@ type Answers = Map<string, Sums>;
 const newSums = (): Sums => ({ allowed: 0, denied: 0, tokensAllowed: 0, tokensDenied: 0 });
 const namespaceOf = (id: number) => NAMESPACES[id % NAMESPACES.length];
 
-function checksFor(args: { isAsync: boolean }): PreparedCheck[] {
+function checksFor({ isAsync = false, suffix = '' }): PreparedCheck[] {
   return Array.from({ length: IDS }, (_, id) => {
     const terms = { limit: 100 + 40 * id, duration: LONGEST_WINDOW_MS, cost: 1 + (id % 3) };
-    const async = args.isAsync && id % 5 === 0 ? { async: true } : {};
+    const async = isAsync && id % 5 === 0 ? { async: true } : {};
     return prepareCheck(id, {
       namespace: namespaceOf(id),
-      identifier: `id_${id}`,
+      identifier: `id_${id}${suffix}`,
       ...terms,
       ...async,
     });
@@ -175,7 +182,7 @@ test.each(DECIDE_MODES)(
     const checksPerPacket = decide === 'worker' ? 1 : 16;
     const checks = checksFor({ isAsync: true });
     const answers: Answers = new Map();
-    server = await startWithWorkerFaults(dataDir, args, 300);
+    server = await startWithWorkerFaults(dataDir, args, trialCount(100, 300), KINDS);
     await run(server, checks, answers, { seed, checksPerPacket });
     const expected = () => Object.fromEntries(answers);
     expect(await metricsOf(server)).toEqual(expected());
@@ -204,7 +211,7 @@ test.each(DECIDE_MODES)(
 );
 
 test('events that are written and dropped add up to the answers when nobody reads them', async () => {
-  const checks = checksFor({ isAsync: false });
+  const checks = checksFor({ suffix: UNREAD_SUFFIX });
   const answers: Answers = new Map();
   server = await startServer(dataDir, {
     args: [...SIZES, '--events', 'all', '--events-file', '-'],
@@ -226,7 +233,7 @@ test('events that are written and dropped add up to the answers when nobody read
 }, 600_000);
 
 test('a kill loses at most the figures of the last second', async () => {
-  const checks = checksFor({ isAsync: false });
+  const checks = checksFor({});
   const answers: Answers = new Map();
   server = await startServer(dataDir, { args: SIZES });
   await run(server, checks, answers);
@@ -237,7 +244,7 @@ test('a kill loses at most the figures of the last second', async () => {
     ...{ port: server.port, connections: CONNECTIONS, checksPerPacket: 1, seed: 1 },
     nextCheck: (below) => checks[below(IDS)],
   });
-  await waitUntil('checks are answered', () => traffic.responses > 10_000);
+  await waitUntil('checks are answered', () => traffic.responses > trialCount(1_000, 10_000));
   server.child.kill('SIGKILL');
   await server.exited;
   await traffic.stop();

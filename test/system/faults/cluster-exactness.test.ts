@@ -9,13 +9,13 @@ import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../../support/g
 import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
 import { describeReport, type RunningCluster, startServers } from './cluster-run.ts';
 
-const COUNTS = IS_LONG ? [2, 3, 5] : [2, 3];
+const COUNTS = IS_LONG ? [2, 3, 5] : [3];
 /** In all, by number of servers. */
-const CHECKS = trialCount(12_000, 400_000);
+const CHECKS = trialCount(8_000, 400_000);
 /** Hot limits with leases and without, and some that are seldom exhausted. */
 const LIMITS = [10, 50, 200, 1_000, ...Array.from({ length: 200 }, (_, i) => 15 + (i % 11))];
 const HOT = 4;
-const DURATION_MS = 2_000;
+const DURATION_MS = trialCount(1_000, 2_000);
 
 const percent = (share: number) => `${(100 * share).toFixed(2)} %`;
 

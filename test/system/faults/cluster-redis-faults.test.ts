@@ -151,7 +151,7 @@ describe.skipIf(isRedisMissing)('three servers that deny what Redis does not dec
       },
       end: () => redis.restart(),
     },
-    { name: 'is emptied (FLUSHALL)', isQuick: true, begin: () => redis.command('FLUSHALL') },
+    { name: 'is emptied (FLUSHALL)', begin: () => redis.command('FLUSHALL') },
     {
       name: 'is read-only (it becomes a replica)',
       begin: () => redis.command('REPLICAOF', '127.0.0.1', '1'),
@@ -180,7 +180,6 @@ describe.skipIf(isRedisMissing)('three servers that deny what Redis does not dec
     },
     {
       name: 'is full (maxmemory with noeviction)',
-      isQuick: true,
       begin: () => redis.command('CONFIG', 'SET', 'maxmemory', '1'),
       end: () => redis.command('CONFIG', 'SET', 'maxmemory', '0'),
     },

@@ -34,6 +34,8 @@ const MOVES = trialCount(4, 192);
 const LIMITS = [10, 50, 200, 1_000, ...Array.from({ length: 40 }, (_, i) => 15 + (i % 11))];
 const HOT = 4;
 const DURATION_MS = 1_000;
+/** The load goes on for so long after a fault. */
+const AFTER_FAULT_MS = trialCount(500, 2 * DURATION_MS);
 /** Between two samples of the metrics. */
 const SAMPLE_MS = 25;
 /** How long a slot is on both nodes. */
@@ -42,6 +44,7 @@ const MOVING_MS = 30;
 const BETWEEN_FAILOVERS_MS = 10_000;
 
 const loads = { durationMs: DURATION_MS, costs: [1, 1, 1, 2, 5, 0], connectionsPerServer: 2 };
+const LOAD_BEFORE_MS = trialCount(500, DURATION_MS);
 
 describe.skipIf(isRedisMissing)('servers under load', () => {
   let cluster: RunningCluster | undefined;
@@ -66,7 +69,7 @@ describe.skipIf(isRedisMissing)('servers under load', () => {
       ...{ ...loads, limits: LIMITS, nextId: hotOrNot, seed },
       during: async () => {
         for (let round = 0; round < FAILOVERS; round++) {
-          await sleep(DURATION_MS);
+          await sleep(LOAD_BEFORE_MS);
           const killed = await sentinels.primary();
           const outage = watchOutage(servers);
           await killed.kill();
@@ -74,7 +77,7 @@ describe.skipIf(isRedisMissing)('servers under load', () => {
             return (await sentinels.primary()) !== killed;
           });
           await waitUntil('all are ready', () => areReady(servers));
-          await sleep(2 * DURATION_MS);
+          await sleep(AFTER_FAULT_MS);
           outages.push(await outage.end());
           if (round + 1 < FAILOVERS) {
             await killed.restart();
@@ -101,7 +104,7 @@ describe.skipIf(isRedisMissing)('servers under load', () => {
     const report = await cluster.run({
       ...{ ...loads, limits: LIMITS, nextId: hotOrNot, seed },
       during: async () => {
-        await sleep(DURATION_MS);
+        await sleep(LOAD_BEFORE_MS);
         const outage = watchOutage(servers);
         for (let move = 0; move < MOVES; move++) {
           const bucket = (move * 5) % keys.bucketCount;
@@ -113,7 +116,7 @@ describe.skipIf(isRedisMissing)('servers under load', () => {
         }
         outages.push(await outage.end());
         await waitUntil('all are ready', () => areReady(servers));
-        await sleep(DURATION_MS);
+        await sleep(AFTER_FAULT_MS);
       },
     });
     expectExact(report);

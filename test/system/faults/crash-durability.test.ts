@@ -16,7 +16,7 @@ import {
   waitUntil,
 } from '../../support/server.ts';
 
-const KILLS = trialCount(10, 200);
+const KILLS = trialCount(3, 200);
 const CLIENTS = 6;
 /** Records that each client changes. */
 const RECORDS_PER_CLIENT = 12;
@@ -245,7 +245,7 @@ test(`no acknowledged change is lost and no partial write is read after ${KILLS}
   const seed = newSeed();
   const below = seededRandom(seed);
   let acknowledged = 0;
-  const options = { args: ['--counters', '1024', '--acceptors', '1'] };
+  const options = { args: ['--counters', '1024', '--acceptors', '1', '--workers', '1'] };
   for (let kill = 0; kill < KILLS; kill++) {
     const server = await startServer(dataDir, options);
     await verifyAfterRestart(server);

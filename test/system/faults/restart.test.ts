@@ -14,7 +14,7 @@ import { freePort, waitUntil } from '../../support/server.ts';
 import { officialClients, useRetryCount } from './official-clients.ts';
 import { type ClientResult, runSequentialClient } from './sequential-client.ts';
 
-const RESTARTS = trialCount(2, 20);
+const RESTARTS = trialCount(1, 20);
 /** Clients of each kind. */
 const CLIENTS_PER_KIND = 3;
 const RAW_CLIENTS = 8;
