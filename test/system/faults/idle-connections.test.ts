@@ -20,16 +20,16 @@ import { officialClients, useRetryCount } from './official-clients.ts';
 /** Time between the calls of a client. Clients of every kind use each gap. */
 const GAPS_MS = IS_LONG
   ? [9_000, 9_500, 9_900, 10_000, 10_100, 10_500, 11_000, 12_000, 13_000]
-  : [9_000, 9_500, 10_000];
+  : [9_500, 10_000];
 const CALLS = IS_LONG ? 10 : 2;
 /** Clients of each kind and gap. */
-const CLIENTS = 4;
+const CLIENTS = IS_LONG ? 4 : 2;
 const KINDS = officialClients('').map(({ name }) => name);
 
 const dataDir = temporaryDirectory();
 let server: ServerProcess;
 beforeAll(async () => {
-  const args = ['--counters', '1024', '--acceptors', '2', '--host', '0.0.0.0'];
+  const args = ['--counters', '1024', '--acceptors', '2', '--workers', '1', '--host', '0.0.0.0'];
   server = await startServer(dataDir, { args });
 });
 afterAll(async () => {

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { CERTIFICATE_A, writeCertificate } from '../../support/certificates.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
-import { recordMeasurement } from '../../support/guarantees.ts';
+import { IS_LONG, recordMeasurement } from '../../support/guarantees.ts';
 import {
   CLI_PATH,
   freePort,
@@ -18,7 +18,7 @@ const own = useDataDirectory([]);
 const run = promisify(execFile);
 
 const CLIENT = new URL('./small-buffers.process.mjs', import.meta.url).pathname;
-const WAITS_MS = [0, 0, 0, 50, 50, 200, 200, 500, 1_000];
+const WAITS_MS = IS_LONG ? [0, 0, 0, 50, 50, 200, 200, 500, 1_000] : [0, 0, 50, 200];
 
 /** Skipped where no network namespace can be created, except in CI. */
 const noNetwork =

@@ -30,8 +30,8 @@ import {
 } from '../../support/server.ts';
 import { type ClientResult, runSequentialClient } from './sequential-client.ts';
 
-const RELOADS = trialCount(20, 200);
-const CONNECTIONS = 32;
+const RELOADS = trialCount(10, 200);
+const CONNECTIONS = trialCount(16, 32);
 
 const own = useDataDirectory([]);
 const directory = temporaryDirectory();
