@@ -15,20 +15,9 @@ const { TEST_JSON } = process.env;
 const SYSTEM = 'test/system/**/*.test.ts';
 const LONG = 'test/long/**/*.test.ts';
 
-/** Tests that load both cores, or measure the effect of a fault under load. They run alone. */
-const UNDER_LOAD = [
-  ...[
-    'analytics',
-    'client-aborts',
-    'system-clock',
-    'connections',
-    'exactness',
-    'overload',
-    'identifier-flood',
-  ],
-  ...['exactness', 'machine-faults', 'redis-faults', 'topologies'].map((of) => `cluster-${of}`),
-  ...['signals', 'worker-deaths', 'restart', 'stop-during-boot', 'tls-reload', 'unread-responses'],
-].map((name) => `test/system/faults/${name}.test.ts`);
+/** They load both cores, so they run after the other system tests, and fewer at a time. */
+const FAULTS = 'test/system/faults/*.test.ts';
+const FAULT_WORKERS = 3;
 
 /** Tests of the first level whose result depends on Node. `.ci/run` repeats them on another Node. */
 const DEPENDENT_ON_NODE = [
@@ -46,7 +35,7 @@ const WITH_LONG_FORM = [
   'test/server/listener.test.ts',
   'test/runtime/shutdown.test.ts',
   'test/system/redis/{sequence,cluster}.test.ts',
-  'test/system/faults/*.test.ts',
+  FAULTS,
   'test/system/clients/schemathesis.test.ts',
   'test/system/deploy/install.test.ts',
   'test/system/pages/first-start.test.ts',
@@ -59,6 +48,8 @@ const SYSTEM_WORKERS = 4;
 const LONGEST = [
   ...['pages/gateways', 'pages/first-pages', 'pages/first-start', 'pages/example-cluster'],
   ...['gateways/node-frameworks', 'browser/dashboard', 'redis/connection', 'redis/replicator'],
+  ...['faults/cluster-machine-faults', 'faults/cluster-redis-faults', 'faults/stop-during-boot'],
+  ...['faults/recovery', 'faults/disk', 'faults/idle-connections', 'faults/cluster-topologies'],
 ].map((name) => `/test/system/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
@@ -100,7 +91,7 @@ export default defineConfig({
           ...timeouts,
           name: 'system',
           include: [SYSTEM],
-          exclude: UNDER_LOAD,
+          exclude: [FAULTS],
           maxWorkers: SYSTEM_WORKERS,
           sequence: { groupOrder: 1 },
         },
@@ -108,9 +99,9 @@ export default defineConfig({
       {
         test: {
           ...timeouts,
-          name: 'system under load',
-          include: UNDER_LOAD,
-          maxWorkers: 1,
+          name: 'system faults',
+          include: [FAULTS],
+          maxWorkers: FAULT_WORKERS,
           sequence: { groupOrder: 2 },
         },
       },

@@ -251,13 +251,14 @@ export async function exhaust(
   machines: readonly Machine[],
   record: AnswerRecord,
   counters: readonly Counter[],
+  rounds = EXHAUST_ROUNDS_MAX,
 ): Promise<void> {
   const serving = machines.filter(({ isServing }) => isServing);
   const countUnproven = async () => {
     const counts = await Promise.all(serving.map((machine) => machine.readCounts()));
     return sum(counts.map(({ unproven, withoutRedis }) => unproven + withoutRedis));
   };
-  for (let round = 0; round < EXHAUST_ROUNDS_MAX; round++) {
+  for (let round = 0; round < rounds; round++) {
     const before = await countUnproven();
     await Promise.all(
       serving.map(async (machine) => {

@@ -47,7 +47,7 @@ const CLOCK_STEPS_MS = IS_LONG
   ? [2 * SECOND, -2 * SECOND, HOUR, -HOUR, 0, 0, -5 * SECOND, 30 * SECOND, 0, 0]
   : [2 * SECOND, HOUR, -HOUR, 0, 0];
 /** How long a run of a shard worker lasts before it fails, on average. */
-const WORKER_LIFE_MS = 250;
+const WORKER_LIFE_MS = trialCount(500, 250);
 const PARTITION_MS = IS_LONG ? 3_000 : 300;
 /** How a machine is cut off. */
 const ALL_PARTITIONS = [
@@ -142,14 +142,14 @@ class Load {
   }
 
   /** Uses up the counters, under load and then one check after the other. */
-  async finish(): Promise<void> {
+  async finish(rounds?: number): Promise<void> {
     await this.used(1 - 4 * LEASE_MAX);
-    await this.stop();
+    await this.stop(rounds);
   }
 
-  async stop(): Promise<void> {
+  async stop(rounds?: number): Promise<void> {
     await this.clients.stop();
-    await exhaust(this.machines, this.record, this.spanning);
+    await exhaust(this.machines, this.record, this.spanning, rounds);
     await this.readCounts();
   }
 
@@ -334,137 +334,136 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
       },
       TIMEOUT_MS,
     );
-  });
 
-  describe('and with deny', () => {
-    const machines = useMachines(MACHINES);
-    useStarted(machines);
+    describe('that have started', () => {
+      useStarted(machines);
 
-    test.runIf(IS_LONG)(
-      'lose nothing without a fault',
-      async () => {
-        const all = await repeat(3, async () => {
-          const load = new Load(machines);
-          await load.finish();
-          expect(load.costs()).toMatchObject(NOTHING_LOST);
-          return load.costs();
-        });
-        recordCosts('no fault', `${all.length} times`, all);
-      },
-      TIMEOUT_MS,
-    );
+      test.runIf(IS_LONG)(
+        'lose nothing without a fault',
+        async () => {
+          const all = await repeat(3, async () => {
+            const load = new Load(machines);
+            await load.finish();
+            expect(load.costs()).toMatchObject(NOTHING_LOST);
+            return load.costs();
+          });
+          recordCosts('no fault', `${all.length} times`, all);
+        },
+        TIMEOUT_MS,
+      );
 
-    test(
-      'that are killed one after the other cost a lease and what was in flight, and serve again with their data directories',
-      async () => {
-        const killed = trialCount(1, 2);
-        const all = await repeat(trialCount(1, 5), async () => {
-          const load = new Load(machines);
-          await load.used(0.2);
-          for (const machine of machines.slice(0, killed)) {
-            await machine.kill();
-            await load.answered(200);
-          }
-          await Promise.all(machines.slice(0, killed).map((machine) => machine.start()));
-          await load.finish();
-          expect(load.costs()).toMatchObject(NOTHING_OVER);
-          expect(load.costs().lost).toBeLessThanOrEqual(load.lossMax([0, 1].slice(0, killed)));
+      test(
+        'that are killed one after the other cost a lease and what was in flight, and serve again with their data directories',
+        async () => {
+          const killed = trialCount(1, 2);
+          const all = await repeat(trialCount(1, 5), async () => {
+            const load = new Load(machines);
+            await load.used(0.2);
+            for (const machine of machines.slice(0, killed)) {
+              await machine.kill();
+              await load.answered(200);
+            }
+            await Promise.all(machines.slice(0, killed).map((machine) => machine.start()));
+            await load.finish();
+            expect(load.costs()).toMatchObject(NOTHING_OVER);
+            expect(load.costs().lost).toBeLessThanOrEqual(load.lossMax([0, 1].slice(0, killed)));
+            await expectExact(machines);
+            return load.costs();
+          });
+          recordCosts(`kill -9 of ${killed} of three`, `${killed * all.length} kills`, all);
+        },
+        TIMEOUT_MS,
+      );
+
+      test(
+        'that are restarted one after the other lose nothing, and clients that try again see no error',
+        async () => {
+          const restarted = trialCount(2, MACHINES);
+          const all = await repeat(trialCount(1, 3), async () => {
+            const load = new Load(machines);
+            for (const machine of machines.slice(0, restarted)) {
+              await load.answered(100);
+              expect(await machine.stop()).toEqual({ code: 0, signal: null });
+              await machine.start();
+            }
+            await load.finish();
+            expect(load.costs()).toMatchObject(NOTHING_LOST);
+            await expectExact(machines);
+            return load.costs();
+          });
+          recordCosts('rolling restart with SIGTERM', `${restarted * all.length} restarts`, all);
+        },
+        TIMEOUT_MS,
+      );
+
+      test.each(PARTITIONS)(
+        'of which one is cut off from Redis lose nothing: $how',
+        async ({ how, begin }) => {
+          const all = await repeat(trialCount(1, 3), async () => {
+            const load = new Load(machines);
+            await load.used(0.1);
+            begin(machines[0].proxy);
+            await sleep(PARTITION_MS);
+            await heal(machines[0]);
+            await load.finish();
+            expect(load.costs()).toMatchObject(NOTHING_LOST);
+            return load.costs();
+          });
+          recordCosts(`partition: ${how}`, `${all.length} of ${PARTITION_MS} ms`, all);
           await expectExact(machines);
-          return load.costs();
-        });
-        recordCosts(`kill -9 of ${killed} of three`, `${killed * all.length} kills`, all);
-      },
-      TIMEOUT_MS,
-    );
+        },
+        TIMEOUT_MS,
+      );
 
-    test(
-      'that are restarted one after the other lose nothing, and clients that try again see no error',
-      async () => {
-        const restarted = trialCount(2, MACHINES);
-        const all = await repeat(trialCount(1, 3), async () => {
-          const load = new Load(machines);
-          for (const machine of machines.slice(0, restarted)) {
-            await load.answered(100);
-            expect(await machine.stop()).toEqual({ code: 0, signal: null });
-            await machine.start();
-          }
-          await load.finish();
-          expect(load.costs()).toMatchObject(NOTHING_LOST);
-          await expectExact(machines);
-          return load.costs();
-        });
-        recordCosts('rolling restart with SIGTERM', `${restarted * all.length} restarts`, all);
-      },
-      TIMEOUT_MS,
-    );
-
-    test.each(PARTITIONS)(
-      'of which one is cut off from Redis lose nothing: $how',
-      async ({ how, begin }) => {
-        const all = await repeat(trialCount(1, 3), async () => {
+      test.each(STOPS_MS)(
+        'of which one is suspended for %i ms while it holds leases lose nothing',
+        async (ms) => {
           const load = new Load(machines);
           await load.used(0.1);
-          begin(machines[0].proxy);
-          await sleep(PARTITION_MS);
-          await heal(machines[0]);
+          const [suspended] = machines;
+          const stops = ms < SHORT_MS ? 40 : 1;
+          for (let stop = 0; stop < stops; stop++) {
+            await suspended.suspend();
+            await sleep(ms);
+            suspended.resume();
+            await load.answered(30);
+          }
+          await suspended.waitUntilReady();
           await load.finish();
+          recordCosts(`SIGSTOP for ${ms} ms`, `${stops} stops`, [load.costs()]);
           expect(load.costs()).toMatchObject(NOTHING_LOST);
-          return load.costs();
-        });
-        recordCosts(`partition: ${how}`, `${all.length} of ${PARTITION_MS} ms`, all);
-        await expectExact(machines);
-      },
-      TIMEOUT_MS,
-    );
+          await expectExact(machines);
+        },
+        TIMEOUT_MS,
+      );
 
-    test.each(STOPS_MS)(
-      'of which one is suspended for %i ms while it holds leases lose nothing',
-      async (ms) => {
-        const load = new Load(machines);
-        await load.used(0.1);
-        const [suspended] = machines;
-        const stops = ms < SHORT_MS ? 40 : 1;
-        for (let stop = 0; stop < stops; stop++) {
-          await suspended.suspend();
-          await sleep(ms);
-          suspended.resume();
-          await load.answered(30);
-        }
-        await suspended.waitUntilReady();
-        await load.finish();
-        recordCosts(`SIGSTOP for ${ms} ms`, `${stops} stops`, [load.costs()]);
-        expect(load.costs()).toMatchObject(NOTHING_LOST);
-        await expectExact(machines);
-      },
-      TIMEOUT_MS,
-    );
-
-    test(
-      'of which one has shard workers that fail allow nothing over a limit, and answer every check',
-      async () => {
-        const [victim] = machines;
-        const kinds = IS_LONG ? FAULT_KINDS : ['exit', 'throw'];
-        await victim.stop();
-        victim.options = workerFaults(WORKER_LIFE_MS, kinds);
-        await victim.start();
-        victim.options = {};
-        const load = new Load(machines);
-        const leastDeaths = () => {
-          const { byKind } = readWorkerDeaths(victim.server);
-          return Math.min(...kinds.map((kind) => byKind[kind]));
-        };
-        const poll = { timeout: TIMEOUT_MS };
-        await expect.poll(leastDeaths, poll).toBeGreaterThanOrEqual(trialCount(1, 10));
-        await load.finish();
-        const { total } = readWorkerDeaths(victim.server);
-        recordCosts('shard workers of one machine fail', `${total} deaths`, [load.costs()]);
-        expect(load.costs()).toMatchObject(NOTHING_OVER);
-        expect(load.costs().lost).toBeLessThanOrEqual(total * CLIENTS_PER_MACHINE * COST_MAX);
-        expect(await victim.stop()).toEqual({ code: 0, signal: null });
-        await expectExact(machines);
-      },
-      TIMEOUT_MS,
-    );
+      test(
+        'of which one has shard workers that fail allow nothing over a limit, and answer every check',
+        async () => {
+          const [victim] = machines;
+          const kinds = IS_LONG ? FAULT_KINDS : ['exit', 'throw'];
+          await victim.stop();
+          victim.options = workerFaults(WORKER_LIFE_MS, kinds);
+          await victim.start();
+          victim.options = {};
+          const load = new Load(machines);
+          const leastDeaths = () => {
+            const { byKind } = readWorkerDeaths(victim.server);
+            return Math.min(...kinds.map((kind) => byKind[kind]));
+          };
+          const poll = { timeout: TIMEOUT_MS };
+          await expect.poll(leastDeaths, poll).toBeGreaterThanOrEqual(trialCount(1, 10));
+          await load.finish(1);
+          const { total } = readWorkerDeaths(victim.server);
+          recordCosts('shard workers of one machine fail', `${total} deaths`, [load.costs()]);
+          expect(load.costs()).toMatchObject(NOTHING_OVER);
+          expect(load.costs().lost).toBeLessThanOrEqual(total * CLIENTS_PER_MACHINE * COST_MAX);
+          expect(await victim.stop()).toEqual({ code: 0, signal: null });
+          await expectExact(machines);
+        },
+        TIMEOUT_MS,
+      );
+    });
   });
 
   describe.runIf(IS_LONG).each([

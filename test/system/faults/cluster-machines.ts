@@ -5,6 +5,7 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { trialCount } from '../../support/guarantees.ts';
 import { readMetrics } from '../../support/http.ts';
 import type { RedisServer } from '../../support/programs/redis.ts';
 import {
@@ -19,7 +20,8 @@ import {
 } from '../../support/server.ts';
 import { type DelayProxy, startDelayProxy } from '../redis/delay-proxy.ts';
 
-const SIZES = ['--acceptors', '1', '--workers', '2', '--counters', '16384'];
+const WORKERS = String(trialCount(1, 2));
+const SIZES = ['--acceptors', '1', '--workers', WORKERS, '--counters', '16384'];
 /** The delay of each machine's connections to Redis, one way. */
 const NETWORK = { delayMs: 0.2, jitterMs: 0.2 };
 const FAKETIME_LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
