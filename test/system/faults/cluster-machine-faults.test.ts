@@ -35,7 +35,7 @@ const SHORT_MS = 2_000;
 const SHORT_LIMITS = [15, 60, 300];
 /** Parts of a limit: a lease is no larger. */
 const LEASE_MAX = 0.05;
-const TIMEOUT_MS = IS_LONG ? 600_000 : 60_000;
+const TIMEOUT_MS = trialCount(180_000, 600_000);
 const ACCEPTOR_FAULT = new URL('../../support/acceptor-fault.preload.mjs', import.meta.url)
   .pathname;
 const ACCEPTOR_FAULT_ARGS = ['--import', ACCEPTOR_FAULT];
@@ -51,10 +51,7 @@ const WORKER_LIFE_MS = trialCount(500, 250);
 const PARTITION_MS = IS_LONG ? 3_000 : 300;
 /** How a machine is cut off. */
 const ALL_PARTITIONS = [
-  {
-    how: 'packets are dropped',
-    begin: (proxy: DelayProxy) => proxy.set({ isBlackhole: true }),
-  },
+  { how: 'packets are dropped', begin: (proxy: DelayProxy) => proxy.set({ isBlackhole: true }) },
   {
     how: 'connections are refused',
     begin: (proxy: DelayProxy) => {
@@ -62,10 +59,7 @@ const ALL_PARTITIONS = [
       proxy.cut();
     },
   },
-  {
-    how: 'answers end, and requests do not',
-    begin: (proxy: DelayProxy) => proxy.halfClose(),
-  },
+  { how: 'answers end, and requests do not', begin: (proxy: DelayProxy) => proxy.halfClose() },
 ];
 const PARTITIONS = IS_LONG ? ALL_PARTITIONS : ALL_PARTITIONS.slice(0, 1);
 
@@ -300,7 +294,7 @@ async function startTogether(machines: readonly Machine[]): Promise<Costs> {
   return load.costs();
 }
 
-describe.skipIf(isRedisMissing)('machines with one Redis', () => {
+describe.skipIf(isRedisMissing)('machines with one Redis', { timeout: TIMEOUT_MS }, () => {
   beforeAll(async () => {
     redis = await startRedis();
   });
@@ -318,83 +312,67 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
   describe('and with deny', () => {
     const machines = useMachines(MACHINES);
 
-    test(
-      'that start at the same moment allow nothing over a limit before they know each other',
-      async () => {
-        const all = [await startTogether(machines)];
-        for (let i = 1; i < trialCount(1, 8); i++) {
-          const others = await newMachines(redis, MACHINES);
-          try {
-            all.push(await startTogether(others));
-          } finally {
-            await Promise.all(others.map((machine) => machine.close()));
-          }
+    test('that start at the same moment allow nothing over a limit before they know each other', async () => {
+      const all = [await startTogether(machines)];
+      for (let i = 1; i < trialCount(1, 8); i++) {
+        const others = await newMachines(redis, MACHINES);
+        try {
+          all.push(await startTogether(others));
+        } finally {
+          await Promise.all(others.map((machine) => machine.close()));
         }
-        recordCosts('three start at the same moment', `${all.length} times`, all);
-      },
-      TIMEOUT_MS,
-    );
+      }
+      recordCosts('three start at the same moment', `${all.length} times`, all);
+    });
 
     describe('that have started', () => {
       useStarted(machines);
 
-      test.runIf(IS_LONG)(
-        'lose nothing without a fault',
-        async () => {
-          const all = await repeat(3, async () => {
-            const load = new Load(machines);
-            await load.finish();
-            expect(load.costs()).toMatchObject(NOTHING_LOST);
-            return load.costs();
-          });
-          recordCosts('no fault', `${all.length} times`, all);
-        },
-        TIMEOUT_MS,
-      );
+      test.runIf(IS_LONG)('lose nothing without a fault', async () => {
+        const all = await repeat(3, async () => {
+          const load = new Load(machines);
+          await load.finish();
+          expect(load.costs()).toMatchObject(NOTHING_LOST);
+          return load.costs();
+        });
+        recordCosts('no fault', `${all.length} times`, all);
+      });
 
-      test(
-        'that are killed one after the other cost a lease and what was in flight, and serve again with their data directories',
-        async () => {
-          const killed = trialCount(1, 2);
-          const all = await repeat(trialCount(1, 5), async () => {
-            const load = new Load(machines);
-            await load.used(0.2);
-            for (const machine of machines.slice(0, killed)) {
-              await machine.kill();
-              await load.answered(200);
-            }
-            await Promise.all(machines.slice(0, killed).map((machine) => machine.start()));
-            await load.finish();
-            expect(load.costs()).toMatchObject(NOTHING_OVER);
-            expect(load.costs().lost).toBeLessThanOrEqual(load.lossMax([0, 1].slice(0, killed)));
-            await expectExact(machines);
-            return load.costs();
-          });
-          recordCosts(`kill -9 of ${killed} of three`, `${killed * all.length} kills`, all);
-        },
-        TIMEOUT_MS,
-      );
+      test('that are killed one after the other cost a lease and what was in flight, and serve again with their data directories', async () => {
+        const killed = trialCount(1, 2);
+        const all = await repeat(trialCount(1, 5), async () => {
+          const load = new Load(machines);
+          await load.used(0.2);
+          for (const machine of machines.slice(0, killed)) {
+            await machine.kill();
+            await load.answered(200);
+          }
+          await Promise.all(machines.slice(0, killed).map((machine) => machine.start()));
+          await load.finish();
+          expect(load.costs()).toMatchObject(NOTHING_OVER);
+          expect(load.costs().lost).toBeLessThanOrEqual(load.lossMax([0, 1].slice(0, killed)));
+          await expectExact(machines);
+          return load.costs();
+        });
+        recordCosts(`kill -9 of ${killed} of three`, `${killed * all.length} kills`, all);
+      });
 
-      test(
-        'that are restarted one after the other lose nothing, and clients that try again see no error',
-        async () => {
-          const restarted = trialCount(2, MACHINES);
-          const all = await repeat(trialCount(1, 3), async () => {
-            const load = new Load(machines);
-            for (const machine of machines.slice(0, restarted)) {
-              await load.answered(100);
-              expect(await machine.stop()).toEqual({ code: 0, signal: null });
-              await machine.start();
-            }
-            await load.finish();
-            expect(load.costs()).toMatchObject(NOTHING_LOST);
-            await expectExact(machines);
-            return load.costs();
-          });
-          recordCosts('rolling restart with SIGTERM', `${restarted * all.length} restarts`, all);
-        },
-        TIMEOUT_MS,
-      );
+      test('that are restarted one after the other lose nothing, and clients that try again see no error', async () => {
+        const restarted = trialCount(2, MACHINES);
+        const all = await repeat(trialCount(1, 3), async () => {
+          const load = new Load(machines);
+          for (const machine of machines.slice(0, restarted)) {
+            await load.answered(100);
+            expect(await machine.stop()).toEqual({ code: 0, signal: null });
+            await machine.start();
+          }
+          await load.finish();
+          expect(load.costs()).toMatchObject(NOTHING_LOST);
+          await expectExact(machines);
+          return load.costs();
+        });
+        recordCosts('rolling restart with SIGTERM', `${restarted * all.length} restarts`, all);
+      });
 
       test.each(PARTITIONS)(
         'of which one is cut off from Redis lose nothing: $how',
@@ -412,7 +390,6 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
           recordCosts(`partition: ${how}`, `${all.length} of ${PARTITION_MS} ms`, all);
           await expectExact(machines);
         },
-        TIMEOUT_MS,
       );
 
       test.each(STOPS_MS)(
@@ -434,35 +411,30 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
           expect(load.costs()).toMatchObject(NOTHING_LOST);
           await expectExact(machines);
         },
-        TIMEOUT_MS,
       );
 
-      test(
-        'of which one has shard workers that fail allow nothing over a limit, and answer every check',
-        async () => {
-          const [victim] = machines;
-          const kinds = IS_LONG ? FAULT_KINDS : ['exit', 'throw'];
-          await victim.stop();
-          victim.options = workerFaults(WORKER_LIFE_MS, kinds);
-          await victim.start();
-          victim.options = {};
-          const load = new Load(machines);
-          const leastDeaths = () => {
-            const { byKind } = readWorkerDeaths(victim.server);
-            return Math.min(...kinds.map((kind) => byKind[kind]));
-          };
-          const poll = { timeout: TIMEOUT_MS };
-          await expect.poll(leastDeaths, poll).toBeGreaterThanOrEqual(trialCount(1, 10));
-          await load.finish(1);
-          const { total } = readWorkerDeaths(victim.server);
-          recordCosts('shard workers of one machine fail', `${total} deaths`, [load.costs()]);
-          expect(load.costs()).toMatchObject(NOTHING_OVER);
-          expect(load.costs().lost).toBeLessThanOrEqual(total * CLIENTS_PER_MACHINE * COST_MAX);
-          expect(await victim.stop()).toEqual({ code: 0, signal: null });
-          await expectExact(machines);
-        },
-        TIMEOUT_MS,
-      );
+      test('of which one has shard workers that fail allow nothing over a limit, and answer every check', async () => {
+        const [victim] = machines;
+        const kinds = IS_LONG ? FAULT_KINDS : ['exit', 'throw'];
+        await victim.stop();
+        victim.options = workerFaults(WORKER_LIFE_MS, kinds);
+        await victim.start();
+        victim.options = {};
+        const load = new Load(machines);
+        const leastDeaths = () => {
+          const { byKind } = readWorkerDeaths(victim.server);
+          return Math.min(...kinds.map((kind) => byKind[kind]));
+        };
+        const poll = { timeout: TIMEOUT_MS };
+        await expect.poll(leastDeaths, poll).toBeGreaterThanOrEqual(trialCount(1, 10));
+        await load.finish(1);
+        const { total } = readWorkerDeaths(victim.server);
+        recordCosts('shard workers of one machine fail', `${total} deaths`, [load.costs()]);
+        expect(load.costs()).toMatchObject(NOTHING_OVER);
+        expect(load.costs().lost).toBeLessThanOrEqual(total * CLIENTS_PER_MACHINE * COST_MAX);
+        expect(await victim.stop()).toEqual({ code: 0, signal: null });
+        await expectExact(machines);
+      });
     });
   });
 
@@ -480,31 +452,27 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
       victim.options = { ...options, env };
     });
 
-    test(
-      'costs no more than a lease and what was in flight',
-      async () => {
-        const [victim] = machines;
-        const all = await repeat(4, async () => {
-          const load = new Load(machines);
-          await load.used(0.3);
-          if (options.execArgv === undefined) await victim.kill();
-          else {
-            await victim.readCounts();
-            writeFileSync(trigger, '');
-            await victim.waitUntilEnded();
-            rmSync(trigger);
-          }
-          await load.finish();
-          expect(load.costs()).toMatchObject(NOTHING_OVER);
-          expect(load.costs().lost).toBeLessThanOrEqual(load.lossMax([0]));
-          await victim.start();
-          return load.costs();
-        });
-        recordCosts(how, `${all.length} deaths`, all);
-        await expectExact(machines);
-      },
-      TIMEOUT_MS,
-    );
+    test('costs no more than a lease and what was in flight', async () => {
+      const [victim] = machines;
+      const all = await repeat(4, async () => {
+        const load = new Load(machines);
+        await load.used(0.3);
+        if (options.execArgv === undefined) await victim.kill();
+        else {
+          await victim.readCounts();
+          writeFileSync(trigger, '');
+          await victim.waitUntilEnded();
+          rmSync(trigger);
+        }
+        await load.finish();
+        expect(load.costs()).toMatchObject(NOTHING_OVER);
+        expect(load.costs().lost).toBeLessThanOrEqual(load.lossMax([0]));
+        await victim.start();
+        return load.costs();
+      });
+      recordCosts(how, `${all.length} deaths`, all);
+      await expectExact(machines);
+    });
   });
 
   describe('and with local', () => {
@@ -534,60 +502,51 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
         });
         recordCosts('partition, local, limit not reached', `${all.length} times`, all);
       },
-      TIMEOUT_MS,
     );
 
-    test(
-      'allow no more than the limit on each side of a partition',
-      async () => {
-        const all = await repeat(trialCount(1, 4), async () => {
-          const load = new Load(machines);
-          await load.used(0.1);
-          machines[side].proxy.set({ isBlackhole: true });
-          const isUsedUp = () => load.isUsedUpOn(side) && load.isUsedUpOn(other);
-          await expect.poll(isUsedUp, { timeout: TIMEOUT_MS }).toBe(true);
-          await load.clients.stop();
-          for (const counter of load.spanning) {
-            const own = [side, other].map((machine) => load.record.allowedBy(counter, machine));
-            expect(Math.max(...own)).toBeLessThanOrEqual(counter.limit);
-          }
-          await heal(machines[side]);
-          await load.expectReported();
-          await load.readCounts();
-          const before = load.costs();
-          await load.stop();
-          const costs = load.costs();
-          expect(costs).toMatchObject({ lost: 0, errors: 0 });
-          const decidedLocally = costs.withoutRedis - before.withoutRedis;
-          expect(costs.allowed - before.allowed).toBeLessThanOrEqual(decidedLocally);
-          return costs;
-        });
-        recordCosts('partition, local, limit reached on both sides', `${all.length} times`, all);
-      },
-      TIMEOUT_MS,
-    );
+    test('allow no more than the limit on each side of a partition', async () => {
+      const all = await repeat(trialCount(1, 4), async () => {
+        const load = new Load(machines);
+        await load.used(0.1);
+        machines[side].proxy.set({ isBlackhole: true });
+        const isUsedUp = () => load.isUsedUpOn(side) && load.isUsedUpOn(other);
+        await expect.poll(isUsedUp, { timeout: TIMEOUT_MS }).toBe(true);
+        await load.clients.stop();
+        for (const counter of load.spanning) {
+          const own = [side, other].map((machine) => load.record.allowedBy(counter, machine));
+          expect(Math.max(...own)).toBeLessThanOrEqual(counter.limit);
+        }
+        await heal(machines[side]);
+        await load.expectReported();
+        await load.readCounts();
+        const before = load.costs();
+        await load.stop();
+        const costs = load.costs();
+        expect(costs).toMatchObject({ lost: 0, errors: 0 });
+        const decidedLocally = costs.withoutRedis - before.withoutRedis;
+        expect(costs.allowed - before.allowed).toBeLessThanOrEqual(decidedLocally);
+        return costs;
+      });
+      recordCosts('partition, local, limit reached on both sides', `${all.length} times`, all);
+    });
   });
 
   describe.skipIf(isFaketimeMissing)('of which two have clocks that step', () => {
     const machines = useMachines(trialCount(2, MACHINES), { hasFakeClock: true });
     useStarted(machines);
 
-    test(
-      'lose nothing, and name the windows of Redis',
-      async () => {
-        const load = new Load(machines);
-        await load.used(0.05);
-        for (const [i, ms] of CLOCK_STEPS_MS.entries()) {
-          machines[i % 2].stepClock(ms);
-          await load.answered(IS_LONG ? 300 : 50);
-          if (ms === -HOUR) await expectClockAhead(machines[i % 2]);
-        }
-        await load.finish();
-        recordCosts('clocks step', `${CLOCK_STEPS_MS.length} steps`, [load.costs()]);
-        expect(load.costs()).toMatchObject(NOTHING_LOST);
-        await expectExact(machines);
-      },
-      TIMEOUT_MS,
-    );
+    test('lose nothing, and name the windows of Redis', async () => {
+      const load = new Load(machines);
+      await load.used(0.05);
+      for (const [i, ms] of CLOCK_STEPS_MS.entries()) {
+        machines[i % 2].stepClock(ms);
+        await load.answered(IS_LONG ? 300 : 50);
+        if (ms === -HOUR) await expectClockAhead(machines[i % 2]);
+      }
+      await load.finish();
+      recordCosts('clocks step', `${CLOCK_STEPS_MS.length} steps`, [load.costs()]);
+      expect(load.costs()).toMatchObject(NOTHING_LOST);
+      await expectExact(machines);
+    });
   });
 });

@@ -5,7 +5,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { IS_LONG, newSeed, recordMeasurement } from '../../support/guarantees.ts';
 import { readMetric } from '../../support/http.ts';
 import {
@@ -27,7 +27,7 @@ import { type LyingProxy, startLyingProxy } from './lying-proxy.ts';
 const SERVERS = 3;
 const LIMIT = IS_LONG ? 1_000 : 300;
 const HOLD_MS = IS_LONG ? 2_000 : 500;
-const TIMEOUT_MS = 180_000;
+vi.setConfig({ testTimeout: 180_000 });
 /** The most of a limit that a lease has. */
 const LEASE_SHARE = 0.05;
 /** The commands used here need Redis only. */
@@ -194,12 +194,7 @@ describe.skipIf(isRedisMissing)('three servers that deny what Redis does not dec
         await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
       },
     },
-    {
-      name: 'answers nonsense',
-      isQuick: true,
-      begin: () => liar.lie(1),
-      end: () => liar.lie(0),
-    },
+    { name: 'answers nonsense', isQuick: true, begin: () => liar.lie(1), end: () => liar.lie(0) },
     { name: 'answers 1 % nonsense', begin: () => liar.lie(0.01), end: () => liar.lie(0) },
     {
       name: 'loses its scripts and functions, 20 times',
@@ -233,15 +228,12 @@ describe.skipIf(isRedisMissing)('three servers that deny what Redis does not dec
 
   test.each(FAULTS.filter(({ isQuick }) => IS_LONG || isQuick))(
     'Redis $name: no window allows more than its limit, and no token is lost',
-    { timeout: TIMEOUT_MS },
     async (fault) => {
       expect(await runAndRecord(cluster.servers, fault)).toMatchObject(NO_FAULT);
     },
   );
 
-  test('Redis is full: counters that exist can be used up, and no other one is allowed anything', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
+  test('Redis is full: counters that exist can be used up, and no other one is allowed anything', async () => {
     const report = await runAndRecord(cluster.servers, {
       name: 'is full, and its counters are used up meanwhile',
       begin: () => redis.command('CONFIG', 'SET', 'maxmemory', '1'),
@@ -255,9 +247,7 @@ describe.skipIf(isRedisMissing)('three servers that deny what Redis does not dec
   });
 
   // The last one: it ends a server.
-  test('Redis is restarted empty, and one server is gone: its windows stay closed until it is forgotten', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
+  test('Redis is restarted empty, and one server is gone: its windows stay closed until it is forgotten', async () => {
     await expectClosedUntilForgotten(redis, cluster, { isEmpty: true });
   });
 });
@@ -330,7 +320,6 @@ describe.runIf(IS_LONG && !isRedisMissing)('three servers without Redis', () => 
   ];
   test.each(POLICIES)(
     'WEIR_ON_ENGINE_DOWN=$policy, $share: a window allows $allows, and new ones are exact afterwards',
-    { timeout: TIMEOUT_MS },
     async ({ policy, share }) => {
       const redis = await startRedis();
       const env = { WEIR_ON_ENGINE_DOWN: policy, WEIR_LOCAL_SHARE: share };
@@ -369,18 +358,14 @@ async function countDenied(servers: readonly ServerProcess[]): Promise<number> {
 }
 
 describe.runIf(IS_LONG && !isRedisMissing)('three servers, of which one is lost with Redis', () => {
-  test('Redis has its file: windows stay closed until the server is forgotten, and allow nothing twice', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
+  test('Redis has its file: windows stay closed until the server is forgotten, and allow nothing twice', async () => {
     const redis = await startRedis({ config: ['appendonly yes'] });
     await withServers(redis, {}, async (cluster) => {
       await expectClosedUntilForgotten(redis, cluster, { isEmpty: false });
     });
   });
 
-  test('WEIR_RECOVERY=available: windows open again, and allow twice what the lost server had allowed', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
+  test('WEIR_RECOVERY=available: windows open again, and allow twice what the lost server had allowed', async () => {
     const redis = await startRedis();
     await withServers(redis, { WEIR_RECOVERY: 'available' }, async ({ servers }) => {
       const gone = servers[SERVERS - 1];
@@ -402,9 +387,7 @@ describe.runIf(IS_LONG && !isRedisMissing)('three servers, of which one is lost 
     });
   });
 
-  test('WEIR_RECOVERY=available: no window allows more than its limit if all servers are alive', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
+  test('WEIR_RECOVERY=available: no window allows more than its limit if all servers are alive', async () => {
     const redis = await startRedis();
     await withServers(redis, { WEIR_RECOVERY: 'available' }, async ({ servers }) => {
       const report = await runAndRecord(servers, {
@@ -456,7 +439,6 @@ describe.runIf(IS_LONG && !isRedisMissing)('three servers with Sentinels', () =>
   ];
   test.each(FAULTS)(
     'Redis $name: no window allows more than its limit, and no token is lost',
-    { timeout: TIMEOUT_MS },
     async (fault) => {
       for (const server of set.servers) {
         if (server === (await set.primary())) continue;
@@ -485,7 +467,6 @@ describe.runIf(IS_LONG && !isRedisMissing)('three servers with a Redis Cluster',
 
   test.each([false, true])(
     'Redis loses a node, which comes back (empty: %s): no window allows more, and no token is lost',
-    { timeout: TIMEOUT_MS },
     async (isEmpty) => {
       const before = new Set(await counterKeys(nodes.nodes));
       let node = nodes.nodes[0];
@@ -538,7 +519,6 @@ describe.runIf(IS_LONG && !isRedisMissing && !isCompilerMissing)(
     ];
     test.each(STEPS)(
       'its clock $name: no window allows more than its limit, and no token is lost',
-      { timeout: TIMEOUT_MS },
       async ({ name, ms }) => {
         const report = await runAndRecord(cluster.servers, {
           name: `'s clock ${name}`,
@@ -548,9 +528,7 @@ describe.runIf(IS_LONG && !isRedisMissing && !isCompilerMissing)(
       },
     );
 
-    test('its clock steps back and forward by up to a minute: no window allows more than its limit', {
-      timeout: TIMEOUT_MS,
-    }, async () => {
+    test('its clock steps back and forward by up to a minute: no window allows more than its limit', async () => {
       const report = await runAndRecord(cluster.servers, {
         name: "'s clock steps 40 times by up to a minute",
         begin: async () => {

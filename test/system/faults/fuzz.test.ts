@@ -506,7 +506,7 @@ const failureCounts = ({ httpVersionErrors }: FuzzCounts) => {
   return `0 exits, 0 5xx of weir (${httpVersionErrors} 505 of uWebSockets.js)`;
 };
 
-describe('mutated requests', () => {
+describe('mutated requests', { timeout: 900_000 }, () => {
   const own = useDataDirectory([]);
   const startSmall = (mode: string, counters: number) => {
     const args = ['--acceptors', '2', '--decide', mode, '--counters', String(counters)];
@@ -533,7 +533,6 @@ describe('mutated requests', () => {
       recordMeasurement('P3', fault, trials, compared);
       recordMeasurement('P10', fault, trials, failureCounts(counts));
     },
-    900_000,
   );
 
   test.each(DECIDE_MODES)(
@@ -567,7 +566,6 @@ describe('mutated requests', () => {
       recordMeasurement('P3', fault, trials, responseCounts(counts));
       recordMeasurement('P10', fault, trials, failureCounts(counts));
     },
-    900_000,
   );
 });
 

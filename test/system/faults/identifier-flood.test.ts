@@ -106,9 +106,7 @@ async function probeDuring(server: ServerProcess, load: () => Promise<unknown>):
     cost: 1,
   };
   const workerData = { port: server.port, bytes: prepareCheck(0, body).bytes };
-  const worker = new Worker(new URL('./latency-probe.thread.mjs', import.meta.url), {
-    workerData,
-  });
+  const worker = new Worker(new URL('./latency-probe.thread.mjs', import.meta.url), { workerData });
   await load();
   const [latenciesMs]: number[][] = await new Promise((resolve) => {
     worker.on('message', (all) => resolve([all]));

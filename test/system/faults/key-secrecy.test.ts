@@ -324,12 +324,7 @@ test('a key is in no log, file, metric, response or process table, however it is
         { ...bearer(secret), 'Content-Type': 'text/plain' },
       ];
       for (const headers of allHeaders) {
-        await send({
-          method,
-          path,
-          headers,
-          body: method === 'POST' ? JSON.stringify(body) : '',
-        });
+        await send({ method, path, headers, body: method === 'POST' ? JSON.stringify(body) : '' });
         requests++;
       }
       await send({ method, path: `${path}?key=${secret}`, headers: bearer(secret) });

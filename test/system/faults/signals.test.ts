@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../../support/data-directory.ts';
-import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import { IS_LONG, newSeed, recordMeasurements, trialCount } from '../../support/guarantees.ts';
 import { parseResponses, readMetric } from '../../support/http.ts';
 import {
   DECIDE_MODES,
@@ -79,18 +79,13 @@ describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
     const after = await traffic.rate(RATE_MS);
     await traffic.stop();
     const replaced = await readMetric(server.adminUrl, 'weir_workers_replaced_total');
-    const fault = `SIGSTOP, SIGCONT, ${mode}`;
-    const trials = `${STOPPED_MS} ms`;
     const { maxExcess, falseDenials, decisions } = ledger.report();
-    recordMeasurement(
-      'P1',
-      fault,
-      `${decisions} decisions`,
-      `largest excess over a limit: ${maxExcess}; seed ${seed}`,
-    );
-    recordMeasurement('P2', fault, `${decisions} decisions`, `${falseDenials} false denials`);
-    recordMeasurement('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-    recordMeasurement('P8', fault, trials, `${percentOf(after, before)}, ${RATE_MS} ms later`);
+    recordMeasurements(`SIGSTOP, SIGCONT, ${mode}`, `${STOPPED_MS} ms, ${decisions} decisions`, {
+      P1: `largest excess over a limit: ${maxExcess}; seed ${seed}`,
+      P2: `${falseDenials} false denials`,
+      P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
+      P8: `${percentOf(after, before)}, ${RATE_MS} ms later`,
+    });
     expectExactAndAnswered(traffic, ledger);
     expect(replaced).toBe(0);
     expect(after).toBeGreaterThan(0);
@@ -130,26 +125,12 @@ describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
       expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
     }
     const describeTally = ({ sent, lost }: ConnectionTally) => `${lost.length} of ${sent} lost`;
-    const trials = `${STOPS} stops; seed ${seed}`;
     const { decisions, maxExcess } = ledger.report();
-    recordMeasurement(
-      'P1',
-      `SIGTERM and starts, ${mode}`,
-      `${decisions} decisions`,
-      `largest excess over a limit: ${maxExcess}`,
-    );
-    recordMeasurement(
-      'P3',
-      `SIGTERM, ${mode}`,
-      trials,
-      `${describeTally(keepAlive)} on keep-alive connections`,
-    );
-    recordMeasurement(
-      'P3',
-      `SIGTERM, ${mode}`,
-      trials,
-      `${describeTally(opened)} on connections opened meanwhile`,
-    );
+    const perKind = `${describeTally(keepAlive)} on keep-alive connections, ${describeTally(opened)}`;
+    recordMeasurements(`SIGTERM, ${mode}`, `${STOPS} stops, ${decisions} decisions; seed ${seed}`, {
+      P1: `largest excess over a limit: ${maxExcess}`,
+      P3: `${perKind} on connections opened meanwhile`,
+    });
     expect(keepAlive.lost).toEqual([]);
     // The same connections. Each client opens one at a time, and ends when one is refused.
     expect(opened.lost.filter((why) => !/ECONNRESET|EPIPE/.test(why))).toEqual([]);
@@ -183,18 +164,11 @@ test.runIf(IS_LONG)(
     }
     await traffic.stop();
     const { maxExcess, decisions } = ledger.report();
-    const fault = `a worker exits, ${mode}`;
-    const all = shares
-      .map((share) => `${Math.round(100 * share)} %`)
-      .sort()
-      .join(', ');
-    recordMeasurement('P8', fault, `${DEATHS} deaths`, `${all}, ${RATE_MS} ms later`);
-    recordMeasurement(
-      'P3',
-      fault,
-      `${traffic.sent} sent`,
-      `${traffic.unanswered} unanswered; seed ${seed}`,
-    );
+    const percents = shares.map((share) => Math.round(100 * share)).toSorted((a, b) => a - b);
+    recordMeasurements(`a worker exits, ${mode}`, `${DEATHS} deaths; seed ${seed}`, {
+      P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
+      P8: `${percents.join(' %, ')} %, ${RATE_MS} ms later`,
+    });
     expect([traffic.unanswered, traffic.connectionErrors]).toEqual([0, []]);
     expect(decisions).toBeGreaterThan(0);
     expect(maxExcess).toBeLessThanOrEqual(0);

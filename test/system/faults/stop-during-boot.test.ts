@@ -112,10 +112,11 @@ const STOP_MOMENTS: StopMoment[] = [
   },
 ];
 
-describe.each(STOP_MOMENTS)('a stop while $name', ({ name, count, begin }) => {
-  test(
-    `waits for the threads and exits with 0, ${count} times`,
-    async () => {
+describe.each(STOP_MOMENTS)(
+  'a stop while $name',
+  { timeout: TIMEOUT_MS },
+  ({ name, count, begin }) => {
+    test(`waits for the threads and exits with 0, ${count} times`, async () => {
       const seed = newSeed();
       const below = seededRandom(seed);
       const failures: string[] = [];
@@ -147,10 +148,9 @@ describe.each(STOP_MOMENTS)('a stop while $name', ({ name, count, begin }) => {
       expect(failures).toEqual([]);
       const measured = `all exit with 0, after ${Math.round(longestMs)} ms at most`;
       recordMeasurement('P3', `a stop while ${name}`, `${count} stops, seed ${seed}`, measured);
-    },
-    TIMEOUT_MS,
-  );
-});
+    });
+  },
+);
 
 // Most of their time is waiting.
 describe.concurrent('a thread for a shard worker', () => {

@@ -5,7 +5,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CHECK_QUEUE_ENTRIES } from '../../../src/core/constants.ts';
-import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import {
+  newSeed,
+  recordMeasurement,
+  recordMeasurements,
+  trialCount,
+} from '../../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
   readMetric,
@@ -32,7 +37,7 @@ import { prepareCheck, Traffic } from './traffic.ts';
 
 /** Deaths of each kind. */
 const DEATHS = trialCount(1, 100);
-const TIMEOUT_MS = IS_LONG ? 1_200_000 : 60_000;
+const TIMEOUT_MS = trialCount(180_000, 1_200_000);
 const ACCEPTORS = 2;
 const CONNECTIONS = 32;
 const SIZES = ['--acceptors', String(ACCEPTORS), '--workers', '1', '--counters', '16384'];
@@ -76,165 +81,145 @@ const problemsOf = ({ sent, responses, connectionErrors }: Traffic) => ({
 });
 const NO_PROBLEMS = { unanswered: 0, connectionErrors: [] };
 
-describe('shard workers that die under load', () => {
-  test(
-    `with decisions in workers, after ${DEATHS} deaths of each kind, leave no check unanswered and no limit exceeded`,
-    async () => {
-      const IDS = 600;
-      const limitOf = (id: number) => (id < 5 ? 2_000 + id : 10 + (id % 7));
-      const checks = Array.from({ length: IDS }, (_, id) =>
-        prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 3_000, cost: 1 }),
-      );
-      server = await startWithWorkerFaults(dataDir, [...SIZES, '--decide', 'worker'], 150);
-      const seed = newSeed();
-      const ledger = new Ledger(limitOf);
-      const traffic = new Traffic({
-        port: server.port,
-        connections: CONNECTIONS,
-        checksPerPacket: 1,
-        seed,
-        ledger,
-        nextCheck: (below) => checks[below(3) === 0 ? below(IDS) : below(5)],
-      });
-      const deaths = await runUnderDeaths(traffic);
-      // A death is reported before the supervisor notices it, and a worker may throw more than once
-      // before that.
-      await waitUntil('dead workers are replaced', async () => {
-        const replaced = await readMetric(server.adminUrl, 'weir_workers_replaced_total');
-        return replaced > deaths.total * 0.9;
-      });
-      const measured = await readMetrics(server.adminUrl);
-      const repeated = measured.get('weir_queue_entries_repeated_total')!;
-      const lost = measured.get('weir_queue_entries_lost_total')!;
-      const unavailable = traffic.errors.get(503) ?? 0;
-      const { maxExcess, falseDenials, tokensMissing } = ledger.report();
-      const trials = describeDeaths(deaths);
-      const entries = `${repeated} entries repeated, ${lost} lost`;
-      recordMeasurement(
-        'P1',
-        'workers die, decisions in workers',
-        trials,
-        `largest excess over a limit: ${maxExcess}; ${entries}`,
-      );
-      const early = `${falseDenials} windows denied early, by ${tokensMissing} tokens in all`;
-      recordMeasurement('P2', 'workers die, decisions in workers', `seed ${seed}`, early);
-      const responses = `${traffic.unanswered} unanswered, ${unavailable} with a 503`;
-      const sent = `${traffic.sent} sent`;
-      recordMeasurement('P3', 'workers die, decisions in workers', sent, responses);
+describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
+  test(`with decisions in workers, after ${DEATHS} deaths of each kind, leave no check unanswered and no limit exceeded`, async () => {
+    const IDS = 600;
+    const limitOf = (id: number) => (id < 5 ? 2_000 + id : 10 + (id % 7));
+    const checks = Array.from({ length: IDS }, (_, id) =>
+      prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 3_000, cost: 1 }),
+    );
+    server = await startWithWorkerFaults(dataDir, [...SIZES, '--decide', 'worker'], 150);
+    const seed = newSeed();
+    const ledger = new Ledger(limitOf);
+    const traffic = new Traffic({
+      port: server.port,
+      connections: CONNECTIONS,
+      checksPerPacket: 1,
+      seed,
+      ledger,
+      nextCheck: (below) => checks[below(3) === 0 ? below(IDS) : below(5)],
+    });
+    const deaths = await runUnderDeaths(traffic);
+    // A death is reported before the supervisor notices it, and a worker may throw more than once
+    // before that.
+    await waitUntil('dead workers are replaced', async () => {
+      const replaced = await readMetric(server.adminUrl, 'weir_workers_replaced_total');
+      return replaced > deaths.total * 0.9;
+    });
+    const measured = await readMetrics(server.adminUrl);
+    const repeated = measured.get('weir_queue_entries_repeated_total')!;
+    const lost = measured.get('weir_queue_entries_lost_total')!;
+    const unavailable = traffic.errors.get(503) ?? 0;
+    const { maxExcess, falseDenials, tokensMissing } = ledger.report();
+    const entries = `${repeated} entries repeated, ${lost} lost`;
+    recordMeasurements('workers die, decisions in workers', describeDeaths(deaths), {
+      P1: `largest excess over a limit: ${maxExcess}; ${entries}`,
+      P2: `${falseDenials} windows denied early, by ${tokensMissing} tokens in all; seed ${seed}`,
+      P3: `${traffic.unanswered} of ${traffic.sent} unanswered, ${unavailable} with a 503`,
+    });
 
-      expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
-      expect([...traffic.errors.keys()].filter((status) => status !== 503)).toEqual([]);
-      expect(maxExcess).toBeLessThanOrEqual(0);
-      // Tokens counted for no allowed check: a repeated entry, or a check answered with a 503.
-      expect(tokensMissing).toBeLessThanOrEqual(repeated + unavailable);
-      expect(repeated).toBeLessThanOrEqual(deaths.total);
-      const name = 'weir_errors_total{status="503",code="SERVICE_UNAVAILABLE"}';
-      expect(measured.get(name) ?? 0).toBe(unavailable);
-      expect(unavailable).toBeLessThanOrEqual(lost + deaths.total);
-      expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);
-      await expectCleanStop(server);
-    },
-    TIMEOUT_MS,
-  );
+    expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
+    expect([...traffic.errors.keys()].filter((status) => status !== 503)).toEqual([]);
+    expect(maxExcess).toBeLessThanOrEqual(0);
+    // Tokens counted for no allowed check: a repeated entry, or a check answered with a 503.
+    expect(tokensMissing).toBeLessThanOrEqual(repeated + unavailable);
+    expect(repeated).toBeLessThanOrEqual(deaths.total);
+    const name = 'weir_errors_total{status="503",code="SERVICE_UNAVAILABLE"}';
+    expect(measured.get(name) ?? 0).toBe(unavailable);
+    expect(unavailable).toBeLessThanOrEqual(lost + deaths.total);
+    expect((await sendRequest(server.port, { path: '/nowhere' })).status).toBe(404);
+    await expectCleanStop(server);
+  });
 
-  test(
-    `with asynchronous checks, after ${DEATHS} deaths of each kind, deduct every token once, except for entries in progress`,
-    async () => {
-      const COSTS = [1, 1, 2, 3];
-      const COST_MAX = 3;
-      /** Identifiers with a huge limit, whose usage is compared at the end. */
-      const UNLIMITED = 200;
-      /** Identifiers with a limit and windows of 1 s. */
-      const LIMITED = 8;
-      const LIMIT = 2_000;
-      const isUnlimited = (id: number) => id < UNLIMITED;
-      const limitOf = (id: number) => (isUnlimited(id) ? 1_000_000_000 : LIMIT);
-      const bodyOf = (id: number) => {
-        const duration = isUnlimited(id) ? LONGEST_WINDOW_MS : 1_000;
-        return { identifier: `id_${id}`, limit: limitOf(id), duration };
-      };
-      const checks = Array.from({ length: UNLIMITED + LIMITED }, (_, id) =>
-        COSTS.map((cost) => prepareCheck(id, { ...bodyOf(id), cost, async: true })),
-      );
-      server = await startWithWorkerFaults(dataDir, SIZES, 200);
-      const seed = newSeed();
-      const ledger = new Ledger(limitOf);
-      let tokens = 0;
-      const traffic = new Traffic({
-        port: server.port,
-        connections: CONNECTIONS,
-        checksPerPacket: 16,
-        seed,
-        ledger,
-        nextCheck: (below) => {
-          const id = below(8) === 0 ? UNLIMITED + below(LIMITED) : below(UNLIMITED);
-          return checks[id][below(COSTS.length)];
-        },
-        onDecision: ({ cost }, allowed) => {
-          if (allowed) tokens += cost;
-        },
-      });
-      // Queues fill up while a worker does not respond, on a slow machine not each time.
-      const deaths = await runUnderDeaths(traffic, async () => {
-        return (await readMetric(server.adminUrl, 'weir_queue_full_total')) > 0;
-      });
-      await waitUntil('the queues are empty', async () => {
-        return (await readMetric(server.adminUrl, 'weir_queue_entries{worker="0"}')) === 0;
-      });
-      // After the queues are empty: the metrics of one scrape are not read atomically.
-      const measured = await readMetrics(server.adminUrl);
-      const metricOf = (name: string) => measured.get(name)!;
-      const [repeated, lost] = ['repeated', 'lost'].map((what) => {
-        return metricOf(`weir_queue_entries_${what}_total`);
-      });
+  test(`with asynchronous checks, after ${DEATHS} deaths of each kind, deduct every token once, except for entries in progress`, async () => {
+    const COSTS = [1, 1, 2, 3];
+    const COST_MAX = 3;
+    /** Identifiers with a huge limit, whose usage is compared at the end. */
+    const UNLIMITED = 200;
+    /** Identifiers with a limit and windows of 1 s. */
+    const LIMITED = 8;
+    const LIMIT = 2_000;
+    const isUnlimited = (id: number) => id < UNLIMITED;
+    const limitOf = (id: number) => (isUnlimited(id) ? 1_000_000_000 : LIMIT);
+    const bodyOf = (id: number) => {
+      const duration = isUnlimited(id) ? LONGEST_WINDOW_MS : 1_000;
+      return { identifier: `id_${id}`, limit: limitOf(id), duration };
+    };
+    const checks = Array.from({ length: UNLIMITED + LIMITED }, (_, id) =>
+      COSTS.map((cost) => prepareCheck(id, { ...bodyOf(id), cost, async: true })),
+    );
+    server = await startWithWorkerFaults(dataDir, SIZES, 200);
+    const seed = newSeed();
+    const ledger = new Ledger(limitOf);
+    let tokens = 0;
+    const traffic = new Traffic({
+      port: server.port,
+      connections: CONNECTIONS,
+      checksPerPacket: 16,
+      seed,
+      ledger,
+      nextCheck: (below) => {
+        const id = below(8) === 0 ? UNLIMITED + below(LIMITED) : below(UNLIMITED);
+        return checks[id][below(COSTS.length)];
+      },
+      onDecision: ({ cost }, allowed) => {
+        if (allowed) tokens += cost;
+      },
+    });
+    // Queues fill up while a worker does not respond, on a slow machine not each time.
+    const deaths = await runUnderDeaths(traffic, async () => {
+      return (await readMetric(server.adminUrl, 'weir_queue_full_total')) > 0;
+    });
+    await waitUntil('the queues are empty', async () => {
+      return (await readMetric(server.adminUrl, 'weir_queue_entries{worker="0"}')) === 0;
+    });
+    // After the queues are empty: the metrics of one scrape are not read atomically.
+    const measured = await readMetrics(server.adminUrl);
+    const metricOf = (name: string) => measured.get(name)!;
+    const [repeated, lost] = ['repeated', 'lost'].map((what) => {
+      return metricOf(`weir_queue_entries_${what}_total`);
+    });
 
-      // Allowed tokens equal used tokens for each identifier, except for entries in progress.
-      let extra = 0;
-      for (let id = 0; id < UNLIMITED; id++) {
-        const { limit, remaining, reset } = await sendCheck(server.port, {
-          ...bodyOf(id),
-          cost: 0,
-        });
-        extra += Math.abs(limit - remaining - ledger.tokensAllowed(id, reset));
-      }
-      // Over all windows, queued tokens equal deducted tokens.
-      const outcomes = ['applied', 'window_ended', 'table_full'];
-      const sum = (name: string) =>
-        outcomes.reduce((n, outcome) => n + metricOf(`${name}{outcome="${outcome}"}`), 0);
-      const entries = sum('weir_deductions_total') - metricOf('weir_queue_deductions_total');
-      const difference =
-        sum('weir_deduction_tokens_total') - metricOf('weir_queue_deduction_tokens_total');
-      // The excess over a limit is at most the content of the queues.
-      const bound = ACCEPTORS * CHECK_QUEUE_ENTRIES * COST_MAX + lost * COST_MAX;
-      const { maxExcess, windows } = ledger.report();
+    // Allowed tokens equal used tokens for each identifier, except for entries in progress.
+    let extra = 0;
+    for (let id = 0; id < UNLIMITED; id++) {
+      const { limit, remaining, reset } = await sendCheck(server.port, {
+        ...bodyOf(id),
+        cost: 0,
+      });
+      extra += Math.abs(limit - remaining - ledger.tokensAllowed(id, reset));
+    }
+    // Over all windows, queued tokens equal deducted tokens.
+    const outcomes = ['applied', 'window_ended', 'table_full'];
+    const sum = (name: string) =>
+      outcomes.reduce((n, outcome) => n + metricOf(`${name}{outcome="${outcome}"}`), 0);
+    const entries = sum('weir_deductions_total') - metricOf('weir_queue_deductions_total');
+    const difference =
+      sum('weir_deduction_tokens_total') - metricOf('weir_queue_deduction_tokens_total');
+    // The excess over a limit is at most the content of the queues.
+    const bound = ACCEPTORS * CHECK_QUEUE_ENTRIES * COST_MAX + lost * COST_MAX;
+    const { maxExcess, windows } = ledger.report();
 
-      const fault = 'workers die, in place, async';
-      const excess = `largest excess over a limit of ${LIMIT}: ${maxExcess} (bound ${bound})`;
-      const trials = `${describeDeaths(deaths)}; seed ${seed}`;
-      recordMeasurement('P1', fault, trials, `${excess}, ${windows} windows`);
-      const entryCounts = `${repeated} entries repeated, ${lost} lost`;
-      recordMeasurement(
-        'P2',
-        fault,
-        `${tokens} tokens`,
-        `${extra} not deducted exactly once; ${entryCounts}`,
-      );
-      recordMeasurement('P3', fault, `${traffic.sent} sent`, `${traffic.unanswered} unanswered`);
-      expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
-      expect([...traffic.errors]).toEqual([]);
-      expect(extra).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
-      expect(entries).toBeGreaterThanOrEqual(-lost - repeated);
-      expect(entries).toBeLessThanOrEqual(repeated);
-      expect(Math.abs(difference)).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
-      expect(maxExcess).toBeLessThanOrEqual(bound);
-      expect(windows).toBeGreaterThan(UNLIMITED + LIMITED);
-      // Workers also died after the traffic, while they emptied the queues.
-      expect(repeated + lost).toBeLessThanOrEqual(readWorkerDeaths(server).total);
-      expect(metricOf('weir_queue_full_total')).toBeGreaterThan(0);
-      await expectCleanStop(server);
-    },
-    TIMEOUT_MS,
-  );
+    const excess = `largest excess over a limit of ${LIMIT}: ${maxExcess} (bound ${bound})`;
+    const counted = `${repeated} entries repeated, ${lost} lost`;
+    recordMeasurements('workers die, in place, async', `${describeDeaths(deaths)}; seed ${seed}`, {
+      P1: `${excess}, ${windows} windows`,
+      P2: `${extra} of ${tokens} tokens not deducted exactly once; ${counted}`,
+      P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
+    });
+    expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
+    expect([...traffic.errors]).toEqual([]);
+    expect(extra).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
+    expect(entries).toBeGreaterThanOrEqual(-lost - repeated);
+    expect(entries).toBeLessThanOrEqual(repeated);
+    expect(Math.abs(difference)).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
+    expect(maxExcess).toBeLessThanOrEqual(bound);
+    expect(windows).toBeGreaterThan(UNLIMITED + LIMITED);
+    // Workers also died after the traffic, while they emptied the queues.
+    expect(repeated + lost).toBeLessThanOrEqual(readWorkerDeaths(server).total);
+    expect(metricOf('weir_queue_full_total')).toBeGreaterThan(0);
+    await expectCleanStop(server);
+  });
 });
 
 test('a shard worker with invalid shared memory ends the process, with one message', async () => {
