@@ -3,7 +3,7 @@
  * trip of 0.5 to 2 ms to a real Redis, and the redis engine as in a weir, without HTTP. So rates
  * can be measured that a client on the same processor could not send.
  *
- * Every decision is recorded, and replayed: see `test/system/faults/replay.ts`. A command is a script
+ * Every decision is recorded, and replayed: see `test/support/replay.ts`. A command is a script
  * call that carries a message about a counter. Heartbeats are calls without one.
  */
 
@@ -19,7 +19,7 @@ import type { RedisSettings } from '../../src/redis/settings.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
-import { quantile, replay } from '../../test/system/faults/replay.ts';
+import { quantile, replay } from '../../test/support/replay.ts';
 import { startDelayProxy } from '../../test/system/redis/delay-proxy.ts';
 import { type RedisServer, startRedis } from '../peers/redis-server.ts';
 import { cpuSeconds } from '../support/servers.ts';

@@ -16,8 +16,8 @@ import type { RedisEngineData } from '../../src/engine/redis/allocate.ts';
 import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
 import { Clock } from '../../src/shared-memory/clock.ts';
 import { Control } from '../../src/shared-memory/control.ts';
+import { CheckLog } from '../../test/support/replay.ts';
 import { seededRandom } from '../../test/support/seeded-random.ts';
-import { CheckLog } from '../../test/system/faults/replay.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
 
 export interface MachineData {

@@ -10,6 +10,7 @@
 
 import { readMetrics } from '../../support/http.ts';
 import type { RedisServer } from '../../support/programs/redis.ts';
+import { CheckLog, quantile, type Replay, replay } from '../../support/replay.ts';
 import {
   removeDirectory,
   type ServerProcess,
@@ -18,7 +19,6 @@ import {
   waitUntil,
 } from '../../support/server.ts';
 import { type DelayProxy, startDelayProxy } from '../redis/delay-proxy.ts';
-import { CheckLog, quantile, type Replay, replay } from './replay.ts';
 import { type PreparedCheck, prepareCheck, Traffic } from './traffic.ts';
 
 export interface ClusterLoad {

@@ -67,79 +67,63 @@ interface OperationShape {
   integers?: Record<string, { min: number; max: number }>;
 }
 const one = { identifier: 'shape', duration: 60_000 };
+const AMOUNT = { min: 1, max: AMOUNT_MAX };
+const COST = { min: 0, max: AMOUNT_MAX };
+const DURATION = { min: 1_000, max: DURATION_MAX_MS };
+const V2_DURATION = { min: 1_000, max: V2_DURATION_MAX_MS };
+const TEXTS_V1 = { identifier: textField(512, 0), namespace: textField(512) };
+const TEXTS_V2 = { identifier: textField(512), namespace: textField(512) };
+const check = { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 };
 const CHECK_V2: OperationShape = {
-  fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
-  texts: { identifier: textField(512), namespace: textField(512) },
-  integers: {
-    limit: { min: 1, max: AMOUNT_MAX },
-    duration: { min: 1_000, max: V2_DURATION_MAX_MS },
-    cost: { min: 0, max: AMOUNT_MAX },
-  },
+  fields: check,
+  texts: TEXTS_V2,
+  integers: { limit: AMOUNT, duration: V2_DURATION, cost: COST },
+};
+const COUNTER: OperationShape = {
+  fields: { ...one, namespace: 'shapes' },
+  texts: TEXTS_V1,
+  integers: { duration: DURATION },
+};
+const OVERRIDE_V2: OperationShape = {
+  fields: { identifier: 'shape', namespace: 'shapes' },
+  texts: TEXTS_V2,
 };
 const SHAPES: Partial<Record<Operation, OperationShape>> = {
   'ratelimits.limit': {
-    fields: { ...one, limit: 1_000_000, namespace: 'shapes', cost: 1 },
-    texts: { identifier: textField(512, 0), namespace: textField(512) },
-    integers: {
-      limit: { min: 1, max: AMOUNT_MAX },
-      duration: { min: 1_000, max: DURATION_MAX_MS },
-      cost: { min: 0, max: AMOUNT_MAX },
-    },
+    fields: check,
+    texts: TEXTS_V1,
+    integers: { limit: AMOUNT, duration: DURATION, cost: COST },
   },
   'ratelimit.limit': CHECK_V2,
   'ratelimit.multiLimit': CHECK_V2,
   'ratelimits.refund': {
     fields: { ...one, namespace: 'shapes', reset: 60_000, cost: 1 },
-    texts: { identifier: textField(512, 0), namespace: textField(512) },
-    integers: { cost: { min: 0, max: AMOUNT_MAX } },
+    texts: TEXTS_V1,
+    integers: { cost: COST },
   },
-  'ratelimits.reset': {
-    fields: { ...one, namespace: 'shapes' },
-    texts: { identifier: textField(512, 0), namespace: textField(512) },
-    integers: { duration: { min: 1_000, max: DURATION_MAX_MS } },
-  },
-  'ratelimits.inspect': {
-    fields: { ...one, namespace: 'shapes' },
-    texts: { identifier: textField(512, 0), namespace: textField(512) },
-    integers: { duration: { min: 1_000, max: DURATION_MAX_MS } },
-  },
+  'ratelimits.reset': COUNTER,
+  'ratelimits.inspect': COUNTER,
   'ratelimits.explain': {
     fields: { ...one, limit: 5, namespace: 'shapes', cost: 1 },
-    texts: { identifier: textField(512, 0), namespace: textField(512) },
-    integers: {
-      limit: { min: 1, max: AMOUNT_MAX },
-      duration: { min: 1_000, max: DURATION_MAX_MS },
-      cost: { min: 0, max: AMOUNT_MAX },
-    },
+    texts: TEXTS_V1,
+    integers: { limit: AMOUNT, duration: DURATION, cost: COST },
   },
   'ratelimits.setOverride': {
     fields: { ...one, namespaceName: 'shapes', limit: 5 },
     texts: { identifier: textField(512, 3), namespaceName: textField(512) },
-    integers: {
-      limit: { min: 1, max: AMOUNT_MAX },
-      duration: { min: 1_000, max: DURATION_MAX_MS },
-    },
+    integers: { limit: AMOUNT, duration: DURATION },
   },
   'ratelimit.setOverride': {
     fields: { ...one, namespace: 'shapes', limit: 5 },
-    texts: { identifier: textField(512), namespace: textField(512) },
-    integers: {
-      limit: { min: 0, max: AMOUNT_MAX },
-      duration: { min: 1_000, max: DURATION_MAX_MS },
-    },
+    texts: TEXTS_V2,
+    integers: { limit: COST, duration: DURATION },
   },
   'ratelimits.deleteOverride': {
     fields: { identifier: 'shape', namespaceName: 'shapes' },
     texts: { identifier: textField(512, 0), namespaceName: textField(512) },
   },
-  'ratelimit.deleteOverride': {
-    fields: { identifier: 'shape', namespace: 'shapes' },
-    texts: { identifier: textField(512), namespace: textField(512) },
-  },
-  'ratelimit.getOverride': {
-    fields: { identifier: 'shape', namespace: 'shapes' },
-    texts: { identifier: textField(512), namespace: textField(512) },
-  },
+  'ratelimit.deleteOverride': OVERRIDE_V2,
+  'ratelimit.getOverride': OVERRIDE_V2,
   'ratelimit.listOverrides': {
     fields: { namespace: 'shapes', limit: 10 },
     texts: { namespace: textField(512) },
@@ -206,21 +190,7 @@ describe('every operation', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
 
   test('rejects with 400 a body of the wrong shape, of invalid JSON, or of invalid UTF-8', async () => {
-    const shapes = [
-      '',
-      ' ',
-      'null',
-      'true',
-      '0',
-      '-0',
-      '1e400',
-      '"text"',
-      '[',
-      '{',
-      '}',
-      '{]',
-      '{,}',
-    ];
+    const shapes = ['', ' ', ...'null true 0 -0 1e400 "text" [ { } {] {,}'.split(' ')];
     shapes.push('[[]]', '[null]', '[1]', 'nul', 'NaN', "{'a':1}", '{a:1}', '{"a":1,}', '{"a"}');
     shapes.push('{"a":01}', '{"a":+1}', '{"a":.5}', '{"a":0x1}', '{"a":"\t"}', '{"a":"\\x"}');
     shapes.push('/**/{}', '{}{}', '{}\u0000', '\u0000', '{"identifier":"\\ud800"}', '[{}]');
@@ -231,19 +201,11 @@ describe('every operation', () => {
         return whole.slice(0, Math.floor((whole.length * i) / 20));
       });
       const wrong = [...shapes, ...cut, `\ufeff${whole}`, `${whole},`, whole.slice(1)];
-      const bytes = [
-        [0xff],
-        [0xc0, 0x80],
-        [0xed, 0xa0, 0x80],
-        [0xf4, 0x90, 0x80, 0x80],
-        [0xe2, 0x82],
-      ];
-      const invalidUtf8 = bytes.map((sequence) => {
-        return Buffer.concat([
-          Buffer.from(`{"identifier":"`),
-          Buffer.from(sequence),
-          Buffer.from('"}'),
-        ]);
+      const invalidUtf8 = ['ff', 'c080', 'eda080', 'f4908080', 'e282'].map((hex) => {
+        return Buffer.from(
+          `{"identifier":"${Buffer.from(hex, 'hex').toString('latin1')}"}`,
+          'latin1',
+        );
       });
       return [...wrong, ...invalidUtf8].map((body): [Operation, string | Uint8Array, number[]] => {
         return [operation, body, [400]];
@@ -254,27 +216,11 @@ describe('every operation', () => {
 
   test('accepts exactly the numbers that are safe integers within the bounds', async () => {
     const texts = [
-      '-0',
-      '-0.0',
-      '0',
-      '1',
-      '1.0',
-      '1e0',
-      '1e3',
-      '1E+3',
-      '1000.5',
-      '0.1',
-      '-1',
-      '1e400',
-    ];
-    texts.push('-1e400', '1e-400', '60000.0', '9007199254740991', '9007199254740992', '5e-324');
-    texts.push(
-      '9007199254740993',
-      '18446744073709551616',
-      '4294967296',
-      '2147483648',
+      ...'-0 -0.0 0 1 1.0 1e0 1e3 1E+3 1000.5 0.1 -1 1e400 -1e400 1e-400 60000.0'.split(' '),
+      ...'9007199254740991 9007199254740992 9007199254740993 5e-324'.split(' '),
+      ...'18446744073709551616 4294967296 2147483648'.split(' '),
       '9'.repeat(400),
-    );
+    ];
     texts.push('null', 'true', '"1000"', '[]', '[1000]', '{}', '""', '1e9999999999', '0.1e4');
     const cases = POSTS.flatMap((operation) => {
       return Object.entries(SHAPES[operation]!.integers ?? {}).flatMap(([field, { min, max }]) => {
@@ -351,37 +297,9 @@ describe('every operation', () => {
 
 describe('names', () => {
   const NAMES = [
-    'a',
-    'b',
-    'ab',
-    ':',
-    'a:',
-    ':a',
-    'a:b',
-    'a/b',
-    '/',
-    '\u0000',
-    'a\u0000',
-    '\u0000a',
+    ...'a b ab : a: :a a:b a/b / | a|b , " \\ "," * a* 1 11 é e\u0301'.split(' '),
+    ...['\u0000', 'a\u0000', '\u0000a', ' ', 'a ', ' a', '\n'],
   ];
-  NAMES.push(
-    '|',
-    'a|b',
-    ',',
-    '"',
-    '\\',
-    '","',
-    '*',
-    'a*',
-    ' ',
-    'a ',
-    ' a',
-    '\n',
-    '1',
-    '11',
-    'é',
-    'e\u0301',
-  );
 
   test('share a counter only if they are equal, whatever delimiters they contain', async () => {
     let pairs = 0;
@@ -712,51 +630,22 @@ describe('a head', () => {
   });
 });
 
+const METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE', 'BREW', 'get'];
 test('pages get GET only, and unexpected paths a 404, by every method', async () => {
   const redirect = '/docs/';
   const pages = ['/docs', redirect, '/docs/style.css', '/docs/icon.svg', '/openapi.json'];
   pages.push(...Object.keys(ERRORS).map((code) => `/docs/errors/${code}`));
   const paths = [
-    '/',
-    '/docs/index.html',
-    '/docs/style.css/',
-    '/docs/../package.json',
-    '/docs/errors/',
-    '/docs/errors/__proto__',
-    '/docs/errors/../../etc/passwd',
-  ];
-  paths.push(
-    '/v1/',
-    '/v2/',
-    '/v1/constructor',
-    '/v3/ratelimit.limit',
-    '/metrics',
-    '/livez',
-    '/.env',
-  );
-  paths.push(
+    ...'/ /docs/index.html /docs/style.css/ /docs/../package.json /docs/errors/'.split(' '),
+    ...'/docs/errors/__proto__ /docs/errors/../../etc/passwd'.split(' '),
+    ...'/v1/ /v2/ /v1/constructor /v3/ratelimit.limit /metrics /livez /.env'.split(' '),
+    ...'/% /%00 /%ff /v1/ratelimits.limit%00 // ///////'.split(' '),
     `/${'a'.repeat(8_000)}`,
-    '/%',
-    '/%00',
-    '/%ff',
-    '/v1/ratelimits.limit%00',
-    '//',
-    '///////',
-  );
+  ];
   let requests = 0;
   for (const path of [...paths, ...pages]) {
     const isPage = pages.includes(path);
-    for (const method of [
-      'GET',
-      'POST',
-      'PUT',
-      'DELETE',
-      'PATCH',
-      'OPTIONS',
-      'TRACE',
-      'BREW',
-      'get',
-    ]) {
+    for (const method of METHODS) {
       const { status } = await sendRequest(server.port, { method, path });
       const found = path === redirect ? 308 : 200;
       const expected = isPage ? (method === 'GET' ? found : 405) : 404;

@@ -30,7 +30,9 @@ const CHECKPOINT_MS = 300;
 /** Longer than a worker may be without a heartbeat, except while it waits for the disk. */
 const STALL_MS = 1_200;
 
-/** Deaths of shard workers. The process notices an endless loop after half a second only. */
+/** How long a run of a shard worker lasts on average before it fails. */
+const LIFE_MS = trialCount(150, 60);
+/** How it fails. The process notices an endless loop after half a second only. */
 const DEATHS = ['exit', 'throw', ...(IS_LONG ? ['loop'] : [])];
 
 const ARGS = [
@@ -201,7 +203,7 @@ for (const { when, isFaulty, stopsLong } of STOPS) {
     for (let stop = 0; stop < stops; stop++) {
       const start = async ({ args }: { args: string[] }) => {
         if (!isFaulty) return own.start({ args });
-        const faulty = await startWithWorkerFaults(own.dataDir, args, 60, DEATHS);
+        const faulty = await startWithWorkerFaults(own.dataDir, args, LIFE_MS, DEATHS);
         own.started.push(faulty);
         return faulty;
       };
