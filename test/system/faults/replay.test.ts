@@ -1,7 +1,7 @@
 /** The replay that other tests rely on finds what it is to find. */
 
 import { expect, test } from 'vitest';
-import { CheckLog, replay } from './replay.ts';
+import { CheckLog, replay } from '../../support/replay.ts';
 
 const LIMIT = 3;
 const RESET = 1_000;
