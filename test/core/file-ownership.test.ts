@@ -1,14 +1,12 @@
 /**
- * A server of an ordinary user on data directories of other users, which orchestrators mount. Only
- * root can create these. Node and the build are copied, because other users may not be able to read
- * their directories.
+ * Owners and modes of the data directory and of its files. A server of another user is tested in
+ * test/system/deploy.
  */
 
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
-  chownSync,
-  cpSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -17,303 +15,228 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
-import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
-import {
-  removeDirectory,
-  type ServerOptions,
-  type ServerProcess,
-  spawnServer,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import * as asOwner from '../../src/core/file-ownership.ts';
+import { DataDirectory } from '../../src/registry/store/directory.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { CLI_PATH, spawnServer } from '../support/server.ts';
+import { withStore } from '../support/store.ts';
 
-const UID = 65_534;
-const ROOT = new URL('../..', import.meta.url).pathname;
-const EXPOSED = 'the data directory belongs to another user';
+const UID = process.getuid?.() ?? 0;
+const OTHER_UID = UID + 1;
+const own = useDataDirectory([]);
 
-const directory = temporaryDirectory();
-const main = join(directory, 'app/dist/cli.js');
-const node = join(directory, 'node');
-const asUser = ['setpriv', `--reuid=${UID}`, `--regid=${UID}`, '--clear-groups'];
-const options: ServerOptions = { main, node, commandPrefix: asUser };
-const isRoot = process.getuid?.() === 0;
+/** The module in a process with another user id, or without one as on Windows. */
+async function loadWithUid(uid: number | undefined): Promise<typeof asOwner> {
+  const { getuid } = process;
+  Object.assign(process, { getuid: uid === undefined ? undefined : () => uid });
+  try {
+    // With a query it is loaded once more.
+    const path = `../../src/core/file-ownership.ts?uid=${uid}`;
+    return await import(path);
+  } finally {
+    Object.assign(process, { getuid });
+  }
+}
+const asOther = await loadWithUid(OTHER_UID);
+const asRoot = await loadWithUid(0);
+const asNobody = await loadWithUid(undefined);
 
-let serial = 0;
-function makeDirectory(mode: number, uid: number, gid: number): string {
-  const path = join(directory, `data-${serial++}`);
-  mkdirSync(path);
-  chownSync(path, uid, gid);
+const modeOf = (path: string) => lstatSync(path).mode & 0o7777;
+const makeFile = (name: string, mode: number) => {
+  const path = join(own.dataDir, name);
+  writeFileSync(path, 'precious', { flag: 'a' });
   chmodSync(path, mode);
   return path;
-}
-
-const modeOf = (path: string) => statSync(path).mode & 0o7777;
-/** Files of the directory with a wrong mode or owner. */
-const looseFiles = (path: string) => {
-  return readdirSync(path).filter((name) => {
-    const { uid } = statSync(join(path, name));
-    return modeOf(join(path, name)) !== 0o600 || uid !== UID;
-  });
+};
+const KINDS = ['a symbolic link', 'a FIFO', 'a directory'];
+/** @returns the file to which a link leads */
+const place = (path: string, kind: string) => {
+  const target = makeFile('target', 0o644);
+  rmSync(path, { recursive: true, force: true });
+  if (kind === 'a FIFO') execFileSync('mkfifo', [path]);
+  else if (kind === 'a directory') mkdirSync(path, { mode: 0o755 });
+  else symlinkSync(target, path);
+  return target;
 };
 
-describe.skipIf(!isRoot)('a server that is not root', () => {
-  const started: ServerProcess[] = [];
-  const start = async (dataDir: string): Promise<ServerProcess> => {
-    const server = await startServer(dataDir, options);
-    started.push(server);
-    return server;
-  };
-  /** The error of a server that cannot start. */
-  const startError = async (dataDir: string): Promise<string> => {
-    const server = await spawnServer(dataDir, options);
-    started.push(server);
-    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
-    return server.stderr();
-  };
-
-  beforeAll(() => {
-    chmodSync(directory, 0o755);
-    cpSync(process.execPath, node);
-    const list = ['ls', '--omit=dev', '--all', '--parseable'];
-    // The exit code is not 0, because packages of other platforms are missing.
-    const { stdout } = spawnSync('npm', list, { cwd: ROOT, encoding: 'utf8' });
-    const packages = stdout.trim().split('\n').slice(1);
-    expect(packages.length).toBeGreaterThan(5);
-    for (const path of ['dist', 'package.json', ...packages.map((path) => relative(ROOT, path))]) {
-      cpSync(join(ROOT, path), join(directory, 'app', path), { recursive: true });
-    }
-    execFileSync('chmod', ['-R', 'a+rX', join(directory, 'app')]);
-  }, 300_000);
-  afterEach(async () => {
-    for (const server of started.splice(0)) {
-      server.child.kill('SIGKILL');
-      await server.exited;
+describe('a directory', () => {
+  test('of the own user is restricted', () => {
+    for (const { restrictDirectory } of [asOwner, asNobody]) {
+      chmodSync(own.dataDir, 0o2777);
+      expect(restrictDirectory(own.dataDir)).toBeUndefined();
+      expect(modeOf(own.dataDir)).toBe(0o700);
     }
   });
-  afterAll(() => removeDirectory(directory));
 
   test.each([
-    ['that all users may write', 0o777, 0],
-    ['of its group, as with fsGroup', 0o2770, UID],
-    ['that others may read', 0o2775, UID],
-  ])('serves on a directory of root %s, and again after a stop', async (_what, mode, gid) => {
-    const dataDir = makeDirectory(mode, 0, gid);
-    const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
-    for (const remaining of [9, 8]) {
-      const server = await start(dataDir);
-      expect(await sendCheck(server.port, body)).toMatchObject({ success: true, remaining });
-      expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(['lock', 'store.db-wal']));
-      expect(looseFiles(dataDir)).toEqual([]);
-      // The warning may follow the line with the address.
-      await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
-      const lines = server.stderr().split('\n');
-      const warning = lines.find((line) => line.includes(EXPOSED));
-      const shown = mode.toString(8).padStart(4, '0');
-      expect(JSON.parse(warning!)).toMatchObject({ level: 40, dataDir, ownerUid: 0, mode: shown });
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
-    }
-    expect(looseFiles(dataDir)).toEqual([]);
-    expect(modeOf(dataDir)).toBe(mode);
+    [0o2770, true],
+    [0o2704, true],
+    [0o720, true],
+    [0o711, false],
+    [0o700, false],
+  ])('of another user with mode %o is unchanged, and exposed: %s', (mode, isExposed) => {
+    chmodSync(own.dataDir, mode);
+    const exposure = asOther.restrictDirectory(own.dataDir);
+    const shown = mode.toString(8).padStart(4, '0');
+    const expected = { dataDir: own.dataDir, ownerUid: UID, mode: shown };
+    expect(exposure).toEqual(isExposed ? expected : undefined);
+    expect(modeOf(own.dataDir)).toBe(mode);
   });
 
-  test('restricts its own directory and files without a warning', async () => {
-    const dataDir = makeDirectory(0o755, UID, UID);
-    const server = await start(dataDir);
-    await server.stop();
-    for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o664);
-    chmodSync(dataDir, 0o2777);
-    const again = await start(dataDir);
-    await waitUntil('it serves', () => again.stderr().includes('"msg":"serving"'));
-    expect(modeOf(dataDir)).toBe(0o700);
-    expect(looseFiles(dataDir)).toEqual([]);
-    expect(again.stderr()).not.toContain(EXPOSED);
-  });
-
-  test('ends with one sentence if it may not write to the directory', async () => {
-    const dataDir = makeDirectory(0o755, 0, 0);
-    expect(await startError(dataDir)).toBe(
-      `weir: the data directory ${dataDir} belongs to uid 0 and has mode 0755: weir runs as uid` +
-        ` ${UID} and must be allowed to read and write it\n`,
+  test('of another user must be accessible', () => {
+    chmodSync(own.dataDir, 0o755);
+    asOther.requireAccess(own.dataDir);
+    // Not even root may execute it.
+    const path = makeFile('not-executable', 0o644);
+    expect(() => asOther.requireAccess(path)).toThrow(
+      `the data directory ${path} belongs to uid ${UID} and has mode 0644: weir runs as uid` +
+        ` ${OTHER_UID} and must be allowed to read and write it`,
     );
-  });
-
-  test.each(['lock', 'store.db'])(
-    'ends with one sentence if %s belongs to another user',
-    async (name) => {
-      const dataDir = makeDirectory(0o777, 0, 0);
-      await (await start(dataDir)).stop();
-      const path = join(dataDir, name);
-      for (const mode of [0o444, 0o666]) {
-        chownSync(path, 0, 0);
-        chmodSync(path, mode);
-        expect(await startError(dataDir)).toBe(
-          `weir: the data directory ${dataDir} cannot be used: files in it belong to another user:` +
-            ` ${name} (uid 0, mode 0${mode.toString(8)}); weir runs as uid ${UID}, and its files` +
-            ` must belong to that user (chown -R ${UID} ${dataDir})\n`,
-        );
-      }
-    },
-  );
-
-  test('names all files of another user in one error', async () => {
-    const dataDir = makeDirectory(0o777, 0, 0);
-    await (await start(dataDir)).stop();
-    for (const name of ['store.db-wal', 'store.db-shm']) writeFileSync(join(dataDir, name), '');
-    for (const name of readdirSync(dataDir)) chownSync(join(dataDir, name), 0, 0);
-    expect(await startError(dataDir)).toMatch(
-      /another user: (\S+ \(uid 0, mode \d{4}\)(, )?){3} and 4 more; .*\(chown -R 65534 \S+\)\n$/,
-    );
-  });
-
-  test('starts after a run as root, and replaces the checkpoint files of that run', async () => {
-    const dataDir = makeDirectory(0o700, UID, UID);
-    await (await start(dataDir)).stop();
-    const root = await startServer(dataDir);
-    const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
-    for (let i = 0; i < 100; i++) await sendCheck(root.port, { ...body, identifier: `user_${i}` });
-    expect(await root.stop()).toEqual({ code: 0, signal: null });
-    // Root creates the files like this in an empty directory; one file is readable for all users.
-    for (const name of readdirSync(dataDir)) {
-      if (name.startsWith('counters')) chownSync(join(dataDir, name), 0, 0);
-    }
-    chmodSync(join(dataDir, 'counters-3.1'), 0o644);
-    const server = await start(dataDir);
-    await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
-    expect(server.stderr()).toContain(
-      `${join(dataDir, 'counters-3.1')} is skipped: it belongs to uid 0, and weir runs as uid ${UID}`,
-    );
-    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    expect(looseFiles(dataDir)).toEqual([]);
-    const again = await start(dataDir);
-    expect(await sendCheck(again.port, body)).toMatchObject({ remaining: 8 });
+    asOwner.requireAccess(path);
   });
 });
 
-describe('a start', () => {
-  const outside = temporaryDirectory();
-  const target = join(outside, 'target');
-  afterAll(() => removeDirectory(outside));
-  const place = (path: string, kind: string) => {
-    writeFileSync(target, 'precious');
-    chmodSync(target, 0o644);
-    rmSync(path, { recursive: true, force: true });
-    if (kind === 'a FIFO') execFileSync('mkfifo', [path]);
-    else if (kind === 'a directory') mkdirSync(path, { mode: 0o755 });
-    else symlinkSync(target, path);
-  };
-  const expectTarget = () => {
-    expect([readFileSync(target, 'utf8'), modeOf(target)]).toEqual(['precious', 0o644]);
-  };
+describe('a file', () => {
+  test('of the own user is restricted, unless it is unreadable or no regular file', () => {
+    for (const [mode, expected] of [
+      [0o644, 0o600],
+      [0o4600, 0o4600],
+      [0o444, 0o600],
+      [0o266, 0o266],
+    ]) {
+      const path = makeFile(`file-${mode}`, mode);
+      asOwner.restrictFile(path);
+      expect(modeOf(path)).toBe(expected);
+    }
+    asOwner.restrictFile(join(own.dataDir, 'missing'));
+    for (const kind of KINDS) {
+      const path = join(own.dataDir, 'other');
+      const target = place(path, kind);
+      const before = modeOf(path);
+      asOwner.restrictFile(path);
+      expect([modeOf(path), modeOf(target)]).toEqual([before, 0o644]);
+    }
+  });
+
+  test('of another user is not restricted', () => {
+    const path = makeFile('file', 0o644);
+    asOther.restrictFile(path);
+    expect(modeOf(path)).toBe(0o644);
+  });
+
+  test('is usable if it is regular, and its user may read and write it', () => {
+    const reasonOf = (module: typeof asOwner, mode: number) => {
+      return module.unusableReason(lstatSync(makeFile('file', mode)));
+    };
+    expect(reasonOf(asOwner, 0o600)).toBeUndefined();
+    expect(reasonOf(asNobody, 0o644)).toBeUndefined();
+    for (const mode of [0o400, 0o200, 0o066]) {
+      expect(reasonOf(asOwner, mode)).toBe(
+        `has mode 0${mode.toString(8).padStart(3, '0')}: weir must be allowed to read and write` +
+          ' it (chmod 600)',
+      );
+    }
+    expect(reasonOf(asOther, 0o666)).toBe(
+      `belongs to uid ${UID}, and weir runs as uid ${OTHER_UID}`,
+    );
+    expect(asOwner.unusableReason(statSync('/dev/null'))).toBe('is a device, not a regular file');
+  });
+
+  test('of any user is usable for root, whatever its mode', () => {
+    const stats = lstatSync(makeFile('file', 0o000));
+    stats.uid = 65_534;
+    expect(asRoot.unusableReason(stats)).toBeUndefined();
+  });
+});
+
+describe('files', () => {
+  test('of another user are named in one error, three of them', () => {
+    for (const name of ['a', 'b', 'c']) makeFile(name, 0o640);
+    place(join(own.dataDir, 'link'), 'a symbolic link');
+    const require = (...names: string[]) => {
+      asOther.requireUsableFiles(own.dataDir, [...names, 'missing']);
+    };
+    const each = (names: string) => names.replace(/\w+/g, `$& (uid ${UID}, mode 0640)`);
+    const remedy =
+      `; weir runs as uid ${OTHER_UID}, and its files must belong to that user` +
+      ` (chown -R ${OTHER_UID} ${own.dataDir})`;
+    require();
+    expect(() => require('a', 'b', 'c')).toThrow(
+      `files in it belong to another user: ${each('a, b, c')}${remedy}`,
+    );
+    makeFile('d', 0o640);
+    makeFile('e', 0o640);
+    expect(() => require('a', 'b', 'c', 'd', 'e')).toThrow(
+      `${each('a, b, c')} and 2 more${remedy}`,
+    );
+    expect(() => require('a', 'link')).toThrow('link is a symbolic link, not a regular file');
+  });
+});
+
+describe('the data directory', () => {
+  const open = () => DataDirectory.open(own.dataDir);
 
   test.each(
     ['lock', 'lock-journal', 'store.db', 'store.db-wal', 'store.db.new'].flatMap((name) => {
-      return ['a symbolic link', 'a FIFO', 'a directory'].map((kind) => ({ name, kind }));
+      return KINDS.map((kind) => ({ name, kind }));
     }),
-  )('ends with one sentence if $name is $kind', async ({ name, kind }) => {
-    const dataDir = temporaryDirectory();
-    await (await startServer(dataDir)).stop();
-    const path = join(dataDir, name);
-    place(path, kind);
-    const server = await spawnServer(dataDir);
-    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
-    expect(server.stderr()).toBe(
-      `weir: the data directory ${dataDir} cannot be used: ${path} is ${kind}, not a regular file\n`,
+  )('cannot be used if $name is $kind, which is not changed', ({ name, kind }) => {
+    open().close();
+    const path = join(own.dataDir, name);
+    const target = place(path, kind);
+    expect(open).toThrow(
+      `the data directory ${own.dataDir} cannot be used: ${path} is ${kind}, not a regular file`,
     );
-    expectTarget();
-    removeDirectory(dataDir);
+    expect([readFileSync(target, 'utf8'), modeOf(target)]).toEqual(['precious', 0o644]);
   });
 
-  test.each(['a symbolic link', 'a FIFO', 'a directory'])(
-    'skips checkpoint files that are %s, and serves',
-    async (kind) => {
-      const dataDir = temporaryDirectory();
-      await (await startServer(dataDir)).stop();
-      const names = ['counters-0.0', 'counters-99.0'];
-      for (const name of names) place(join(dataDir, name), kind);
-      const server = await startServer(dataDir);
-      await waitUntil('it serves', () => server.stderr().includes('"msg":"serving"'));
-      for (const name of names) {
-        expect(server.stderr()).toContain(
-          `${join(dataDir, name)} is skipped: it is ${kind}, not a regular file`,
-        );
-      }
-      server.child.kill('SIGKILL');
-      await server.exited;
-      expectTarget();
-      removeDirectory(dataDir);
-    },
-  );
-
-  test('changes neither copies of the store nor other files of the directory', async () => {
-    const dataDir = temporaryDirectory();
-    await (await startServer(dataDir)).stop();
-    for (const name of ['store.db-bak', 'store.db-backups', 'lock-x', 'store.db.new-old']) {
-      place(join(dataDir, name), name.endsWith('s') ? 'a directory' : 'a symbolic link');
-    }
-    writeFileSync(join(dataDir, 'store.db-old'), '', { mode: 0o444 });
-    const before = readdirSync(dataDir).filter((name) => !name.startsWith('counters'));
-    const server = await startServer(dataDir);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    expect(readdirSync(dataDir)).toEqual(expect.arrayContaining(before));
-    expect(modeOf(join(dataDir, 'store.db-backups'))).toBe(0o755);
-    expect(modeOf(join(dataDir, 'store.db-old'))).toBe(0o444);
-    expectTarget();
-    removeDirectory(dataDir);
+  test.each(['lock', 'store.db'])('cannot be used with a read-only %s', (name) => {
+    open().close();
+    const path = makeFile(name, 0o400);
+    expect(open).toThrow(`${path} has mode 0400: weir must be allowed to read and write it`);
   });
 
-  test('restricts the lock file, and a second server cannot start', async () => {
-    const dataDir = temporaryDirectory();
-    await (await startServer(dataDir)).stop();
-    for (const name of readdirSync(dataDir)) chmodSync(join(dataDir, name), 0o644);
-    const server = await startServer(dataDir);
-    expect(modeOf(join(dataDir, 'lock'))).toBe(0o600);
-    const second = await spawnServer(dataDir);
-    expect(await second.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
-    expect(second.stderr()).toContain('is in use by another weir');
-    await server.stop();
-    removeDirectory(dataDir);
+  test('has its files restricted, and neither copies of the store nor other files', () => {
+    open().close();
+    const restricted = ['lock', 'store.db', 'store.db-wal', 'counters-0.0'];
+    const unchanged = ['store.db-bak', 'lock-x', 'store.db.new-old', 'counters'];
+    for (const name of [...restricted, ...unchanged]) makeFile(name, 0o644);
+    place(join(own.dataDir, 'store.db-link'), 'a symbolic link');
+    open().close();
+    const namesWithMode = (mode: number) => {
+      return readdirSync(own.dataDir).filter((name) => modeOf(join(own.dataDir, name)) === mode);
+    };
+    expect(namesWithMode(0o600).sort()).toEqual(restricted.toSorted());
+    expect(namesWithMode(0o644).sort()).toEqual([...unchanged, 'target'].sort());
+  });
+
+  test('stops a start by one sentence if it cannot be used', async () => {
+    place(join(own.dataDir, 'lock'), 'a FIFO');
+    const failed = await spawnServer(own.dataDir);
+    expect(await failed.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
+    expect(failed.stderr()).toMatch(
+      /^weir: the data directory .* is a FIFO, not a regular file\n$/,
+    );
   });
 });
 
-describe.skipIf(process.getuid === undefined)('a data directory', () => {
-  test.each(['lock', 'store.db'])('with a read-only %s stops the start', async (name) => {
-    const dataDir = temporaryDirectory();
-    await (await startServer(dataDir)).stop();
-    const path = join(dataDir, name);
-    chmodSync(path, 0o400);
-    const server = await spawnServer(dataDir);
-    expect(await server.exited).toEqual({ code: EXIT.CANNOT_SERVE, signal: null });
-    expect(server.stderr()).toBe(
-      `weir: the data directory ${dataDir} cannot be used: ${path} has mode 0400: weir must be` +
-        ' allowed to read and write it (chmod 600)\n',
-    );
-    removeDirectory(dataDir);
-  });
-});
-
-describe('weir keys create --offline', () => {
-  test('creates restricted files with any umask', async () => {
-    const dataDir = join(temporaryDirectory(), 'data');
-    await (await startServer(dataDir)).stop();
-    execFileSync('rm', [join(dataDir, 'lock')]);
-    const before = process.umask(0);
-    try {
-      const create = ['keys', 'create', '--name', 'k', '--permission', '*', '--offline', '--json'];
-      const command = [join(ROOT, 'dist/cli.js'), ...create, '--data-dir', dataDir];
-      expect(
-        JSON.parse(execFileSync(process.execPath, command, { encoding: 'utf8' })),
-      ).toHaveProperty('key');
-    } finally {
-      process.umask(before);
-    }
+test('weir keys create --offline creates restricted files with any umask', () => {
+  const before = process.umask(0);
+  try {
+    const { dataDir } = own;
+    withStore(dataDir, () => {});
+    rmSync(join(dataDir, 'lock'));
+    const create = ['keys', 'create', '--name', 'k', '--permission', '*', '--offline', '--json'];
+    const args = [CLI_PATH, ...create, '--data-dir', dataDir];
+    const output = execFileSync(process.execPath, args, { encoding: 'utf8' });
+    expect(JSON.parse(output)).toHaveProperty('key');
     const modes = readdirSync(dataDir).map((name) => [name, modeOf(join(dataDir, name))]);
     expect(modes).toEqual(expect.arrayContaining([['lock', 0o600]]));
     expect(modes.filter(([, mode]) => mode !== 0o600)).toEqual([]);
-    removeDirectory(dirname(dataDir));
-  });
+  } finally {
+    process.umask(before);
+  }
 });
