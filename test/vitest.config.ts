@@ -32,8 +32,6 @@ const WITH_LONG_FORM = [
   'test/overrides/*.test.ts',
   'test/engine/redis/lease-contention.test.ts',
   'test/server/override-activation.test.ts',
-  'test/server/listener.test.ts',
-  'test/runtime/shutdown.test.ts',
   'test/system/redis/{sequence,cluster}.test.ts',
   FAULTS,
   'test/system/clients/schemathesis.test.ts',

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Bytes } from '../../src/core/bytes.ts';
+import { trialCount } from '../support/guarantees.ts';
 
 test('a text is read as it was written, at any offset; a text that does not fit is rejected', () => {
   fc.assert(
@@ -13,6 +14,6 @@ test('a text is read as it was written, at any offset; a text that does not fit 
         expect(memory.text(at, end)).toBe(text);
       }
     }),
-    { numRuns: 3_000 },
+    { numRuns: trialCount(500, 3_000) },
   );
 });

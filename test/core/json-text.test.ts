@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { findJsonSyntaxError, readJsonMembers } from '../../src/core/json-text.ts';
+import { trialCount } from '../support/guarantees.ts';
 
-const RUNS = { numRuns: 5_000 };
+const RUNS = { numRuns: trialCount(1_500, 5_000) };
 
 function isJson(text: string): boolean {
   try {

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Bytes } from '../../src/core/bytes.ts';
 import { encodeFragment, JsonWriter } from '../../src/core/json-writer.ts';
+import { trialCount } from '../support/guarantees.ts';
 
 const writer = new JsonWriter(100_000);
 const memory = new Bytes(10_000);
@@ -54,6 +55,6 @@ test('a body is the sequence of its writes, after any earlier body', () => {
         expect(writer.finish().toString()).toBe(whole + more.map(({ is }) => is).join(''));
       },
     ),
-    { numRuns: 10_000 },
+    { numRuns: trialCount(2_000, 10_000) },
   );
 });

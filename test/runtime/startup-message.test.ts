@@ -1,7 +1,5 @@
 /** The URLs by which weir names itself: in its log, its links and on standard output. */
 
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { listenerUrls } from '../../src/runtime/listener-urls.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
@@ -74,8 +72,6 @@ describe('a server', () => {
     );
     const [command] = server.stdout().match(/^curl .*$/m)!;
     expect(command).toContain(` http://${local}:${port}/`);
-    const { stdout } = await promisify(execFile)('sh', ['-c', command]);
-    expect(JSON.parse(stdout)).toMatchObject({ success: true });
   });
 
   test('on 0.0.0.0 has relative links in both API versions', async () => {

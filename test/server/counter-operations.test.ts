@@ -1,25 +1,39 @@
 /** Operations on counters that the dashboard passes to acceptors. */
 
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PENDING_COUNTER_OPERATIONS_MAX } from '../../src/core/constants.ts';
 import { DashboardClient, messageOf } from '../support/dashboard.ts';
-import { useDataDirectory } from '../support/data-directory.ts';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
 import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
-import { DECIDE_MODES } from '../support/server.ts';
+import {
+  DECIDE_MODES,
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
 
 const CHECK = { namespace: 'n', identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
 const COUNTERS = { namespace: 'n', identifier: 'a' };
 
 describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
-  const own = useDataDirectory(['--counters', '1024', '--acceptors', '2', '--decide', decide]);
-
-  test('a check, an inspection, a refund and a reset have the results of the API', async () => {
-    const server = await own.start();
+  const dataDir = temporaryDirectory();
+  let server: ServerProcess;
+  let client: DashboardClient;
+  beforeAll(async () => {
+    const args = ['--counters', '1024', '--acceptors', '2', '--decide', decide];
+    server = await startServer(dataDir, { args });
     // By its response, the namespace is known to all acceptors.
     const other = { namespaceName: 'n', identifier: 'other', limit: 1, duration: 1_000 };
     await callOperationOk(server.port, 'ratelimits.setOverride', other);
-    const client = await DashboardClient.signIn(server.adminUrl);
+    client = await DashboardClient.signIn(server.adminUrl);
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
+  test('a check, an inspection, a refund and a reset have the results of the API', async () => {
     const call = async (operation: Parameters<typeof client.call>[0], fields: Fields) => {
       const { status, text } = await client.call(operation, fields);
       return [status, JSON.parse(text)];
@@ -41,8 +55,6 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
   });
 
   test('an error has the status and the body of the API', async () => {
-    const server = await own.start();
-    const client = await DashboardClient.signIn(server.adminUrl);
     for (const [operation, fields] of [
       ['ratelimits.limit', { ...CHECK, limit: 'ten' }],
       ['ratelimits.inspect', { ...COUNTERS, namespace: 'unknown' }],
@@ -57,11 +69,10 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
   });
 
   test('many at once are answered, or rejected with a 503 over the bound', async () => {
-    const server = await own.start();
-    const client = await DashboardClient.signIn(server.adminUrl);
+    const many = { ...CHECK, identifier: 'many', limit: 1_000 };
     const results = await Promise.all(
       Array.from({ length: 2 * PENDING_COUNTER_OPERATIONS_MAX }, () => {
-        return client.call('ratelimits.limit', { ...CHECK, limit: 1_000 });
+        return client.call('ratelimits.limit', many);
       }),
     );
     const counted = results.filter(({ status }) => status === 200);
@@ -71,11 +82,8 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
         'too many operations wait; nothing was changed',
       ]);
     }
-    const { remaining } = await callOperationOk(server.port, 'ratelimits.limit', {
-      ...CHECK,
-      limit: 1_000,
-      cost: 0,
-    });
+    const look = { ...many, cost: 0 };
+    const { remaining } = await callOperationOk(server.port, 'ratelimits.limit', look);
     expect(remaining).toBe(1_000 - counted.length);
   });
 });

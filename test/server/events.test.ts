@@ -18,7 +18,7 @@ import {
   waitUntil,
 } from '../support/server.ts';
 
-const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
+const SIZES = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
 const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 const own = useDataDirectory(SIZES);
 
@@ -49,6 +49,7 @@ describeEngines('events, decided %s:', (mode) => {
     const config = writeConfig(configDir, policies as never);
     const gatewayPort = await freePort();
     const more = ['--events', 'all', '--config', config, '--gateway-port', String(gatewayPort)];
+    const startMs = Date.now() - 1_000;
     const server = await startEngineServer(mode, own.dataDir, { args: [...SIZES, ...more] });
     own.started.push(server);
     const override = { namespaceName: 'n', identifier: 'vip', limit: 7, duration: DURATION };
@@ -83,7 +84,8 @@ describeEngines('events, decided %s:', (mode) => {
     await server.closeEngine();
     removeDirectory(configDir);
     const events = eventsIn(own.dataDir).map(({ time, reset, ...event }) => {
-      expect(Math.abs(Date.now() - (time as number))).toBeLessThan(60_000);
+      expect(time).toBeGreaterThanOrEqual(startMs);
+      expect(time).toBeLessThanOrEqual(Date.now() + 1_000);
       return event;
     });
     const decided = { duration: DURATION, cost: 1, limit: 1 };
@@ -109,27 +111,8 @@ describeEngines('events, decided %s:', (mode) => {
       },
       { namespace: 'open', decision: 'denied', cost: 1, policy: 'open' },
     ];
-    const text = (event: object) => JSON.stringify(Object.entries(event).sort());
-    expect(events.map(text).sort()).toEqual(expected.map(text).sort());
-  });
-
-  test('leave out what is nested too deeply to be written, and the check is answered', async () => {
-    const server = await startEngineServer(mode, own.dataDir, {
-      args: [...SIZES, '--events', 'all'],
-    });
-    own.started.push(server);
-    const depth = 30_000;
-    const fields = `"namespace":"n","identifier":"deep","limit":5,"duration":${DURATION}`;
-    const body = `{${fields},"meta":{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`;
-    const headers = { Authorization: `Bearer ${ROOT_KEY}` };
-    const { status } = await sendRequest(server.port, {
-      ...{ path: '/v1/ratelimits.limit', body, headers },
-    });
-    expect(status).toBe(200);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    expect(eventsIn(own.dataDir)).toEqual([
-      expect.objectContaining({ identifier: 'deep', decision: 'allowed' }),
-    ]);
+    const fields = (event: object) => JSON.stringify(Object.entries(event).sort());
+    expect(events.map(fields).sort()).toEqual(expected.map(fields).sort());
   });
 
   test('of a sample show all decisions on a request, or none', async () => {

@@ -2,19 +2,17 @@
 
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { IS_LONG, trialCount } from '../support/guarantees.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
-import { callOperation, callOperationOk } from '../support/operations.ts';
-import { overrideId } from '../support/override-model.ts';
+import { callOperation } from '../support/operations.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {
   removeDirectory,
   type ServerProcess,
   startServer,
   temporaryDirectory,
+  waitUntil,
 } from '../support/server.ts';
-import { addRecords, withStore } from '../support/store.ts';
-import { testWithOneBuild } from '../support/uws-binaries.ts';
 
 const ACCEPTORS = 3;
 /** Enough connections that each acceptor has some of them. */
@@ -86,7 +84,7 @@ describe('an acknowledged override', () => {
     removeDirectory(dataDir);
   });
 
-  const CHANGES = trialCount(500, 1_000);
+  const CHANGES = trialCount(60, 1_000);
 
   test(`applies to the next check on every connection, ${CONNECTIONS * CHANGES} times`, async () => {
     const admin = new SequentialConnection(server.port);
@@ -105,12 +103,10 @@ describe('an acknowledged override', () => {
       checks += limits.length;
     }
     admin.close();
-    const rounds = await readMetric(server.adminUrl, 'weir_write_transactions_total');
-    console.info(`in force: ${CHANGES} changes in ${rounds} rounds, ${checks} checks right after`);
     expect(checks).toBe(CONNECTIONS * CHANGES);
   });
 
-  const VERSIONS = trialCount(200, 800);
+  const VERSIONS = trialCount(30, 800);
 
   test('is never mixed with another version while changes continue', async () => {
     // Each version has the same limit for an exact identifier and for a pattern.
@@ -126,15 +122,18 @@ describe('an acknowledged override', () => {
     };
     await set(1);
     let published = 1;
+    let pairs = 0;
     let going = true;
     const changing = (async () => {
       for (let limit = 2; limit <= VERSIONS; limit++) {
         expect((await set(limit)).status).toBe(200);
         published = limit;
+        // Also while no other process leaves it time, checks come between two changes.
+        const before = pairs;
+        await waitUntil('a check was decided', () => pairs > before);
       }
       going = false;
     })();
-    let pairs = 0;
     const asking = lines.map(async (line) => {
       const both = [checkBytes('mixed', 'exact'), checkBytes('mixed', 'starry')];
       let last = 0;
@@ -151,12 +150,14 @@ describe('an acknowledged override', () => {
     });
     await changing;
     await Promise.all(asking);
-    expect(pairs).toBeGreaterThan(VERSIONS);
   });
+
+  const IDLE_CHANGES = 5;
 
   test('applies to the first check on an idle server, with one round per change', async () => {
     const before = await readMetric(server.adminUrl, 'weir_write_transactions_total');
-    for (let i = 1; i <= 20; i++) {
+    for (let i = 1; i <= IDLE_CHANGES; i++) {
+      // The threads of an idle server sleep.
       await new Promise((resolve) => setTimeout(resolve, 20));
       const [admin, ...fresh] = Array.from(
         { length: 9 },
@@ -168,23 +169,9 @@ describe('an acknowledged override', () => {
       expect(limits.map(limitIn)).toEqual(fresh.map(() => i));
       for (const line of [admin, ...fresh]) line.close();
     }
-    expect((await readMetric(server.adminUrl, 'weir_write_transactions_total')) - before).toBe(20);
-  });
-
-  test('shares its round with all concurrent changes', async () => {
-    const figure = () => readMetric(server.adminUrl, 'weir_write_transactions_total');
-    const before = await figure();
-    const admins = Array.from({ length: 200 }, () => new SequentialConnection(server.port));
-    const responses = await Promise.all(
-      admins.map((line, i) => line.send(setOverrideBytes('shared', `user_${i}`, i + 1))),
+    expect((await readMetric(server.adminUrl, 'weir_write_transactions_total')) - before).toBe(
+      IDLE_CHANGES,
     );
-    for (const line of admins) line.close();
-    expect(new Set(responses).size).toBe(200);
-    expect((await figure()) - before).toBeLessThan(100);
-    const { total } = await callOperationOk(server.port, 'ratelimits.listOverrides', {
-      namespaceName: 'shared',
-    });
-    expect(total).toBe(200);
   });
 
   test('is counted when it applies to a check', async () => {
@@ -195,58 +182,4 @@ describe('an acknowledged override', () => {
     await lines[2].send(checkBytes('counted', 'another'));
     expect((await figure()) - before).toBe(1);
   });
-});
-
-describe('publications with 100 000 overrides', () => {
-  const PUBLICATIONS = trialCount(1_000, 10_000);
-  /** A few publications whose buffers are not reused would exceed both. */
-  const GROWTH_MOST = IS_LONG ? 1.1 : 1.3;
-
-  testWithOneBuild(
-    `do not grow the memory, after ${PUBLICATIONS} of them`,
-    async () => {
-      const dataDir = temporaryDirectory();
-      const said = { limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
-      withStore(dataDir, (store) => {
-        addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'many', createdMs: 1 }]);
-        const overrides = Array.from({ length: 99_000 }, (_, i) => {
-          const identifier = i < 98_000 ? `user_${i}` : `user_${i}_*`;
-          return { id: overrideId(i), scope: 'rlns_1', identifier, ...said };
-        });
-        addRecords(store, 'overrides', overrides);
-      });
-      const server = await startServer(dataDir, {
-        args: ['--counters', '1024', '--acceptors', '2'],
-      });
-      const rss = () => readMetric(server.adminUrl, 'process_resident_memory_bytes');
-      const rounds = () => readMetric(server.adminUrl, 'weir_write_transactions_total');
-      const admin = new SequentialConnection(server.port);
-      const publish = async (from: number, to: number) => {
-        for (let i = from; i < to; i++) {
-          const identifier = i % 10 === 0 ? `user_${98_000 + (i % 1_000)}_*` : `user_${i}`;
-          const response = await admin.send(setOverrideBytes('many', identifier, 10 + i));
-          expect(response).toContain('rlor_');
-        }
-      };
-      // The heap grows to its usual size first.
-      const tenth = Math.floor(PUBLICATIONS / 10);
-      await publish(0, 2 * tenth);
-      const before = await rss();
-      const marks: number[] = [];
-      for (let part = 2; part < 10; part++) {
-        await publish(part * tenth, (part + 1) * tenth);
-        marks.push((await rss()) / before);
-      }
-      expect(await rounds()).toBe(10 * tenth);
-      console.info(
-        `memory: ${Math.round(before / 2 ** 20)} MiB after ${2 * tenth} publications, then` +
-          ` ${marks.map((mark) => mark.toFixed(3)).join(' ')} of it after each ${tenth} more`,
-      );
-      expect(Math.min(...marks.slice(4))).toBeLessThan(GROWTH_MOST);
-      admin.close();
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
-      removeDirectory(dataDir);
-    },
-    240_000,
-  );
 });

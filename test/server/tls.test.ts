@@ -1,19 +1,16 @@
-/** TLS on the port: the same service, and the files with which the server does not start. */
+/** TLS on the port: the same service as without. The files are tested in test/runtime. */
 
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import {
   CERTIFICATE_A,
   CERTIFICATE_B,
-  ENCRYPTED_KEY,
-  EXPIRED_CERTIFICATE,
-  NOT_YET_VALID_CERTIFICATE,
   SECP256K1_CERTIFICATE,
   tlsEnvironment,
   writeCertificate,
@@ -29,12 +26,12 @@ import {
 } from '../support/http.ts';
 import {
   CLI_PATH,
-  DECIDE_MODES,
   type ExitStatus,
   ROOT_KEY,
   removeDirectory,
   type ServerProcess,
   spawnServer,
+  startServer,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
@@ -44,9 +41,6 @@ const own = useDataDirectory(SMALL);
 /** The directory of the TLS files; the data directory is for weir alone. */
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));
-
-/** The test of curl is skipped without curl, except where no test may be skipped. */
-const noCurl = spawnSync('curl', ['--version']).status !== 0 && process.env.CI === undefined;
 
 const body = (identifier: string, limit = 1_000) => {
   return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
@@ -63,43 +57,59 @@ const startTls = (args: string[] = [], env: Record<string, string | undefined> =
   return own.start({ args: [...SMALL, ...args], env: { ...tlsEnvironment(files), ...env } });
 };
 
-describe.each(DECIDE_MODES)('decided %s, with TLS,', (mode) => {
-  describe.each([1, 2])('on %i acceptors,', (acceptors) => {
-    test('requests get the same responses as without', async () => {
-      const server = await startTls(['--acceptors', `${acceptors}`, '--decide', mode]);
-      for (let i = 0; i < 2 * acceptors; i++) {
-        const packets = Array.from({ length: 3 }, () => requestBytes({ body: body(`turn_${i}`) }));
-        const responses = await exchange(openTls(server), packets, 3, true);
-        expect(responses.map((response) => remainingOf(response.body))).toEqual([999, 998, 997]);
-      }
-      // One byte per TLS record.
-      const bytes = [...requestBytes({ body: body('slow') })].map((byte) => Buffer.of(byte));
-      const head = bytes.length - body('slow').length;
-      const packets = [Buffer.concat(bytes.slice(0, head)), ...bytes.slice(head)];
-      expect(remainingOf((await exchange(openTls(server), packets))[0].body)).toBe(999);
-      // The bounds are the same.
-      const large = requestBytes({ body: body('x'.repeat(70_000)) });
-      const [startError] = await exchange(openTls(server), [large]);
-      expect([startError.status, startError.headers.connection]).toEqual([413, 'close']);
-      const headers = { Cookie: 'c'.repeat(40_000) };
-      const flood = exchange(openTls(server), [requestBytes({ headers })]).then(
-        ([response]) => response.status,
-        (error: Error) => Number(/HTTP\/1.1 (\d+)/.exec(error.message)?.[1]),
-      );
-      expect(await flood).toBe(431);
-      const [unknown] = await exchange(openTls(server), [requestBytes({ path: '/nowhere' })]);
-      expect(errorIn(unknown).docs).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/docs\/errors\//);
-      await waitUntil('all are counted as closed', async () => {
-        return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
-      });
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
+test.each([
+  ['in-place', 2],
+  ['worker', 1],
+] as const)(
+  'decided %s, with TLS on %i acceptors, requests get the same responses as without',
+  async (mode, acceptors) => {
+    const server = await startTls(['--acceptors', `${acceptors}`, '--decide', mode]);
+    for (let i = 0; i < 2 * acceptors; i++) {
+      const packets = Array.from({ length: 3 }, () => requestBytes({ body: body(`turn_${i}`) }));
+      const responses = await exchange(openTls(server), packets, 3, true);
+      expect(responses.map((response) => remainingOf(response.body))).toEqual([999, 998, 997]);
+    }
+    // One byte per TLS record.
+    const bytes = [...requestBytes({ body: body('slow') })].map((byte) => Buffer.of(byte));
+    const head = bytes.length - body('slow').length;
+    const packets = [Buffer.concat(bytes.slice(0, head)), ...bytes.slice(head)];
+    expect(remainingOf((await exchange(openTls(server), packets))[0].body)).toBe(999);
+    // The bounds are the same.
+    const large = requestBytes({ body: body('x'.repeat(70_000)) });
+    const [startError] = await exchange(openTls(server), [large]);
+    expect([startError.status, startError.headers.connection]).toEqual([413, 'close']);
+    const headers = { Cookie: 'c'.repeat(40_000) };
+    const flood = exchange(openTls(server), [requestBytes({ headers })]).then(
+      ([response]) => response.status,
+      (error: Error) => Number(/HTTP\/1.1 (\d+)/.exec(error.message)?.[1]),
+    );
+    expect(await flood).toBe(431);
+    const [unknown] = await exchange(openTls(server), [requestBytes({ path: '/nowhere' })]);
+    expect(errorIn(unknown).docs).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/docs\/errors\//);
+    await waitUntil('all are counted as closed', async () => {
+      return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
     });
-  });
-});
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  },
+);
 
 describe('with TLS,', () => {
+  const dataDir = temporaryDirectory();
+  const path = join(directory, 'weir.sock');
+  let server: ServerProcess;
+  beforeAll(async () => {
+    const env = tlsEnvironment(writeCertificate(directory, CERTIFICATE_A));
+    server = await startServer(dataDir, {
+      args: [...SMALL, '--acceptors', '2', '--socket', path],
+      env,
+    });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    removeDirectory(dataDir);
+  });
+
   test('pipelined requests get their responses in order', async () => {
-    const server = await startTls(['--acceptors', '2']);
     const packet = Buffer.concat(
       Array.from({ length: 20 }, () => requestBytes({ body: body('pipelined') })),
     );
@@ -109,33 +119,13 @@ describe('with TLS,', () => {
   });
 
   test('a client without TLS is disconnected, and counts nothing', async () => {
-    const server = await startTls(['--acceptors', '2']);
     const plain = exchange(server.port, [requestBytes({ body: body('plain') })]);
     await expect(plain).rejects.toThrow(/closed after 0 responses|ECONNRESET/);
     const [response] = await exchange(openTls(server), [requestBytes({ body: body('plain') })]);
     expect(remainingOf(response.body)).toBe(999);
   });
 
-  test('a connection over the limit is closed before its handshake, and not counted any more', async () => {
-    const server = await startTls(['--connections', '3', '--acceptors', '2']);
-    const ask = (socket: TLSSocket) => exchange(socket, [requestBytes({ body: body('many') })]);
-    const held = Array.from({ length: 3 }, () => openTls(server));
-    await Promise.all(held.map((socket) => once(socket, 'secureConnect')));
-    for (let i = 0; i < 20; i++) await expect(ask(openTls(server))).rejects.toThrow();
-    expect(held.filter((socket) => socket.destroyed)).toEqual([]);
-    for (const socket of held) socket.destroy();
-    await waitUntil(
-      'they are closed',
-      async () => (await readMetric(server.adminUrl, 'weir_connections')) === 0,
-    );
-    expect(remainingOf((await ask(openTls(server)))[0].body)).toBe(999);
-    expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="connections"}')).toBe(20);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-
   test('a Unix socket serves without TLS, with the same counters', async () => {
-    const path = join(directory, 'weir.sock');
-    const server = await startTls(['--acceptors', '2', '--socket', path]);
     for (let i = 0; i < 4; i++) {
       const bytes = requestBytes({ body: body('both') });
       const [within] = await exchange(connect({ path }), [bytes]);
@@ -145,20 +135,9 @@ describe('with TLS,', () => {
         998 - 2 * i,
       ]);
     }
-    expect(await readMetric(server.adminUrl, 'weir_connections')).toBeLessThanOrEqual(8);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
-
-  test.skipIf(noCurl)('the command that a first start prints works as printed', async () => {
-    const server = await startTls(['--acceptors', '2'], { WEIR_ROOT_KEY: undefined });
-    expect(server.stdout()).toContain(`serves checks on https://127.0.0.1:${server.port}`);
-    const [line] = server.stdout().match(/^curl .*$/m) ?? [];
-    const { stdout } = await promisify(execFile)('sh', ['-c', line ?? '']);
-    expect(JSON.parse(stdout)).toMatchObject({ success: true, limit: 10, remaining: 9 });
   });
 
   test('the command line connects when it trusts the certificate', async () => {
-    const server = await startTls(['--acceptors', '2']);
     const weir = async (env: Record<string, string>) => {
       const url = `https://127.0.0.1:${server.port}`;
       const known = { PATH: process.env.PATH, WEIR_URL: url, WEIR_KEY: ROOT_KEY, ...env };
@@ -174,89 +153,59 @@ describe('with TLS,', () => {
     expect(await weir(trusting)).toMatch(/^allowed: limit 2, remaining 1/);
     expect(await weir({})).toMatch(/self-signed certificate/);
   });
+
+  test('the command of a first start trusts the certificate', async () => {
+    const first = await startTls(['--acceptors', '1'], { WEIR_ROOT_KEY: undefined });
+    expect(first.stdout()).toContain(`serves checks on https://127.0.0.1:${first.port}`);
+    const trust = `curl -s --cacert '${join(directory, 'cert.pem')}' https://127.0.0.1:${first.port}/`;
+    expect(first.stdout()).toContain(trust);
+  });
+});
+
+test('with TLS a connection over the limit is closed before its handshake, and not counted any more', async () => {
+  const server = await startTls(['--connections', '3', '--acceptors', '1']);
+  const ask = (socket: TLSSocket) => exchange(socket, [requestBytes({ body: body('many') })]);
+  const held = Array.from({ length: 3 }, () => openTls(server));
+  await Promise.all(held.map((socket) => once(socket, 'secureConnect')));
+  for (let i = 0; i < 5; i++) await expect(ask(openTls(server))).rejects.toThrow();
+  expect(held.filter((socket) => socket.destroyed)).toEqual([]);
+  for (const socket of held) socket.destroy();
+  await waitUntil(
+    'they are closed',
+    async () => (await readMetric(server.adminUrl, 'weir_connections')) === 0,
+  );
+  expect(remainingOf((await ask(openTls(server)))[0].body)).toBe(999);
+  expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="connections"}')).toBe(5);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
 });
 
 describe('a start with TLS', () => {
-  const startError = async (
-    env: Record<string, string | undefined>,
-    exit: ExitStatus = { code: EXIT.USAGE, signal: null },
-  ) => {
-    const args = [...SMALL, '--acceptors', '2'];
-    const server = await spawnServer(own.dataDir, { args, env });
+  const startError = async (env: Record<string, string | undefined>, exit: ExitStatus) => {
+    const server = await spawnServer(own.dataDir, { args: [...SMALL, '--acceptors', '2'], env });
     own.started.push(server);
     expect(await server.exited).toEqual(exit);
     expect(server.stdout()).toBe('');
-    const said = server.stderr().split('\n');
-    expect([said.length, said[1]]).toEqual([2, '']);
-    return said[0].replaceAll(directory, '');
-  };
-  const withPair = (cert: string, key: string, exit?: ExitStatus) => {
-    return startError(tlsEnvironment(writeCertificate(directory, { cert, key })), exit);
+    return server.stderr().replaceAll(directory, '');
   };
 
   test('requires both files', async () => {
-    const { WEIR_TLS_CERT, WEIR_TLS_KEY } = tlsEnvironment(
-      writeCertificate(directory, CERTIFICATE_A),
-    );
-    expect(await startError({ WEIR_TLS_CERT })).toBe(
-      'weir: WEIR_TLS_CERT requires WEIR_TLS_KEY, which is not set',
-    );
-    expect(await startError({ WEIR_TLS_KEY })).toBe(
-      'weir: WEIR_TLS_KEY requires WEIR_TLS_CERT, which is not set',
-    );
-  });
-
-  test('fails when a file cannot be read', async () => {
     const files = tlsEnvironment(writeCertificate(directory, CERTIFICATE_A));
-    const nowhere = join(directory, 'nowhere');
-    expect(await startError({ ...files, WEIR_TLS_CERT: nowhere })).toMatch(
-      /^weir: \/nowhere \(WEIR_TLS_CERT\) cannot be read: no such file/,
-    );
-    expect(await startError({ ...files, WEIR_TLS_KEY: directory })).toMatch(
-      /^weir: {2}\(WEIR_TLS_KEY\) cannot be read: it is a directory/,
-    );
-  });
-
-  test('fails when a file is not a certificate or key', async () => {
-    const garbage = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
-    for (const cert of ['', 'garbage', garbage, CERTIFICATE_A.key]) {
-      expect(await withPair(cert, CERTIFICATE_A.key)).toMatch(
-        /^weir: \/cert\.pem \(WEIR_TLS_CERT\) cannot be read as a certificate in PEM: /,
+    for (const [set, missing] of [
+      ['WEIR_TLS_CERT', 'WEIR_TLS_KEY'],
+      ['WEIR_TLS_KEY', 'WEIR_TLS_CERT'],
+    ]) {
+      const exit = { code: EXIT.USAGE, signal: null };
+      expect(await startError({ [set]: files[set] }, exit)).toBe(
+        `weir: ${set} requires ${missing}, which is not set\n`,
       );
     }
-    for (const key of ['', 'garbage', CERTIFICATE_A.cert, ENCRYPTED_KEY]) {
-      expect(await withPair(CERTIFICATE_A.cert, key)).toMatch(
-        /^weir: \/key\.pem \(WEIR_TLS_KEY\) cannot be read as a private key in PEM without a pass/,
-      );
-    }
-    // The chain after the certificate is checked as well.
-    expect(await withPair(CERTIFICATE_A.cert + garbage, CERTIFICATE_A.key)).toMatch(
-      /^weir: \/cert\.pem \(WEIR_TLS_CERT\) cannot be used: /,
-    );
-  });
-
-  test('fails when the key belongs to another certificate', async () => {
-    expect(await withPair(CERTIFICATE_A.cert, CERTIFICATE_B.key)).toBe(
-      'weir: the key in /key.pem (WEIR_TLS_KEY) does not belong to the certificate in /cert.pem ' +
-        '(WEIR_TLS_CERT)',
-    );
-  });
-
-  test('fails when the certificate has expired or is not valid yet', async () => {
-    expect(await withPair(EXPIRED_CERTIFICATE.cert, EXPIRED_CERTIFICATE.key)).toBe(
-      'weir: the certificate in /cert.pem (WEIR_TLS_CERT) expired on Jan  1 00:00:00 2021 GMT',
-    );
-    expect(await withPair(NOT_YET_VALID_CERTIFICATE.cert, NOT_YET_VALID_CERTIFICATE.key)).toBe(
-      'weir: the certificate in /cert.pem (WEIR_TLS_CERT) is not valid before Jan  1 00:00:00 ' +
-        '2119 GMT',
-    );
   });
 
   test('fails when uWebSockets.js cannot use files that Node can use', async () => {
-    const killed: ExitStatus = { code: null, signal: 'SIGKILL' };
-    expect(await withPair(SECP256K1_CERTIFICATE.cert, SECP256K1_CERTIFICATE.key, killed)).toBe(
+    const files = tlsEnvironment(writeCertificate(directory, SECP256K1_CERTIFICATE));
+    expect(await startError(files, { code: null, signal: 'SIGKILL' })).toBe(
       'weir: uWebSockets.js cannot use the certificate in /cert.pem (WEIR_TLS_CERT) with the key ' +
-        'in /key.pem (WEIR_TLS_KEY)',
+        'in /key.pem (WEIR_TLS_KEY)\n',
     );
   });
 });
@@ -275,44 +224,42 @@ describe('SIGHUP', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 
-  test.each([1, 2])(
-    'applies a new certificate to new connections, on %i acceptors',
-    async (acceptors) => {
-      const server = await startTls(['--acceptors', `${acceptors}`]);
-      const name = async () => {
-        const socket = openTls(server, CERTIFICATE_A);
-        const names = new Promise<string>((resolve, reject) => {
-          socket.on('secureConnect', () => resolve(`${socket.getPeerCertificate().subject.CN}`));
-          socket.on('error', reject);
-        });
-        return names.finally(() => socket.destroy());
-      };
-      expect(await name()).toBe(CERTIFICATE_A.name);
-      server.child.kill('SIGHUP');
-      await said(server, 'SIGHUP: the certificate has not changed');
+  test('applies a new certificate to new connections, on every acceptor', async () => {
+    const acceptors = 2;
+    const server = await startTls(['--acceptors', `${acceptors}`]);
+    const name = async () => {
+      const socket = openTls(server, CERTIFICATE_A);
+      const names = new Promise<string>((resolve, reject) => {
+        socket.on('secureConnect', () => resolve(`${socket.getPeerCertificate().subject.CN}`));
+        socket.on('error', reject);
+      });
+      return names.finally(() => socket.destroy());
+    };
+    expect(await name()).toBe(CERTIFICATE_A.name);
+    server.child.kill('SIGHUP');
+    await said(server, 'SIGHUP: the certificate has not changed');
 
-      writeCertificate(directory, { cert: CERTIFICATE_B.cert, key: CERTIFICATE_A.key });
-      server.child.kill('SIGHUP');
-      await said(server, 'SIGHUP: the certificate was not reloaded: the key in ');
-      expect(await name()).toBe(CERTIFICATE_A.name);
-      writeCertificate(directory, SECP256K1_CERTIFICATE);
-      server.child.kill('SIGHUP');
-      await said(server, 'SIGHUP: the certificate was not reloaded: uWebSockets.js cannot use');
-      for (let i = 0; i < 2 * acceptors; i++) expect(await name()).toBe(CERTIFICATE_A.name);
+    writeCertificate(directory, { cert: CERTIFICATE_B.cert, key: CERTIFICATE_A.key });
+    server.child.kill('SIGHUP');
+    await said(server, 'SIGHUP: the certificate was not reloaded: the key in ');
+    expect(await name()).toBe(CERTIFICATE_A.name);
+    writeCertificate(directory, SECP256K1_CERTIFICATE);
+    server.child.kill('SIGHUP');
+    await said(server, 'SIGHUP: the certificate was not reloaded: uWebSockets.js cannot use');
+    for (let i = 0; i < 2 * acceptors; i++) expect(await name()).toBe(CERTIFICATE_A.name);
 
-      writeCertificate(directory, CERTIFICATE_B);
-      server.child.kill('SIGHUP');
-      await said(server, 'SIGHUP: the certificate was reloaded');
-      for (let i = 0; i < 2 * acceptors; i++) {
-        await expect(name()).rejects.toThrow('self-signed certificate');
-        const [response] = await exchange(openTls(server, CERTIFICATE_B), [
-          requestBytes({ body: body('a') }),
-        ]);
-        expect(remainingOf(response.body)).toBe(999 - i);
-      }
-      const errors = server.stderr().match(/"level":50/g) ?? [];
-      expect(errors.length).toBe(2);
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
-    },
-  );
+    writeCertificate(directory, CERTIFICATE_B);
+    server.child.kill('SIGHUP');
+    await said(server, 'SIGHUP: the certificate was reloaded');
+    for (let i = 0; i < 2 * acceptors; i++) {
+      await expect(name()).rejects.toThrow('self-signed certificate');
+      const [response] = await exchange(openTls(server, CERTIFICATE_B), [
+        requestBytes({ body: body('a') }),
+      ]);
+      expect(remainingOf(response.body)).toBe(999 - i);
+    }
+    const errors = server.stderr().match(/"level":50/g) ?? [];
+    expect(errors.length).toBe(2);
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
 });

@@ -62,3 +62,30 @@ export function sendUntilClosed(
     socket.on('end', () => finish(true));
   });
 }
+
+/**
+ * As `sendUntilClosed` with one packet, for a connection that should stay open. After the responses
+ * it sends another request, whose response shows that the connection is open and that no other
+ * response was on its way. The transcript is without that response.
+ */
+export async function sendAndProbe(
+  port: number,
+  packet: Buffer | string,
+  responseCount: number,
+): Promise<ConnectionTranscript> {
+  const socket = connect(port, '127.0.0.1');
+  let received = '';
+  socket.on('data', (data) => {
+    const before = received.split('HTTP/1.1 ').length - 1;
+    received += String(data);
+    const after = received.split('HTTP/1.1 ').length - 1;
+    if (before < responseCount && after >= responseCount) {
+      socket.write('GET /probe HTTP/1.1\r\nHost: a\r\n\r\n');
+    }
+  });
+  const transcript = await sendUntilClosed(socket, [packet], 0, 1, responseCount + 1);
+  const { text, statuses, isClosed } = transcript;
+  if (isClosed) return transcript;
+  const own = text.lastIndexOf('HTTP/1.1 404');
+  return { ...transcript, text: text.slice(0, own), statuses: statuses.slice(0, -1) };
+}

@@ -2,11 +2,11 @@
 
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { useDataDirectory } from '../support/data-directory.ts';
-import { sendCheck } from '../support/http.ts';
-import { callOperation } from '../support/operations.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { sendCheck } from '../../support/http.ts';
+import { callOperation } from '../../support/operations.ts';
 
-const FAULT = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
+const FAULT = new URL('../../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
 const SMALL = ['--counters', '1024'];
 
 const own = useDataDirectory(SMALL);
