@@ -27,10 +27,13 @@ const DEPENDENT_ON_NODE = [
 /** Files with a long form besides those of `test/long`: WEIR_TEST_LONG gives them more trials. */
 const WITH_LONG_FORM = [
   'test/model/**/*.test.ts',
+  'test/analytics/{recorder,sketch}.test.ts',
   'test/api/{common/body-scanner,keys}.test.ts',
   'test/auth/permissions.test.ts',
+  'test/core/{bytes,hash,json-text,json-writer}.test.ts',
   'test/overrides/*.test.ts',
   'test/engine/redis/lease-contention.test.ts',
+  'test/events/event-ring.test.ts',
   'test/server/override-activation.test.ts',
   'test/system/redis/{sequence,cluster}.test.ts',
   FAULTS,

@@ -12,7 +12,7 @@ import {
 import { Bytes } from '../../src/core/bytes.ts';
 import { FastRandom } from '../../src/core/fast-random.ts';
 import { type Identity, newIdentity } from '../../src/core/hash.ts';
-import { newSeed } from '../support/guarantees.ts';
+import { newSeed, trialCount } from '../support/guarantees.ts';
 
 const ENTRIES = SETS * WAYS;
 
@@ -124,7 +124,7 @@ test('the true count of each identifier is within the bounds, listed or not', ()
       // A floor without the share of skipped amounts is at most an equal share of the set.
       expect(floor).toBeLessThanOrEqual(Math.ceil((total / WAYS) * 1.5));
     }),
-    { seed, numRuns: 150 },
+    { seed, numRuns: trialCount(60, 150) },
   );
 });
 

@@ -38,7 +38,7 @@ test('only the selected decisions become events', () => {
 });
 
 test('a sample has the given share of the requests, each independent of the one before', () => {
-  const requests = 200_000;
+  const requests = 50_000;
   for (const oneIn of [1, 2, 100]) {
     const { recorder } = open({ oneIn });
     const isIn = Array.from({ length: requests }, () => recorder.samples());

@@ -10,6 +10,7 @@ import {
   EventRingReader,
   EventRingWriter,
 } from '../../src/events/event-ring.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { numberedLine, type RingTask } from './event-ring.thread.ts';
 
 const THREAD = new URL('../../dist/threads/event-ring.thread.js', import.meta.url);
@@ -80,7 +81,7 @@ describe('a ring of events', () => {
           }
         }
       }),
-      { numRuns: 200 },
+      { numRuns: trialCount(100, 200) },
     );
   });
 
@@ -99,7 +100,7 @@ describe('a ring of events', () => {
   test('passes every line of another thread on, in order', async () => {
     const buffer = allocateEventRing(3);
     const reader = new EventRingReader(buffer, 3);
-    const lines = 300_000;
+    const lines = trialCount(50_000, 300_000);
     const task: RingTask = { buffer, acceptor: 3, lines };
     const thread = new Worker(THREAD, { workerData: task });
     let failure: unknown;

@@ -16,7 +16,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
 
   beforeAll(async () => {
     server = await startServer(dataDir, {
-      args: ['--acceptors', '2', '--counters', '65536', '--decide', mode],
+      args: ['--acceptors', '2', '--counters', '1024', '--decide', mode],
     });
   });
   afterAll(async () => {

@@ -49,7 +49,7 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
   beforeAll(async () => {
     gatewayPort = await freePort();
     const config = writeConfig(directory, { denied: { limit: 1 }, allowed: { limit: 1_000 } });
-    const args = ['--counters', '1024', '--decide', mode, '--config', config];
+    const args = ['--counters', '1024', '--acceptors', '1', '--decide', mode, '--config', config];
     server = await startServer(dataDir, { args: [...args, '--gateway-port', `${gatewayPort}`] });
     // From now on, the policy "denied" denies every check of this address.
     await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
@@ -123,7 +123,7 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
     expect(received).toMatch(/^HTTP\/1\.1 404 [\s\S]*Content-Length: [1-9]\d+\r\n\r\n$/);
   });
 
-  /** Everything that the server sends before it closes the connection, which takes long only in a failure. */
+  /** Everything that the server sends before it closes the connection. */
   function untilClosed(bytes: Uint8Array): Promise<string> {
     return new Promise((resolve, reject) => {
       const socket = connect(gatewayPort, '127.0.0.1', () => socket.write(bytes));

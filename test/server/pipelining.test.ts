@@ -26,7 +26,7 @@ describe('decided in place, a connection', () => {
   let server: ServerProcess;
   const dataDir = temporaryDirectory();
   beforeAll(async () => {
-    server = await startServer(dataDir, { args: ['--counters', '65536'] });
+    server = await startServer(dataDir, { args: ['--counters', '1024', '--acceptors', '1'] });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -69,7 +69,9 @@ describeEngines(
     let server: EngineServer;
     const dataDir = temporaryDirectory();
     beforeAll(async () => {
-      server = await startEngineServer(mode, dataDir, { args: ['--counters', '65536'] });
+      server = await startEngineServer(mode, dataDir, {
+        args: ['--counters', '1024', '--acceptors', '1'],
+      });
     });
     afterAll(async () => {
       expect(await server.stop()).toEqual({ code: 0, signal: null });

@@ -63,6 +63,8 @@ describe.each([
       const first = requestBytes({ path, headers, body: chunks(many) });
       // A Unix socket accepts only a part of a response of 300 KB until the client reads.
       const name = 'weir_decisions_total{namespace="default",outcome="allowed"}';
+      // With the first check, the namespace has a metric.
+      await sendCheck(server.port, fieldsOf('first'));
       const before = await readMetric(server.adminUrl, name);
       const socket = connect(socketPath);
       socket.pause();
