@@ -71,7 +71,7 @@ describe.each([
       socket.write(first);
       // In the same packet, or before the response begins, a later request would prevent it.
       await waitUntil('the first request is decided', async () => {
-        return (await readMetric(server.adminUrl, name)) === before + identifiers.length;
+        return (await readMetric(server.adminUrl, name)) >= before + identifiers.length;
       });
       await new Promise((next) => setTimeout(next, 300));
       socket.write(`X-${requestBytes({ body: body('slow') })}`);
