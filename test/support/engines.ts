@@ -5,6 +5,7 @@
  */
 
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { vi } from 'vitest';
 import type { Check } from '../../src/core/check.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
@@ -43,6 +44,12 @@ export const DURATION_MS = 2_592_000_000;
 const WORKER_LOCK_OWNER = 1_000;
 /** No check of a test is decided without Redis, however slow the machine is. */
 const DEADLINE_MS = 60_000;
+
+/** Moves the monotonic clock of this process forward, until `vi.restoreAllMocks`. */
+export function skipMonotonicTime(ms: number): void {
+  const now = performance.now.bind(performance);
+  vi.spyOn(performance, 'now').mockImplementation(() => now() + ms);
+}
 
 /** What runs an engine and the worker of its queues. */
 interface EngineDriver {

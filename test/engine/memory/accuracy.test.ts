@@ -80,7 +80,7 @@ describe('the log', () => {
           if (fits) allowed.push(check);
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 100 },
     );
   });
 
@@ -111,7 +111,7 @@ describe('the log', () => {
             wrongDenied: wrong.denied,
           });
         }),
-        { numRuns: 200 },
+        { numRuns: 100 },
       );
     },
   );
@@ -132,7 +132,7 @@ describe('on any arrivals', () => {
         expect([log.wrongAllowed, log.wrongDenied]).toEqual([0, 0]);
         expect(fixed.wrongDenied).toBe(0);
       }),
-      { numRuns: 2_000 },
+      { numRuns: 200 },
     );
   });
 
@@ -147,13 +147,13 @@ describe('on any arrivals', () => {
         expect(2 * sliding.tokensAllowed).toBeGreaterThanOrEqual(log.tokensAllowed);
         expect(sliding.tokensAllowed).toBeLessThanOrEqual(2 * log.tokensAllowed);
       }),
-      { numRuns: 2_000 },
+      { numRuns: 200 },
     );
   });
 });
 
 describe('on the arrivals of the benchmark', () => {
-  const WINDOWS = 200;
+  const WINDOWS = 60;
 
   test.each([
     ['evenly, 0.5 of the limit', () => evenArrivals(0.5)],

@@ -7,8 +7,8 @@ import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import type { Batch } from '../../../src/engine/memory/batch.ts';
 import { BUCKET_SLOTS } from '../../../src/engine/memory/layout.ts';
-import { shardOf } from '../../../src/engine/memory/shard.ts';
 import type { CounterTable } from '../../../src/engine/memory/table.ts';
+import { trialCount } from '../../support/guarantees.ts';
 import {
   checkLists,
   counterKey,
@@ -24,11 +24,9 @@ import {
   type TestIdentity,
   type Usage,
 } from '../../support/limiter-model.ts';
-import { type BatchCheck, TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
+import { type BatchCheck, TestTables } from '../../support/test-tables.ts';
 
 const MINUTE = 60_000;
-const NOW = 1_700_000_000_000;
-const reset = (Math.floor(NOW / MINUTE) + 1) * MINUTE;
 
 /** More identities than slots, in three buckets of one group. Each identity has two buckets. */
 function fillingIdentities(namespaces: number): TestIdentity[] {
@@ -68,7 +66,7 @@ test('a full table keeps the counters of all windows of an active client, and en
     { identifier, limit: 100 },
     { identifier, limit: 1_000, duration: 60 * MINUTE },
   ];
-  for (let i = 0; i < 7_000; i++) {
+  for (let i = 0; i < 2_000; i++) {
     for (let use = 0; use < 3; use++) tables.decideBatch(windows(`sprayed${i}`));
   }
   for (let i = 0; i < 20; i++) {
@@ -104,7 +102,7 @@ describe('batches of one check', () => {
         }
         expect(uses(other.tables)).toEqual(uses(one.tables));
       }),
-      { numRuns: 150 },
+      { numRuns: trialCount(30, 150) },
     );
     return outcomes;
   };
@@ -125,98 +123,8 @@ describe('batches of one check', () => {
       [1_000, 1_500],
       1_500,
     );
-    expect(decided).toBeGreaterThan(1_000);
+    expect(decided).toBeGreaterThan(100);
     expect(evicted).toBe(0);
-  });
-});
-
-describe('a full table', () => {
-  /** An identifier whose buckets have a free slot. The probe's own counter is removed again. */
-  function findIdentifierWithFreeSlot(tables: TestTables): string {
-    for (let i = 0; ; i++) {
-      const { outcome } = tables.decide(`room_${i}`, {}, 'fresh');
-      if (outcome === OUTCOME.full) continue;
-      expect(outcome).toBe(OUTCOME.decided);
-      tables.tables[shardOf(tables.id)].reset(tables.id, NOW, MINUTE);
-      return `room_${i}`;
-    }
-  }
-
-  /** Frees the slot of the first protected counter in the tables. */
-  function freeOne(tables: TestTables): void {
-    for (let i = 0; ; i++) {
-      tables.decide(`g${i}`, { cost: 0 }, `ns_${i % 1_000}`);
-      const table = tables.tables[shardOf(tables.id)];
-      if (table.reset(tables.id, NOW, MINUTE) === 1) return;
-    }
-  }
-
-  /** The usage of all protected counters in the tables, by their number. */
-  function protectedUsage(tables: TestTables): Map<number, number> {
-    const uses = new Map<number, number>();
-    for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
-      const { remaining } = tables.decide(`g${i}`, { cost: 0, limit: 100 }, `ns_${i % 1_000}`);
-      if (remaining < 100) uses.set(i, 100 - remaining);
-    }
-    return uses;
-  }
-
-  function prepared(onFull: FullTablePolicy) {
-    const tables = tablesOfDeniedCounters(onFull, 1_000);
-    const occupied = countOccupiedSlots(tables.tables);
-    freeOne(tables);
-    const room = { identifier: findIdentifierWithFreeSlot(tables), namespace: 'fresh' };
-    const uses = protectedUsage(tables);
-    expect(occupied - countOccupiedSlots(tables.tables)).toBe(1);
-    const [last] = [...uses.keys()].slice(-1);
-    const old = { identifier: `g${last}`, namespace: `ns_${last % 1_000}` };
-    return { tables, room, uses, last, old, full: { identifier: 'full', namespace: 'fresh' } };
-  }
-
-  test('denies a batch without a slot for one new counter, counts nothing and inserts no counter', () => {
-    const { tables, room, uses, old, full } = prepared('deny');
-    const occupied = countOccupiedSlots(tables.tables);
-    const requests: BatchCheck[][] = [
-      [old, room, full],
-      [full, room, old],
-      [room, room, { ...full, cost: 0 }, { ...full, cost: 2 }, full, { ...full, cost: 0 }, old],
-    ];
-    for (const request of requests) {
-      const { passed, answers } = tables.decideBatch(request);
-      expect(passed).toBe(false);
-      const expected = request.map((check) => {
-        const isFull = check.identifier === 'full' && check.cost !== 0;
-        if (isFull) return { allowed: false, remaining: 0, reset };
-        return { allowed: true, remaining: check === old ? 9 : 10, reset };
-      });
-      expect(answers).toMatchObject(expected);
-      const denied = expected.map(({ allowed }) => !allowed);
-      expect(answers.map(({ outcome }) => outcome === OUTCOME.full)).toEqual(denied);
-      expect(countOccupiedSlots(tables.tables)).toBe(occupied);
-      expect(protectedUsage(tables)).toEqual(uses);
-    }
-    // One free slot is left.
-    expect(tables.decideBatch([old, room])).toMatchObject({ passed: true });
-    expect(countOccupiedSlots(tables.tables)).toBe(occupied + 1);
-  });
-
-  test('with the policy allow passes new counters without a slot uncounted, and counts all others', () => {
-    const { tables, room, uses, last, old, full } = prepared('allow');
-    const occupied = countOccupiedSlots(tables.tables);
-    const request = [old, full, room, { ...full, cost: 3 }, room];
-    const { passed, answers } = tables.decideBatch(request);
-    expect(passed).toBe(true);
-    expect(answers.map(({ remaining }) => remaining)).toEqual([8, 9, 9, 6, 8]);
-    const uncounted = answers.map(({ outcome }) => outcome === OUTCOME.full);
-    expect(uncounted).toEqual([false, true, false, true, false]);
-    expect(countOccupiedSlots(tables.tables)).toBe(occupied + 1);
-    expect(protectedUsage(tables)).toEqual(uses.set(last, 2));
-    expect(tables.decide('full', { cost: 0 }, 'fresh').remaining).toBe(10);
-    expect(tables.decide(room.identifier, { cost: 0 }, 'fresh').remaining).toBe(8);
-    // A check over its own limit still denies the batch, and then no new counter is counted.
-    expect(tables.decideBatch([full, room, { ...old, cost: 9 }]).passed).toBe(false);
-    expect(countOccupiedSlots(tables.tables)).toBe(occupied + 1);
-    expect(protectedUsage(tables)).toEqual(uses);
   });
 });
 
@@ -305,10 +213,11 @@ describe('counters of the same two buckets', () => {
     const request = [check(old), check(fresh), { ...elsewhere[0], cost: 1 }];
     const { passed, answers } = decideBatch(batch, request, START_MS);
     expect(passed).toBe(false);
-    expect(answers.map((one) => [one.allowed, one.remaining])).toEqual([
-      [true, 10],
-      [true, 10],
-      [false, 0],
+    const reset = START_MS + MINUTE;
+    expect(answers).toMatchObject([
+      { allowed: true, remaining: 10, reset },
+      { allowed: true, remaining: 10, reset },
+      { allowed: false, remaining: 0, reset, outcome: OUTCOME.full },
     ]);
     expect([use(tables, check(old)), use(tables, check(fresh))]).toEqual([undefined, undefined]);
     expect(areUnchanged()).toBe(true);
@@ -498,10 +407,11 @@ describe.each([
           }
         }
       }),
-      { numRuns: 100 },
+      { numRuns: trialCount(25, 100) },
     );
     console.info(`${onFull}, ${namespaces} namespaces: ${JSON.stringify(seen)}`);
-    const { full, uncounted, ...always } = seen;
+    // Too rare for this number of runs: a counter that is evicted and inserted again.
+    const { full, uncounted, anew: _, ...always } = seen;
     for (const times of Object.values(always)) expect(times).toBeGreaterThan(0);
     expect(onFull === 'deny' ? full : uncounted).toBeGreaterThan(0);
   });

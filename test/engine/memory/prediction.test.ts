@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { OUTCOME } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
-import { newSeed } from '../../support/guarantees.ts';
+import { newSeed, trialCount } from '../../support/guarantees.ts';
 import { TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;
@@ -43,7 +43,7 @@ describe('a prediction', () => {
         expect([allowed, nowMs]).toEqual([decision.allowed, now]);
       }
     });
-    fc.assert(property, { seed: newSeed(), numRuns: 60 });
+    fc.assert(property, { seed: newSeed(), numRuns: 30 });
   });
 
   test('names the first ms at which a denied check passes, unless it can never pass', () => {
@@ -65,7 +65,7 @@ describe('a prediction', () => {
       expect(predict(passesAt - 1).allowed).toBe(false);
       expect(predict(passesAt).allowed).toBe(true);
     });
-    fc.assert(property, { seed: newSeed(), numRuns: 2_000 });
+    fc.assert(property, { seed: newSeed(), numRuns: trialCount(300, 2_000) });
   });
 
   test('of several checks equals the decision on their batch', () => {
@@ -96,7 +96,7 @@ describe('a prediction', () => {
   test.each(['deny', 'allow'] as const)('in a full table follows WEIR_ON_FULL=%s', (onFull) => {
     const tables = tablesOfDeniedCounters(onFull, 5);
     let full = 0;
-    for (let i = 0; i < 2_000; i++) {
+    for (let i = 0; i < 500; i++) {
       const { predictions } = tables.explain(`new${i}`, [{}], undefined, 'ns_0');
       const { allowed, remaining, reset, outcome } = tables.decide(`new${i}`, {}, 'ns_0');
       expect(predictions).toMatchObject([{ allowed, remaining, reset }]);

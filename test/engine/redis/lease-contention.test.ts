@@ -6,7 +6,7 @@ import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
 import { newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../../src/engine/redis/lease-table.ts';
-import { IS_LONG } from '../../support/guarantees.ts';
+import { trialCount } from '../../support/guarantees.ts';
 import { brokenInvariants } from '../../support/lease-tables.ts';
 import {
   CONTROL,
@@ -24,7 +24,7 @@ const WINDOWS = 200;
 const FIRST_INCARNATION = 100;
 const MAIN = 99;
 /** Workers that die while they hold a lock. Most die between two operations. */
-const BROKEN_LOCKS = IS_LONG ? 10 : 3;
+const BROKEN_LOCKS = trialCount(2, 10);
 
 function share(threads: number) {
   const state = allocateEngineState(1, 1);
@@ -68,7 +68,13 @@ test('more threads than cores use no token twice, and lose none', async () => {
     tokens: 0,
   });
   const running = Array.from({ length: acceptors }, (_, i) => {
-    return start({ ...task, role: 'acceptor', owner: i + 1, seed: i, tokens: 20_000 }).tally;
+    return start({
+      ...task,
+      role: 'acceptor',
+      owner: i + 1,
+      seed: i,
+      tokens: trialCount(4_000, 20_000),
+    }).tally;
   });
   const tallies = await Promise.all(running);
   Atomics.store(words, CONTROL.stop, 1);

@@ -4,7 +4,7 @@
  */
 
 import { MessageChannel } from 'node:worker_threads';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
 import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
 import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
@@ -30,7 +30,7 @@ import { createEngine } from '../../../src/server/create-engine.ts';
 import { Clock, ClockPublisher } from '../../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import { ACCEPTOR_STAT, newNamespaceRow } from '../../../src/shared-memory/stats.ts';
-import { decideMany } from '../../support/engines.ts';
+import { decideMany, skipMonotonicTime } from '../../support/engines.ts';
 
 /** 30 days: a test must not see the end of a window. */
 const DURATION_MS = 2_592_000_000;
@@ -210,6 +210,8 @@ const open = (...rest: ConstructorParameters<typeof TestAcceptor>) => {
 };
 afterEach(() => {
   for (const acceptor of opened.splice(0)) acceptor.close();
+  vi.restoreAllMocks();
+  vi.useRealTimers();
 });
 
 const summary = ({ decisions }: BatchDecision) => {
@@ -272,6 +274,7 @@ describe('a check', () => {
     const later = acceptor.decide(checkOf('a'));
     const [entry] = acceptor.entries();
     expect(acceptor.claim(entry)).toBe(true);
+    skipMonotonicTime(CHECK_DEADLINE_MS);
     await expect(later).rejects.toMatchObject({
       code: 'SERVICE_UNAVAILABLE',
       message: expect.stringContaining('the check may have been counted'),
@@ -484,6 +487,7 @@ describe('a batch', () => {
     acceptor.lend(a, 10);
     const later = acceptor.decideBatch([a, b]);
     acceptor.claim(acceptor.entries()[0]);
+    skipMonotonicTime(CHECK_DEADLINE_MS);
     await expect(later).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
     expect(acceptor.tokens(a)).toEqual({ spent: 0, lease: 10, reserved: 0 });
   });
@@ -560,20 +564,30 @@ describe('a correction', () => {
       requests.push(request);
       return undefined;
     });
-    await expect(refund(acceptor)).rejects.toMatchObject({
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const late = refund(acceptor);
+    vi.advanceTimersByTime(CHECK_DEADLINE_MS);
+    await expect(late).rejects.toMatchObject({
       code: 'SERVICE_UNAVAILABLE',
       message: `Redis did not answer within ${CHECK_DEADLINE_MS} ms; nothing was changed`,
     });
-    expect(requests.map(beginRequest)).toEqual([false]);
+    vi.useRealTimers();
+    await expect.poll(() => requests.map(beginRequest)).toEqual([false]);
   });
 
   test('that a worker has begun and not finished may have been done, and says so', async () => {
     const acceptor = open();
-    acceptor.serve((request) => {
-      beginRequest(request);
-      return undefined;
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const late = refund(acceptor);
+    await new Promise<void>((resolve) => {
+      acceptor.serve((request) => {
+        beginRequest(request);
+        resolve();
+        return undefined;
+      });
     });
-    await expect(refund(acceptor)).rejects.toMatchObject({
+    vi.advanceTimersByTime(CHECK_DEADLINE_MS);
+    await expect(late).rejects.toMatchObject({
       code: 'SERVICE_UNAVAILABLE',
       message: expect.stringContaining('; it may have been done'),
     });
@@ -582,7 +596,6 @@ describe('a correction', () => {
   test('that a worker had not begun when it died is done by its successor', async () => {
     const acceptor = open();
     const refunded = refund(acceptor);
-    await new Promise((resolve) => setTimeout(resolve, 10));
     acceptor.restartWorker();
     acceptor.serve((request) => {
       expect(beginRequest(request)).toBe(true);

@@ -13,6 +13,7 @@ import {
 } from '../../../../src/engine/memory/windows/rule.ts';
 import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
 import { addUsage, isCurrent } from '../../../../src/engine/memory/windows/window.ts';
+import { trialCount } from '../../../support/guarantees.ts';
 
 /** Decides a check, and counts its cost if it is allowed, as the table does. */
 function decide(
@@ -110,7 +111,7 @@ describe.each([
           expect(BigInt(cells.previous)).toBe(before ?? 0n);
         },
       ),
-      { numRuns: 5_000 },
+      { numRuns: trialCount(600, 5_000) },
     );
   });
 
@@ -133,60 +134,9 @@ describe.each([
     expect(decide(judge, cells, 5_000, 0, 1_000, 0)).toEqual({ ...at, remaining: 0 });
     expect(cells).toEqual({ newest: 5, current: 10, previous: 7, limit: 0 });
   });
-
-  test('with a limit of 0 denies every check with a cost above 0', () => {
-    const denied = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
-    expect(decide(judge, newCells(), 5_000, 0, 1_000, 1)).toEqual(denied);
-  });
-
-  test('keeps the usage when the limit is lowered, and never returns negative remaining tokens', () => {
-    const cells = newCells();
-    decide(judge, cells, 5_000, 10, 1_000, 8);
-    const denied = { allowed: false, remaining: 0, reset: 6_000, window: 5 };
-    expect(decide(judge, cells, 5_001, 5, 1_000, 1)).toEqual(denied);
-    expect(decide(judge, cells, 5_002, 10, 1_000, 2)).toEqual({ ...denied, allowed: true });
-  });
-
-  test('is exact up to 2^53-1 and never wraps', () => {
-    const cells = newCells();
-    const use = (cost: number) => decide(judge, cells, 0, AMOUNT_MAX, 1_000, cost);
-    const left = name === 'fixed' ? 1 : 0;
-    expect(use(AMOUNT_MAX - 1)).toMatchObject({ allowed: true, remaining: 1 });
-    expect(use(2)).toMatchObject({ allowed: false, remaining: left });
-    expect(use(AMOUNT_MAX)).toMatchObject({ allowed: false, remaining: left });
-    expect(use(1)).toMatchObject({ allowed: true, remaining: 0 });
-  });
-
-  test('is aligned to the epoch, independent of the first check', () => {
-    const now = 1_700_000_012_345;
-    const { reset } = decide(judge, newCells(), now, 1, 60_000, 1);
-    expect(reset).toBe(Math.floor(now / 60_000) * 60_000 + 60_000);
-  });
 });
 
 describe('the sliding window', () => {
-  test.each([
-    [0, 0, 0, 1, 10, true, 9],
-    [9, 0, 0, 1, 10, true, 0],
-    [10, 0, 0, 1, 10, false, 0],
-    [5, 10, 0.5, 1, 10, false, 0],
-    [4, 10, 0.5, 1, 10, true, 0],
-    [0, 10, 0.999, 10, 10, true, 0],
-    [0, 10, 0.9, 10, 10, false, 0],
-  ])(
-    'with usage %d, previous usage %d, %d elapsed, cost %d and limit %d: allowed %s, remaining %d',
-    (current, previous, elapsed, cost, limit, allowed, remaining) => {
-      const cells = { newest: 7, current, previous, limit: 0 };
-      const now = 70_000 + elapsed * 10_000;
-      expect(decide(judgeSliding, cells, now, limit, 10_000, cost)).toEqual({
-        allowed: allowed,
-        remaining,
-        reset: 80_000,
-        window: 7,
-      });
-    },
-  );
-
   test('frees the usage of the previous window gradually', () => {
     const cells = newCells();
     decide(judgeSliding, cells, 9_999, 10, 10_000, 10);
@@ -209,10 +159,10 @@ describe('the sliding window', () => {
           expect(BigInt(share(of, over, length))).toBe(expected);
         },
       ),
-      { numRuns: 100_000 },
+      { numRuns: trialCount(10_000, 100_000) },
     );
     // Quotients next to an integer, from products next to 2^53.
-    for (let length = 1_000; length < 4_000; length++) {
+    for (let length = 1_000; length < 1_500; length++) {
       for (const of of [AMOUNT_MAX, AMOUNT_MAX - 1, Math.floor(AMOUNT_MAX / (length - 1))]) {
         for (const over of [1, length - 1, length]) {
           const expected = (BigInt(of) * BigInt(over)) / BigInt(length);
