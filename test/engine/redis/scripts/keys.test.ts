@@ -1,8 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CLUSTER_BUCKETS } from '../../../../src/core/constants.ts';
 import { hexOf, identityFromHex, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { slotOfKey } from '../../../../src/redis/slot.ts';
-import { isRedisMissing, type RedisServer, startCluster } from '../../../support/programs/redis.ts';
 
 const identities = Array.from({ length: 1_000 }, (_, i) => {
   return { h0: i, h1: ~i, h2: i * 77_777, h3: Math.imul(i + 1, -1_640_531_527) };
@@ -40,33 +39,5 @@ describe('the names of keys', () => {
     for (const prefix of ['', '{a}', 'a b', 'a}']) {
       expect(() => new KeySpace(prefix, true)).toThrow('prefix');
     }
-  });
-
-  describe.skipIf(isRedisMissing)('in a cluster', () => {
-    let close: () => Promise<void>;
-    let node: RedisServer;
-
-    beforeAll(async () => {
-      const cluster = await startCluster(1);
-      node = cluster.nodes[0];
-      close = cluster.close;
-    });
-    afterAll(() => close?.());
-
-    it('of a bucket have the slot of its tag', async () => {
-      for (const identity of identities.slice(0, 20)) {
-        const bucket = many.bucketOf(identity);
-        const slot = slotOfKey(/\{(.+)\}/.exec(many.members(bucket))![1]);
-        for (const key of [
-          many.members(bucket),
-          many.counter(identity, 60_000),
-          many.gcra(identity, 60_000),
-          many.index(identity),
-          many.channel(bucket, 'member'),
-        ]) {
-          expect(await node.command('CLUSTER', 'KEYSLOT', key)).toBe(slot);
-        }
-      }
-    });
   });
 });
