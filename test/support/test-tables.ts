@@ -157,7 +157,7 @@ export class TestTables {
 /** Tables full of counters that have all denied a check, of the given number of namespaces. */
 export function tablesOfDeniedCounters(onFull: FullTablePolicy, namespaces: number): TestTables {
   const tables = new TestTables(COUNTERS_MIN, onFull);
-  for (let i = 0; i < 40 * COUNTERS_MIN; i++) {
+  for (let i = 0; i < 10 * COUNTERS_MIN; i++) {
     const name = `ns_${i % namespaces}`;
     if (tables.decide(`g${i}`, { limit: 1 }, name).outcome === OUTCOME.full) continue;
     tables.decide(`g${i}`, { limit: 1 }, name);

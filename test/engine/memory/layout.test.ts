@@ -95,12 +95,3 @@ test('the bits of used slots are in their lock line, and are found in order', ()
   const touched = [...words.keys()].filter((at) => words[at] !== 0);
   expect([touched[0], touched.at(-1)]).toEqual([lock + 4, lock + 11]);
 });
-
-test('the fields of a slot fill it without overlap', () => {
-  const words = [tagAt(FIRST), namespaceAt(FIRST), deniedAt(FIRST)];
-  for (const word of [0, 1, 2]) words.push(hashAt(FIRST, word));
-  const doubles = [keyAt(FIRST), newestAt(FIRST), limitAt(FIRST)];
-  for (const parity of [0, 1]) doubles.push(cellAt(FIRST, parity));
-  const all = [...words, ...doubles.flatMap((at) => [at * 2, at * 2 + 1])];
-  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(CACHE_LINE_BYTES / 4).keys()]);
-});

@@ -105,25 +105,6 @@ test('a summary has the bits that the drawing shows', () => {
   }
 });
 
-test('what a check of a fixed window reads of a leased counter is one line', () => {
-  const words = [...WORDS.map((at) => at(FIRST) as number)];
-  for (const word of [0, 1, 2]) words.push(leaseHashAt(FIRST, word));
-  const doubles = DOUBLES.map((at) => at(FIRST) as number);
-  const all = [...words, ...doubles.flatMap((at) => [at * 2, at * 2 + 1])];
-  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(CACHE_LINE_BYTES / 4).keys()]);
-});
-
-test('the fields of the details of a slot fill two lines without overlap', () => {
-  const words = DETAIL_WORDS.map((at) => at(FIRST) as number);
-  const details = DETAILS.map((at) => at(FIRST) as number);
-  for (const parity of [0, 1]) details.push(totalAt(FIRST, parity));
-  for (let number = 0; number < WORKER_NUMBERS; number++) {
-    details.push(workerNumberAt(FIRST, number));
-  }
-  const all = [...words, ...details.flatMap((at) => [at * 2, at * 2 + 1])];
-  expect(all.toSorted((a, b) => a - b)).toEqual([...Array(DETAIL_BYTES / 4).keys()]);
-});
-
 test('lock lines, slots and details are whole lines of memory, and fill the table', () => {
   for (const groups of [1, 7, 512]) {
     const first = firstLeaseSlot(groups);

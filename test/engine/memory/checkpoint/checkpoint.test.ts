@@ -224,16 +224,12 @@ describe('a checkpoint', () => {
     const names = readdirSync(directory);
     const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
     expect(shard).toBeGreaterThanOrEqual(0);
-    return { tables, written, names };
+    const last = join(directory, `counters-${shard}.0`);
+    return { tables, written, names, last };
   }
 
   test('truncated at any length is skipped with a warning, and the previous one is restored', () => {
-    const { tables } = writeTwo();
-    tables.decide('a', { cost: 0 });
-    const [shard] = tables.tables.flatMap(({ words }, i) =>
-      words[TABLE_HEADER.checkpoint] > 0 ? [i] : [],
-    );
-    const last = join(directory, `counters-${shard}.0`);
+    const { last } = writeTwo();
     const bytes = readFileSync(last);
     const count = (checkpoint: Buffer) => {
       writeFileSync(last, checkpoint);
@@ -251,11 +247,7 @@ describe('a checkpoint', () => {
   });
 
   test('with any flipped bit is skipped with a warning, and the previous one is restored', () => {
-    const { tables } = writeTwo();
-    const [shard] = tables.tables.flatMap(({ words }, i) =>
-      words[TABLE_HEADER.checkpoint] > 0 ? [i] : [],
-    );
-    const last = join(directory, `counters-${shard}.0`);
+    const { last } = writeTwo();
     const bytes = readFileSync(last);
     // Every bit of the header, and a sample of the bits of all entries.
     for (let bit = 0; bit < bytes.length * 8; bit += bit < 512 ? 3 : 211) {
@@ -303,9 +295,7 @@ describe('a checkpoint', () => {
   });
 
   test('path with a directory that cannot be removed is reported and skipped, and the start succeeds', () => {
-    const { tables } = writeTwo();
-    const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
-    const last = join(directory, `counters-${shard}.0`);
+    const { last } = writeTwo();
     rmSync(last);
     mkdirSync(last);
     writeFileSync(join(last, 'an unrelated file'), '');
@@ -322,9 +312,7 @@ describe('a checkpoint', () => {
   test.each(['a symbolic link', 'a FIFO'])(
     'path with %s is skipped without following it or blocking, and is replaced',
     (kind) => {
-      const { tables, written } = writeTwo();
-      const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
-      const last = join(directory, `counters-${shard}.0`);
+      const { tables, written, last } = writeTwo();
       const aside = join(directory, 'aside');
       renameSync(last, aside);
       const bytes = readFileSync(aside);
