@@ -289,7 +289,11 @@ export function assertHolds(holds: boolean, expectation: string, ...facts: unkno
   if (!holds) throw new Error(`${expectation}, but ${JSON.stringify(facts)}`);
 }
 
-/** The facts of a final state for a failed assertion. */
-export function describeEnding({ events, results, stuck, deaths }: FinalState) {
-  return { events, results, stuck, deaths };
+/** @throws an error with the final state if an expectation does not hold */
+export function assertEnding(ending: FinalState, expectations: Record<string, boolean>): void {
+  for (const [expectation, holds] of Object.entries(expectations)) {
+    const { events, results, stuck, deaths } = ending;
+    if (!holds)
+      assertHolds(false, expectation, { events, results, stuck, deaths }, readCounter(ending, X));
+  }
 }

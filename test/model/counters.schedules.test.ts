@@ -14,7 +14,7 @@ import { type GuaranteeName, IS_LONG, recordMeasurement } from '../support/guara
 import type { TestIdentity } from '../support/limiter-model.ts';
 import {
   afterLockRecovery,
-  assertHolds,
+  assertEnding,
   attachTable,
   type CounterSetup,
   consume,
@@ -24,7 +24,6 @@ import {
   decideAction,
   decideBatchAction,
   deductAction,
-  describeEnding,
   fixedWindow,
   hasOnlyKnownCounters,
   NEIGHBORS,
@@ -110,13 +109,13 @@ class ExplorationSet {
   }
 }
 
-const factsOf = (ending: FinalState, id = X) => [describeEnding(ending), readCounter(ending, id)];
-
 /** All threads end, one check is allowed, and all usage is counted. */
 function assertExact(ending: FinalState, { used }: CounterSetup, checks: number[], more = 0): void {
-  assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
-  assertHolds(countAllowed(ending, ...checks) === 1, 'one check is allowed', factsOf(ending));
-  assertHolds(usageNow(ending, X) === used + 1 + more, 'all usage is counted', factsOf(ending));
+  assertEnding(ending, {
+    'all threads end': ending.stuck.length === 0,
+    'one check is allowed': countAllowed(ending, ...checks) === 1,
+    'all usage is counted': usageNow(ending, X) === used + 1 + more,
+  });
 }
 
 test('of two checks for the last token one is allowed, and its cost is counted once', () => {
@@ -145,8 +144,10 @@ test('two new counters get a slot each, also if only their durations differ', ()
       ];
       trials.explore(SETUPS[name]().memory, actors, (ending) => {
         const used = [usageNow(ending, X), usageNow(ending, id, terms.durationMs)];
-        assertHolds(countAllowed(ending, 0, 1) === 2, 'both are allowed', describeEnding(ending));
-        assertHolds(used.join() === '1,1', 'both are counted', used);
+        assertEnding(ending, {
+          'both are allowed': countAllowed(ending, 0, 1) === 2,
+          'both are counted': used.join() === '1,1',
+        });
       });
     }
   }
@@ -167,12 +168,10 @@ test('a deduction and a sweep: the deduction is applied and counted', () => {
     .inEverySetup(
       ({ parameters }) => [{ run: deductAction(1, X, parameters) }, { run: sweepAction(2) }],
       (ending, { used }) => {
-        assertHolds(
-          ending.results[0] !== DEDUCTION_OUTCOME.windowEnded,
-          'the deduction is applied',
-          factsOf(ending),
-        );
-        assertHolds(usageNow(ending, X) === used + 1, 'the deduction is counted', factsOf(ending));
+        assertEnding(ending, {
+          'the deduction is applied': ending.results[0] !== DEDUCTION_OUTCOME.windowEnded,
+          'the deduction is counted': usageNow(ending, X) === used + 1,
+        });
       },
     )
     .record('P1', 'a deduction and a sweep, every order');
@@ -186,8 +185,10 @@ test('a check and a deduction are both counted, in either order', () => {
     ],
     (ending, { used }) => {
       const all = used + 1 + countAllowed(ending, 0);
-      assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
-      assertHolds(usageNow(ending, X) === all, 'all usage is counted', factsOf(ending));
+      assertEnding(ending, {
+        'all threads end': ending.stuck.length === 0,
+        'all usage is counted': usageNow(ending, X) === all,
+      });
     },
   );
   // A deduction in the previous window, whose usage carries over.
@@ -199,12 +200,10 @@ test('a check and a deduction are both counted, in either order', () => {
     (ending) => {
       const { newest, current, previous } = readCounter(ending, X)!;
       const before = newest === WINDOW ? previous : current;
-      assertHolds(before === 6, 'the deduction is counted in its window', factsOf(ending));
-      assertHolds(
-        usageNow(ending, X) === countAllowed(ending, 0),
-        'the check is counted in its window',
-        factsOf(ending),
-      );
+      assertEnding(ending, {
+        'the deduction is counted in its window': before === 6,
+        'the check is counted in its window': usageNow(ending, X) === countAllowed(ending, 0),
+      });
     },
   );
   trials.record('P1', 'a check and a deduction, every order');
@@ -243,16 +242,11 @@ test('a peek during a write returns the decision from before the write, or none'
         { run: tableAction(1, (table) => peek(table, X, parameters)) },
         { run: writer(2, X, parameters) },
       ],
-      (ending, { parameters }) => {
+      (ending) => {
         const answer = ending.results[0] as DecisionResult | undefined;
         if (answer === undefined) return;
         const isAsBefore = answer.allowed && answer.remaining === 0 && answer.window === WINDOW;
-        assertHolds(
-          isAsBefore,
-          'the decision is from before the write',
-          parameters,
-          factsOf(ending),
-        );
+        assertEnding(ending, { 'the decision is from before the write': isAsBefore });
       },
       (name) => name.startsWith('in') || name.startsWith('two'),
     );
@@ -267,11 +261,7 @@ test('a peek during a write returns the decision from before the write, or none'
         { run: writer(2, X, parameters) },
       ],
       (ending) =>
-        assertHolds(
-          ending.results[0] === undefined,
-          'the peek returns no decision',
-          factsOf(ending),
-        ),
+        assertEnding(ending, { 'the peek returns no decision': ending.results[0] === undefined }),
     );
   }
   trials.record('P1', 'a peek while its counter is written, every order');
@@ -331,19 +321,13 @@ test('a peek allows a check of an exhausted identifier only once its counter is 
       },
     });
     trials.explore(memories[i], [peekAction(X), { run: writer }], (ending) => {
-      assertHolds(
-        !ending.events.includes('stored'),
-        'the peek returns no decision',
-        describeEnding(ending),
-      );
+      assertEnding(ending, { 'the peek returns no decision': !ending.events.includes('stored') });
     });
     for (const mixed of mixedIdentities) {
       trials.explore(memories[i], [peekAction(mixed), { run: writer }], (ending) => {
-        assertHolds(
-          ending.events.length === 0,
-          'an identity without a counter is not found',
-          describeEnding(ending),
-        );
+        assertEnding(ending, {
+          'an identity without a counter is not found': ending.events.length === 0,
+        });
       });
     }
   }
@@ -354,7 +338,7 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
   const trials = new ExplorationSet();
   const [a, b] = [testIdentity(1, 0, 2), testIdentity(1, 1, 2)];
   const passed = (ending: FinalState, thread: number) => {
-    assertHolds(ending.stuck.length === 0, 'all threads end', describeEnding(ending));
+    assertEnding(ending, { 'all threads end': ending.stuck.length === 0 });
     return (ending.results[thread] as { passed: boolean }).passed;
   };
   // New counters and existing ones: each has one token left.
@@ -373,29 +357,20 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
 
     const reverse = { run: decideBatchAction(2, [checkB, checkA]) };
     trials.explore(counters(), [both, reverse], (ending) => {
-      assertHolds(
-        passed(ending, 0) !== passed(ending, 1),
-        'one batch or check passes',
-        describeEnding(ending),
-      );
-      assertHolds(counted(ending).join() === '1,1', 'the whole batch is counted', counted(ending));
+      assertEnding(ending, {
+        'one batch or check passes': passed(ending, 0) !== passed(ending, 1),
+        'the whole batch is counted': counted(ending).join() === '1,1',
+      });
     });
 
     for (const [i, id] of [a, b].entries()) {
       trials.explore(counters(), [both, { run: decideAction(2, id, terms) }], (ending) => {
-        assertHolds(
-          passed(ending, 0) === (countAllowed(ending, 1) === 0),
-          'one batch or check passes',
-          describeEnding(ending),
-        );
+        assertEnding(ending, {
+          'one batch or check passes': passed(ending, 0) === (countAllowed(ending, 1) === 0),
+        });
         const expected = [0, 1].map((n) => (passed(ending, 0) || n === i ? 1 : 0));
         const is = counted(ending);
-        assertHolds(
-          is.join() === expected.join(),
-          'all or nothing is counted',
-          is,
-          describeEnding(ending),
-        );
+        assertEnding(ending, { 'all or nothing is counted': is.join() === expected.join() });
       });
     }
 
@@ -403,11 +378,7 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
     trials.explore(counters(), [both, { run: decideBatchAction(2, [seeB, seeA]) }], (ending) => {
       passed(ending, 0);
       const { remaining } = ending.results[1] as { remaining: number[] };
-      assertHolds(
-        remaining[0] === remaining[1],
-        'no check sees a part of the batch',
-        describeEnding(ending),
-      );
+      assertEnding(ending, { 'no check sees a part of the batch': remaining[0] === remaining[1] });
     });
 
     for (const [first, second] of [
@@ -420,11 +391,9 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
       });
       trials.explore(counters(), [both, { run: oneByOne }], (ending) => {
         const [before, after] = ending.results[1] as DecisionResult[];
-        assertHolds(
-          before.remaining >= after.remaining,
-          'no check sees a part of the batch',
-          describeEnding(ending),
-        );
+        assertEnding(ending, {
+          'no check sees a part of the batch': before.remaining >= after.remaining,
+        });
       });
     }
   }
@@ -443,13 +412,11 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
     ),
   };
   trials.explore(full, [both, { run: decideAction(2, a, fixedWindow(1)) }], (ending) => {
-    assertHolds(
-      !passed(ending, 0) && countAllowed(ending, 1) === 1,
-      'the batch is denied',
-      describeEnding(ending),
-    );
-    assertHolds(usageNow(ending, a) === 1, 'the single check is counted', describeEnding(ending));
-    assertHolds(usageNow(ending, b) === 0, 'the batch counts nothing', describeEnding(ending));
+    assertEnding(ending, {
+      'the batch is denied': !passed(ending, 0) && countAllowed(ending, 1) === 1,
+      'the single check is counted': usageNow(ending, a) === 1,
+      'the batch counts nothing': usageNow(ending, b) === 0,
+    });
   });
   trials.record('P1', 'batches with opposite orders of counters, every order');
 });
@@ -478,17 +445,14 @@ test('a worker that dies during a deduction, at any step, loses no counted usage
         mortalThread('a deduction', setup, again),
       ],
       (ending, { used }) => {
-        assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
-        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
         const deducted = ending.deaths === 0 || again ? 1 : 0;
         const minimum = used + countAllowed(ending, 0) + deducted;
         const more = usageNow(ending, X) - minimum;
-        assertHolds(
-          more >= 0 && more <= ending.deaths,
-          'all usage is counted, at most once more per death',
-          more,
-          factsOf(ending),
-        );
+        assertEnding(ending, {
+          'all threads end': ending.stuck.length === 0,
+          'no partial counter is found': hasOnlyKnownCounters(ending),
+          'all usage is counted, at most once more per death': more >= 0 && more <= ending.deaths,
+        });
       },
       again ? isInQuickSet : undefined,
     );
@@ -509,8 +473,10 @@ test('a GCRA counter allows its last token once, and loses no usage when a worke
     });
   const checks = [1, 2].map((owner) => ({ run: decideAction(owner, X, bucket) }));
   trials.explore(prepared(10, 9), checks, (ending) => {
-    assertHolds(countAllowed(ending, 0, 1) === 1, 'one check is allowed', describeEnding(ending));
-    assertHolds(usedTokens(ending) === 10, 'the allowed token is counted', describeEnding(ending));
+    assertEnding(ending, {
+      'one check is allowed': countAllowed(ending, 0, 1) === 1,
+      'the allowed token is counted': usedTokens(ending) === 10,
+    });
   });
   for (const limit of [10, 7]) {
     const deduct = (owner: number) => deductAction(owner, X, bucket, NOW_MS);
@@ -521,12 +487,9 @@ test('a GCRA counter allows its last token once, and loses no usage when a worke
       const more = usedTokens(ending) - before - countAllowed(ending, 0) - 1;
       // A change of the limit rounds a fraction of a token up to one token.
       const most = ending.deaths + (limit === 7 ? 1 : 0);
-      assertHolds(
-        more >= 0 && more <= most,
-        'all usage is counted, at most once more per death',
-        more,
-        describeEnding(ending),
-      );
+      assertEnding(ending, {
+        'all usage is counted, at most once more per death': more >= 0 && more <= most,
+      });
     });
   }
   trials.record('P1', 'a GCRA counter, and a worker that dies during a deduction, at every step');
@@ -543,7 +506,7 @@ test('a worker that dies while it inserts a counter or sweeps, at any step, chan
     trials.inEverySetup(
       (setup) => [{ run: decideAction(1, X, setup.parameters) }, mortalThread(name, setup, again)],
       (ending, setup) => {
-        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
+        assertEnding(ending, { 'no partial counter is found': hasOnlyKnownCounters(ending) });
         assertExact(ending, setup, [0]);
       },
       name === insertion && again ? isInQuickSet : undefined,
@@ -560,19 +523,12 @@ test('a worker that dies during a reset, at any step, leaves the whole counter o
         mortalThread('a reset', setup, false),
       ],
       (ending, { used }) => {
-        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
-        assertHolds(
-          countAllowed(ending, 0) === 1,
-          'a check within the limit is allowed',
-          factsOf(ending),
-        );
         const is = usageNow(ending, X);
-        assertHolds(
-          [0, 1, used + 1].includes(is),
-          'the old counter is kept or removed as a whole',
-          is,
-          factsOf(ending),
-        );
+        assertEnding(ending, {
+          'no partial counter is found': hasOnlyKnownCounters(ending),
+          'a check within the limit is allowed': countAllowed(ending, 0) === 1,
+          'the old counter is kept or removed as a whole': [0, 1, used + 1].includes(is),
+        });
       },
     )
     .record('P2', 'a worker dies during a reset, at every step');
@@ -587,27 +543,13 @@ test('an acceptor that stops forever, at any step, lets no check exceed the limi
       ],
       (ending, { used }) => {
         const more = usageNow(ending, X) - used;
-        assertHolds(
-          countAllowed(ending, 0, 1) <= 1 && more <= 1,
-          'the limit holds',
-          factsOf(ending),
-        );
-        assertHolds(
-          countAllowed(ending, 0, 1) <= more,
-          'every allowed check is counted',
-          factsOf(ending),
-        );
         const isHeld = attachTable(ending).words[lockAt(0)] === 1;
-        assertHolds(
-          ending.stuck.length === 0 || isHeld,
-          'only its lock blocks other threads',
-          factsOf(ending),
-        );
-        assertHolds(
-          !isHeld || ending.deaths === 1,
-          'a live thread releases its lock',
-          factsOf(ending),
-        );
+        assertEnding(ending, {
+          'the limit holds': countAllowed(ending, 0, 1) <= 1 && more <= 1,
+          'every allowed check is counted': countAllowed(ending, 0, 1) <= more,
+          'only its lock blocks other threads': ending.stuck.length === 0 || isHeld,
+          'a live thread releases its lock': !isHeld || ending.deaths === 1,
+        });
       },
     )
     .record('P1', 'an acceptor stops forever, at every step');
@@ -619,11 +561,7 @@ const prepareExpiredCounter = () => prepareMemory((table) => consume(table, X, 3
 function assertWindowNotReopened(ending: FinalState, threads: number[]): void {
   for (const thread of threads) {
     const { allowed, window } = ending.results[thread] as DecisionResult;
-    assertHolds(
-      !allowed || window >= WINDOW,
-      'an exhausted window allows no check',
-      factsOf(ending),
-    );
+    assertEnding(ending, { 'an exhausted window allows no check': !allowed || window >= WINDOW });
   }
 }
 
@@ -680,17 +618,14 @@ test('two checks and a worker that dies during a deduction: the limit holds, no 
         { run: decideAction(4, X, setup.parameters) },
       ],
       (ending, { used }) => {
-        assertHolds(ending.stuck.length === 0, 'all threads end', factsOf(ending));
-        assertHolds(hasOnlyKnownCounters(ending), 'no partial counter is found', factsOf(ending));
         const allowed = countAllowed(ending, 0, 2);
         const more = usageNow(ending, X) - used - allowed - 1;
-        assertHolds(allowed <= 1, 'the limit holds', factsOf(ending));
-        assertHolds(
-          more >= 0 && more <= ending.deaths,
-          'all usage is counted, at most once more per death',
-          more,
-          factsOf(ending),
-        );
+        assertEnding(ending, {
+          'all threads end': ending.stuck.length === 0,
+          'no partial counter is found': hasOnlyKnownCounters(ending),
+          'the limit holds': allowed <= 1,
+          'all usage is counted, at most once more per death': more >= 0 && more <= ending.deaths,
+        });
       },
       (name) => IS_LONG || name === 'in a new window, sliding',
     )
@@ -706,7 +641,7 @@ test('a check with an old time, a sweep and an insert reopen no exhausted window
   ];
   trials.explore(prepareExpiredCounter(), actors, (ending) => {
     assertWindowNotReopened(ending, [0]);
-    assertHolds(usageNow(ending, Y) === 1, 'the new counter is counted', factsOf(ending, Y));
+    assertEnding(ending, { 'the new counter is counted': usageNow(ending, Y) === 1 });
   });
   trials.record('P1', 'a check with an old time, a sweep and an insert');
 });
@@ -721,11 +656,13 @@ test('three batches with a cycle of counters: no deadlock, and one batch passes'
     prepareMemory(() => {}, 3),
     actors,
     (ending) => {
-      assertHolds(ending.stuck.length === 0, 'all threads end', describeEnding(ending));
-      const passed = (ending.results as { passed: boolean }[]).filter(({ passed }) => passed);
-      assertHolds(passed.length === 1, 'one batch or check passes', describeEnding(ending));
-      const used = ids.reduce((sum, { id }) => sum + usageNow(ending, id), 0);
-      assertHolds(used === 2, 'all or nothing is counted', used, describeEnding(ending));
+      const results = ending.results as ({ passed: boolean } | undefined)[];
+      assertEnding(ending, {
+        'all threads end': ending.stuck.length === 0,
+        'one batch passes': results.filter((result) => result?.passed).length === 1,
+        'all or nothing is counted':
+          ids.reduce((sum, { id }) => sum + usageNow(ending, id), 0) === 2,
+      });
     },
   );
   trials.record('P1', 'three batches with a cycle of counters');

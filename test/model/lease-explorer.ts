@@ -105,6 +105,24 @@ export function walkLeases(
   return steps;
 }
 
+/** Follows one schedule, to its end or to an event that the scenario does not have there. */
+export function followSchedule(scenario: LeaseScenario, schedule: readonly string[]): void {
+  const model = new LeaseWorld(scenario);
+  const world = model.first();
+  let step: Step | undefined;
+  for (const name of schedule) {
+    const event = model.events(world).find((one) => one.name === name);
+    if (event === undefined) return;
+    step = { name, parent: step };
+    run(step, () => {
+      event.apply(world);
+      model.tidy(world);
+      model.check(world);
+      model.checkEnd(copyWorld(world));
+    });
+  }
+}
+
 function run<T>(step: Step | undefined, action: () => T): T {
   try {
     return action();

@@ -32,7 +32,7 @@ function runThread(contender: ContentionTask): Promise<Tally> {
 }
 
 /** Per 1 000 checks. They are far below what is usual, and show that the test tests something. */
-const LEAST = { elapsedMs: 15, windowsDenied: 0.25 };
+const LEAST = { elapsedMs: 40, windowsDenied: 0.25 };
 
 test.each([
   ['batches', true, trialCount(100_000, 1_100_000)],
