@@ -45,6 +45,23 @@ const WORKER_LOCK_OWNER = 1_000;
 /** No check of a test is decided without Redis, however slow the machine is. */
 const DEADLINE_MS = 60_000;
 
+const hasher = new Hasher(Buffer.from('0123456789abcdef'));
+const hashState = hasher.namespace('engines');
+
+/** A check of one namespace, with a limit of 10 unless the terms say otherwise. */
+export function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
+  const identity = newIdentity();
+  hasher.hash(hashState, identifier, identity);
+  const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
+  const namespace = { name: 'engines', id: undefined, hashState, ...tries, ...NO_SKETCHES };
+  return {
+    namespace: { ...namespace, decisionCounts: newNamespaceRow() },
+    ...{ identity, identifier, limit: 10, durationMs: DURATION_MS, cost: 1 },
+    ...{ rule: RULE.fixed, burst: NO_BURST },
+    ...{ isAsync: false, overrideId: undefined, ...terms },
+  };
+}
+
 /** Moves the monotonic clock of this process forward, until `vi.restoreAllMocks`. */
 export function skipMonotonicTime(ms: number): void {
   const now = performance.now.bind(performance);
@@ -195,7 +212,6 @@ export class TestEngine {
   readonly clock: Clock;
   readonly #control = new Control(allocateControl(1, 1));
   readonly #stats;
-  readonly #hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly #driver: EngineDriver;
 
   /** Opens an engine that is ready to decide. */
@@ -241,19 +257,7 @@ export class TestEngine {
   }
 
   check(identifier: string, terms: Partial<Check> = {}): Check {
-    const identity = newIdentity();
-    const name = 'engines';
-    const hashState = this.#hasher.namespace(name);
-    this.#hasher.hash(hashState, identifier, identity);
-    const decisionCounts = newNamespaceRow();
-    const trieRoots = new Int32Array(0);
-    const tries = { trieRoots, trieVersion: 0 };
-    return {
-      namespace: { name, id: undefined, hashState, decisionCounts, ...tries, ...NO_SKETCHES },
-      ...{ identity, identifier, limit: 10, durationMs: DURATION_MS, cost: 1 },
-      ...{ rule: RULE.fixed, burst: NO_BURST },
-      ...{ isAsync: false, overrideId: undefined, ...terms },
-    };
+    return checkOf(identifier, terms);
   }
 
   /** Decides a check, at once or when the worker has decided it. */

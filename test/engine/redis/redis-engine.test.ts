@@ -8,9 +8,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
 import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
 import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
-import { Hasher, newIdentity } from '../../../src/core/hash.ts';
-import { NO_SKETCHES } from '../../../src/core/namespace.ts';
-import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { allocateRedisEngine } from '../../../src/engine/redis/allocate.ts';
@@ -29,11 +27,14 @@ import type { RedisSettings } from '../../../src/redis/settings.ts';
 import { createEngine } from '../../../src/server/create-engine.ts';
 import { Clock, ClockPublisher } from '../../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
-import { ACCEPTOR_STAT, newNamespaceRow } from '../../../src/shared-memory/stats.ts';
-import { decideMany, skipMonotonicTime } from '../../support/engines.ts';
+import { ACCEPTOR_STAT } from '../../../src/shared-memory/stats.ts';
+import {
+  DURATION_MS,
+  decideMany,
+  checkOf as engineCheckOf,
+  skipMonotonicTime,
+} from '../../support/engines.ts';
 
-/** 30 days: a test must not see the end of a window. */
-const DURATION_MS = 2_592_000_000;
 const WORKER_LOCK_OWNER = 1_000;
 const SETTINGS: RedisSettings = {
   ...{ url: 'redis://127.0.0.1', password: undefined, prefix: 'weir', leases: true, syncMs: 100 },
@@ -47,28 +48,9 @@ const SETTINGS: RedisSettings = {
   },
 };
 const confirm = () => {};
-const hasher = new Hasher(Buffer.from('0123456789abcdef'));
-const hashState = hasher.namespace('a');
-
-function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
-  const identity = newIdentity();
-  hasher.hash(hashState, identifier, identity);
-  const decisionCounts = newNamespaceRow();
-  const trieRoots = new Int32Array(0);
-  const tries = { trieRoots, trieVersion: 0 };
-  return {
-    namespace: {
-      name: 'a',
-      id: undefined,
-      hashState,
-      decisionCounts,
-      ...tries,
-      ...NO_SKETCHES,
-    },
-    ...{ identity, identifier, limit: 100, durationMs: DURATION_MS, cost: 1, rule: RULE.fixed },
-    ...{ burst: NO_BURST, isAsync: false, overrideId: undefined, ...terms },
-  };
-}
+const checkOf = (identifier: string, terms: Partial<Check> = {}) => {
+  return engineCheckOf(identifier, { limit: 100, ...terms });
+};
 
 class TestAcceptor {
   readonly engine;
@@ -108,14 +90,14 @@ class TestAcceptor {
   }
 
   /** Gives the counter of a check a lease, and what is known of other machines' usage. */
-  lend({ identity, durationMs }: Check, lease: number, others = 0): void {
+  lend({ identity, durationMs, namespace }: Check, lease: number, others = 0): void {
     const table = this.#tables[shardOf(identity)];
     const state = newLeaseState();
     const lock = table.lockFor(identity);
     table.acquire(lock);
     const slot =
       table.find(identity, durationMs) ||
-      table.insert(identity, hashState[0], durationMs, this.clock.monotonicMs());
+      table.insert(identity, namespace.hashState[0], durationMs, this.clock.monotonicMs());
     table.read(slot, state);
     state.window = Math.floor(this.clock.nowMs() / durationMs);
     state.lease = lease;
@@ -546,13 +528,8 @@ describe('a correction', () => {
       return { kind: 'refund', refunded: 2 };
     });
     expect(await refund(acceptor)).toBe(2);
-    const action = {
-      kind: 'refund',
-      rule: RULE.fixed,
-      durationMs: DURATION_MS,
-      window: 1,
-      cost: 3,
-    };
+    const of = { rule: RULE.fixed, durationMs: DURATION_MS, window: 1, cost: 3 };
+    const action = { kind: 'refund', ...of };
     expect(requests).toMatchObject([{ identity: checkOf('a').identity, action }]);
     expect([acceptor.count('refunds'), acceptor.count('refundedTokens')]).toEqual([1, 2]);
   });
