@@ -30,6 +30,11 @@ interface CheckOptions {
   burst?: number;
 }
 
+function termsOf({ limit = 10, duration = MINUTE_MS, cost = 1, ...of }: CheckOptions) {
+  const { rule = RULE.fixed, burst = NO_BURST } = of;
+  return { limit, durationMs: duration, cost, rule, burst };
+}
+
 /** One check of a batch. */
 export interface BatchCheck extends Omit<CheckOptions, 'now' | 'counts'> {
   identifier: string;
@@ -58,12 +63,10 @@ export class TestTables {
   }
 
   decide(identifier: string, options: CheckOptions = {}, namespace = 'default') {
-    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, isCounted = true } = options;
-    const { rule = RULE.fixed, burst = NO_BURST } = options;
+    const { now = NOW_MS, isCounted = true } = options;
     const [tag] = this.#hash(namespace, identifier);
     const table = this.tables[shardOf(this.id)];
-    const terms = { limit, durationMs: duration, cost, rule, burst };
-    table.decide(this.id, tag, now, terms, isCounted, this.decision);
+    table.decide(this.id, tag, now, termsOf(options), isCounted, this.decision);
     if (this.decision.outcome === OUTCOME.evicted) this.evicted++;
     if (this.decision.outcome === OUTCOME.full) this.full++;
     return this.decision;
@@ -74,38 +77,25 @@ export class TestTables {
     const { batch, id } = this;
     batch.begin();
     for (const check of checks) {
-      const { identifier, namespace = 'default', limit = 10, duration = MINUTE_MS } = check;
-      const { cost = 1, rule = RULE.fixed, burst = NO_BURST } = check;
-      const [tag] = this.#hash(namespace, identifier);
-      batch.add(id, tag, { limit, durationMs: duration, cost, rule, burst });
+      const [tag] = this.#hash(check.namespace ?? 'default', check.identifier);
+      batch.add(id, tag, termsOf(check));
     }
     const passed = batch.decide(now);
     return { passed, answers: checks.map((_, number) => ({ ...batch.decision(number) })) };
   }
 
   peek(identifier: string, options: CheckOptions = {}) {
-    const {
-      limit = 10,
-      duration = MINUTE_MS,
-      cost = 1,
-      now = NOW_MS,
-      rule = RULE.fixed,
-      burst = NO_BURST,
-    } = options;
     this.#hash('default', identifier);
     const table = this.tables[shardOf(this.id)];
-    const terms = { limit, durationMs: duration, cost, rule, burst };
-    const hasDecision = table.peek(this.id, now, terms, this.decision);
+    const { now = NOW_MS } = options;
+    const hasDecision = table.peek(this.id, now, termsOf(options), this.decision);
     return hasDecision ? this.decision : undefined;
   }
 
   deduct(identifier: string, options: CheckOptions & { window: number }): number {
-    const { limit = 10, duration = MINUTE_MS, cost = 1, now = NOW_MS, window } = options;
-    const { rule = RULE.fixed, burst = NO_BURST } = options;
+    const { now = NOW_MS, window } = options;
     const [tag] = this.#hash('default', identifier);
-    const table = this.tables[shardOf(this.id)];
-    const terms = { limit, durationMs: duration, cost, rule, burst };
-    return table.deduct(this.id, tag, now, window, terms);
+    return this.tables[shardOf(this.id)].deduct(this.id, tag, now, window, termsOf(options));
   }
 
   /** Refunds tokens to an identifier. @returns the number of refunded tokens */
@@ -129,11 +119,7 @@ export class TestTables {
   /** What the checks of an identifier would get, decided as one batch. */
   explain(identifier: string, checks: CheckOptions[], now = NOW_MS, namespace = 'default') {
     const [tag] = this.#hash(namespace, identifier);
-    const terms = checks.map(({ limit = 10, duration = MINUTE_MS, cost = 1, ...of }) => {
-      const { rule = RULE.fixed, burst = NO_BURST } = of;
-      return { limit, durationMs: duration, cost, rule, burst };
-    });
-    return this.tables[shardOf(this.id)].explain(this.id, tag, now, terms);
+    return this.tables[shardOf(this.id)].explain(this.id, tag, now, checks.map(termsOf));
   }
 
   /** Sweeps all tables. @returns the number of live counters */
