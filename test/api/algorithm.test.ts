@@ -4,13 +4,17 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   describeEngines,
   describeOnce,
-  type EngineServer,
   startEngineServer,
   testInMemory,
 } from '../support/engine-modes.ts';
 import { errorIn, sendCheck } from '../support/http.ts';
 import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
-import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
+import {
+  removeDirectory,
+  type SteppedServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
 
 /** The longest duration of v2: of 10 tokens, none comes back during a test. */
 const MONTH_MS = 2_592_000_000;
@@ -19,14 +23,13 @@ const TOKEN_MS = MONTH_MS / LIMIT;
 
 describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: EngineServer;
+  let server: SteppedServer;
   beforeAll(async () => {
     const args = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
     server = await startEngineServer(mode, dataDir, { args });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

@@ -2,17 +2,11 @@
 
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import {
-  describeEngines,
-  describeInMemory,
-  describeOnce,
-  type EngineServer,
-  startEngineServer,
-} from '../support/engine-modes.ts';
+import { describeEngines, describeOnce, startEngineServer } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
 import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
 import { forwardedFor, writeConfig } from '../support/policy-config.ts';
@@ -20,6 +14,7 @@ import {
   freePort,
   removeDirectory,
   type ServerProcess,
+  type SteppedServer,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
@@ -54,7 +49,7 @@ const identifiersOf = async (server: ServerProcess, namespaceName: string, limit
 
 describeEngines('analytics, decided %s,', (mode) => {
   const directory = temporaryDirectory();
-  let server: EngineServer;
+  let server: SteppedServer;
   let gatewayPort: number;
   beforeAll(async () => {
     const windows = [
@@ -69,7 +64,6 @@ describeEngines('analytics, decided %s,', (mode) => {
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(directory);
   });
 
@@ -214,7 +208,7 @@ describeEngines('analytics, decided %s,', (mode) => {
   });
 });
 
-describeInMemory('the file of the analytics', () => {
+describe('the file of the analytics', () => {
   const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '1024']);
 
   test('survives a restart, and is moved aside if it is damaged', async () => {

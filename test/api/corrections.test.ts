@@ -5,7 +5,6 @@ import { AMOUNT_MAX } from '../../src/core/constants.ts';
 import {
   describeEngines,
   describeOnce,
-  type EngineServer,
   startEngineServer,
   testInMemory,
 } from '../support/engine-modes.ts';
@@ -19,7 +18,7 @@ import {
   sendRequest,
 } from '../support/http.ts';
 import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
-import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { removeDirectory, type SteppedServer, temporaryDirectory } from '../support/server.ts';
 import { addKey, withStore } from '../support/store.ts';
 import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 
@@ -28,7 +27,7 @@ const MONTH_MS = 2_592_000_000;
 
 describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: EngineServer;
+  let server: SteppedServer;
   let limitOnly = '';
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -39,7 +38,6 @@ describeEngines('decided %s:', (mode) => {
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

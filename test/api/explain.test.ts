@@ -7,12 +7,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXPLAINED_OVERRIDES_MAX } from '../../src/core/constants.ts';
-import {
-  describeEngines,
-  describeOnce,
-  type EngineServer,
-  startEngineServer,
-} from '../support/engine-modes.ts';
+import { describeEngines, describeOnce, startEngineServer } from '../support/engine-modes.ts';
 import { newSeed, trialCount } from '../support/guarantees.ts';
 import {
   callOperation,
@@ -22,7 +17,12 @@ import {
   type Operation,
 } from '../support/operations.ts';
 import { forwardedFor, sendGatewayCheck, writeConfig } from '../support/policy-config.ts';
-import { ROOT_KEY, removeDirectory, temporaryDirectory } from '../support/server.ts';
+import {
+  ROOT_KEY,
+  removeDirectory,
+  type SteppedServer,
+  temporaryDirectory,
+} from '../support/server.ts';
 
 /** The longest duration of v2: no window ends during a test. */
 const MONTH_MS = 2_592_000_000;
@@ -48,7 +48,7 @@ interface Explanation {
 describeEngines('decided %s:', (mode) => {
   const directory = temporaryDirectory();
   const dataDir = join(directory, 'data');
-  let server: EngineServer;
+  let server: SteppedServer;
   beforeAll(async () => {
     const two = {
       windows: [
@@ -67,7 +67,6 @@ describeEngines('decided %s:', (mode) => {
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(directory);
   });
 

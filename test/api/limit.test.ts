@@ -2,12 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/core/constants.ts';
-import {
-  describeEngines,
-  describeOnce,
-  type EngineServer,
-  startEngineServer,
-} from '../support/engine-modes.ts';
+import { describeEngines, describeOnce, startEngineServer } from '../support/engine-modes.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,
@@ -15,11 +10,16 @@ import {
   sendCheck,
   sendRequest,
 } from '../support/http.ts';
-import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
+import {
+  removeDirectory,
+  type SteppedServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
 describeEngines('decided %s:', (mode) => {
-  let server: EngineServer;
+  let server: SteppedServer;
   const dataDir = temporaryDirectory();
   const keys = { expired: '', nothing: '', limitOnly: '', oneNamespace: '', creator: '' };
 
@@ -41,7 +41,6 @@ describeEngines('decided %s:', (mode) => {
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

@@ -10,7 +10,6 @@ import {
 import {
   describeEngines,
   describeOnce,
-  type EngineServer,
   startEngineServer,
   testInMemory,
 } from '../support/engine-modes.ts';
@@ -28,7 +27,13 @@ import {
   type Operation,
   pathAndMethodOf,
 } from '../support/operations.ts';
-import { ROOT_KEY, removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import {
+  ROOT_KEY,
+  removeDirectory,
+  type SteppedServer,
+  startServer,
+  temporaryDirectory,
+} from '../support/server.ts';
 import { addKey, addRecords, withStore } from '../support/store.ts';
 
 /** The longest window of v2; it ends every 30 days. */
@@ -47,7 +52,7 @@ interface V2Error {
 
 describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: EngineServer;
+  let server: SteppedServer;
   const keys = { limitOnly: '', oneNamespace: '', expired: '' };
   beforeAll(async () => {
     withStore(dataDir, (store) => {
@@ -61,7 +66,6 @@ describeEngines('decided %s:', (mode) => {
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

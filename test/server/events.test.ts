@@ -81,7 +81,6 @@ describeEngines('events, decided %s:', (mode) => {
     // A request that is no decision.
     await post(server, '/v1/ratelimits.limit', { ...terms, identifier: 1 });
     await server.stop();
-    await server.closeEngine();
     removeDirectory(configDir);
     const events = eventsIn(own.dataDir).map(({ time, reset, ...event }) => {
       expect(time).toBeGreaterThanOrEqual(startMs);

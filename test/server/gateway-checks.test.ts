@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
+import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
 import {
   errorIn,
   exchange,
@@ -27,6 +27,7 @@ import {
   freePort,
   ROOT_KEY,
   removeDirectory,
+  type SteppedServer,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
@@ -68,7 +69,7 @@ const POLICIES: Record<string, PolicySettings> = {
 };
 
 describeEngines('decided %s, a gateway', (mode) => {
-  let server: EngineServer;
+  let server: SteppedServer;
   let port: number;
   const dataDir = temporaryDirectory();
   const socket = join(place, `${mode}.sock`);
@@ -91,7 +92,6 @@ describeEngines('decided %s, a gateway', (mode) => {
   afterAll(async () => {
     expect(statSync(socket).mode & 0o777).toBe(0o660);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     expect(existsSync(socket)).toBe(false);
     removeDirectory(dataDir);
   });

@@ -1,13 +1,14 @@
 /** multiLimit over HTTP: many connections to several acceptors, concurrent with single checks. */
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
+import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
 import { callOperationOk, type Fields } from '../support/operations.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import {
   ROOT_KEY,
   removeDirectory,
   type ServerProcess,
+  type SteppedServer,
   temporaryDirectory,
 } from '../support/server.ts';
 
@@ -32,14 +33,13 @@ async function postTo(server: ServerProcess, path: string, body: unknown): Promi
 
 describeEngines('decided %s:', (mode) => {
   const dataDir = temporaryDirectory();
-  let server: EngineServer;
+  let server: SteppedServer;
   beforeAll(async () => {
     const args = ['--acceptors', '2', '--counters', '4096'];
     server = await startEngineServer(mode, dataDir, { args });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
-    await server.closeEngine();
     removeDirectory(dataDir);
   });
 

@@ -2,7 +2,7 @@
 
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { describeEngines, type EngineServer, startEngineServer } from '../support/engine-modes.ts';
+import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
 import {
   exchange,
   type LimitResponse,
@@ -13,6 +13,7 @@ import {
 import {
   removeDirectory,
   type ServerProcess,
+  type SteppedServer,
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
@@ -66,7 +67,7 @@ const WAITING_MODES = ['worker', 'redis'] as const;
 describeEngines(
   'decided by %s, a connection',
   (mode) => {
-    let server: EngineServer;
+    let server: SteppedServer;
     const dataDir = temporaryDirectory();
     beforeAll(async () => {
       server = await startEngineServer(mode, dataDir, {
@@ -75,7 +76,6 @@ describeEngines(
     });
     afterAll(async () => {
       expect(await server.stop()).toEqual({ code: 0, signal: null });
-      await server.closeEngine();
       removeDirectory(dataDir);
     });
 

@@ -3,13 +3,14 @@
  * a Redis. A case about checks holds in all of them. `npm test` runs it in the first two.
  */
 
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
-import { describe, test } from 'vitest';
+import { afterAll, describe, TestRunner, test } from 'vitest';
+import { openRedis } from '../../src/redis/connection.ts';
+import { SharedRegistryClient } from '../../src/registry/shared/client.ts';
+import { migrate } from '../../src/registry/shared/migration.ts';
+import { DataDirectory } from '../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import { isRedisMissing, type RedisServer, startRedis } from './programs/redis.ts';
 import {
-  CLI_PATH,
-  cleanEnvironment,
   DECIDE_MODES,
   type ServerOptions,
   type SteppedServer,
@@ -17,12 +18,21 @@ import {
   startSteppedServer,
   waitUntil,
 } from './server.ts';
-import { withStore } from './store.ts';
+
+const READY_MS = 20_000;
 
 export type EngineMode = (typeof DECIDE_MODES)[number] | 'redis';
 
+/** The Redis of all servers of this process. Each has a prefix of its own. */
+let shared: Promise<RedisServer> | undefined;
+let prefixes = 0;
+/** The groups of cases of this file. */
+const groups = new Set<object>();
+/** Those that have not ended. After the last one the Redis is closed. */
+let groupsLeft = 0;
+
 /** `test/system/redis/cases.test.ts` sets this, and imports the same cases. */
-const WITH_REDIS = process.env.TEST_ENGINE === 'redis';
+const isWithRedis = () => process.env.TEST_ENGINE === 'redis';
 
 /** Declares cases for both modes of the engine in memory, or for the engine in Redis. */
 export function describeEngines(
@@ -31,21 +41,29 @@ export function describeEngines(
   modes: readonly EngineMode[] = [...DECIDE_MODES, 'redis'],
 ): void {
   for (const mode of modes) {
-    if ((mode === 'redis') !== WITH_REDIS) continue;
-    describe.skipIf(mode === 'redis' && isRedisMissing)(title.replace('%s', mode), () => {
+    if ((mode === 'redis') !== isWithRedis()) continue;
+    const isMissing = mode === 'redis' && isRedisMissing;
+    const group = describe.skipIf(isMissing)(title.replace('%s', mode), () => {
+      groupsLeft++;
+      // Before the hooks of the cases: at its end, a group runs its hooks in the reverse order.
+      afterAll(async () => {
+        if (--groupsLeft === 0) await (await shared)?.close();
+      });
       cases(mode);
     });
+    groups.add(group);
   }
 }
 
-/** Declares cases with servers of their own that do not depend on the engine: not with Redis. */
-export function describeInMemory(title: string, cases: () => void): void {
-  if (!WITH_REDIS) describe(title, cases);
+/** Removes what a file declares besides such cases. The first level runs it once, which suffices. */
+export function keepOnlyEngineCases(): void {
+  const { tasks } = TestRunner.getCurrentSuite();
+  tasks.splice(0, tasks.length, ...tasks.filter((task) => groups.has(task)));
 }
 
 /** Declares a case that steps the clock, or needs the queues in memory: not with Redis. */
 export function testInMemory(title: string, testCase: () => Promise<void>): void {
-  if (!WITH_REDIS) test(title, testCase);
+  if (!isWithRedis()) test(title, testCase);
 }
 
 /** Declares cases that do not depend on the engine: in one of the modes, and never with Redis. */
@@ -53,51 +71,51 @@ export function describeOnce(mode: EngineMode, title: string, cases: () => void)
   if (mode === 'in-place') describe(title, cases);
 }
 
-/** `stepClock` is for the engine in memory only: Redis has a clock of its own. */
-export interface EngineServer extends SteppedServer {
-  /** Closes the Redis of the server, where it has one. Called after the server has ended. */
-  closeEngine: () => Promise<void>;
-}
-
-/** Starts a server. With Redis it gets one of its own, which has the records of the store. */
+/**
+ * Starts a server. With Redis its registry there has the records of the store, and `stepClock`
+ * rejects: Redis has a clock of its own.
+ */
 export async function startEngineServer(
   mode: EngineMode,
   dataDir: string,
   options: ServerOptions = {},
-): Promise<EngineServer> {
-  const { args = [] } = options;
+): Promise<SteppedServer> {
   if (mode !== 'redis') {
-    const memory = { ...options, args: [...args, '--decide', mode] };
-    const server = await startSteppedServer(dataDir, memory);
-    return { ...server, closeEngine: async () => {} };
-  }
-  const redis = await startRedis();
-  // The case of a slow Redis is tested elsewhere: here the test itself may be slow.
-  const WEIR_REDIS_TIMEOUT_MS = '1000';
-  const env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url, WEIR_REDIS_TIMEOUT_MS };
-  try {
-    await migrateRecords(dataDir, redis);
-    const server = await startServer(dataDir, { ...options, env: { ...env, ...options.env } });
-    await waitUntil(`Redis serves it: ${server.stderr()}`, async () => {
-      const response = await fetch(`${server.adminUrl}/readyz`);
-      return ((await response.json()) as { status: string }).status === 'ready';
+    return startSteppedServer(dataDir, {
+      ...options,
+      args: [...(options.args ?? []), '--decide', mode],
     });
-    const stepClock = () => Promise.reject(new Error('the clock of Redis cannot be stepped'));
-    return { ...server, nowMs: Date.now, stepClock, closeEngine: () => redis.close() };
-  } catch (error) {
-    await redis.close();
-    throw error;
   }
+  shared ??= startRedis();
+  const { url } = await shared;
+  const prefix = `cases${prefixes++}`;
+  await migrateRecords(dataDir, url, prefix);
+  const env = {
+    ...{ WEIR_ENGINE: 'redis', WEIR_REDIS_URL: url, WEIR_REDIS_PREFIX: prefix, WEIR_WORKERS: '1' },
+    // The case of a slow Redis is tested elsewhere: here the test itself may be slow.
+    WEIR_REDIS_TIMEOUT_MS: '1000',
+  };
+  const server = await startServer(dataDir, { ...options, env: { ...env, ...options.env } });
+  await waitUntil(`Redis serves it: ${server.stderr()}`, async () => {
+    const response = await fetch(`${server.adminUrl}/readyz`);
+    return ((await response.json()) as { status: string }).status === 'ready';
+  });
+  const stepClock = () => Promise.reject(new Error('the clock of Redis cannot be stepped'));
+  return { ...server, nowMs: Date.now, stepClock };
 }
 
 /** Moves the records that a test has written to the store into Redis. */
-async function migrateRecords(dataDir: string, { url }: RedisServer): Promise<void> {
-  const tables = ['keys', 'namespaces', 'overrides'] as const;
-  const hasRecords = withStore(dataDir, (store) => {
-    return tables.some((table) => store.read(table).length > 0);
-  });
-  if (!hasRecords) return;
-  const env = { ...cleanEnvironment(), WEIR_ENGINE: 'redis', WEIR_REDIS_URL: url };
-  const args = [CLI_PATH, 'migrate', '--data-dir', dataDir];
-  await promisify(execFile)(process.execPath, args, { env });
+async function migrateRecords(dataDir: string, url: string, prefix: string): Promise<void> {
+  const directory = DataDirectory.open(dataDir);
+  const store = SqliteStore.open(directory);
+  const tls = { ca: undefined, cert: undefined, key: undefined };
+  const link = openRedis({ url, password: undefined, tls, waitForReplicas: 0 });
+  try {
+    await link.ready(READY_MS);
+    await migrate(store, new SharedRegistryClient(link, prefix), false);
+  } finally {
+    link.close();
+    store.close();
+    directory.close();
+  }
 }

@@ -1,5 +1,7 @@
 /** The cases of engines and of the API, with counters in a real Redis. */
 
+import { keepOnlyEngineCases } from '../../support/engine-modes.ts';
+
 process.env.TEST_ENGINE = 'redis';
 await import('../../engine/engine.test.ts');
 await import('../../api/algorithm.test.ts');
@@ -12,5 +14,4 @@ await import('../../server/events.test.ts');
 await import('../../server/gateway-checks.test.ts');
 await import('../../server/multi-limit.test.ts');
 await import('../../server/pipelining.test.ts');
-
-export {};
+keepOnlyEngineCases();
