@@ -3,6 +3,7 @@
  * test:system` the projects `system`, and `npm run test:long` the projects `long`.
  */
 
+import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, JsonReporter, type TestSpecification } from 'vitest/node';
@@ -24,23 +25,11 @@ const DEPENDENT_ON_NODE = [
   ...['server', 'runtime', 'shared-memory', 'events', 'start', 'auth', 'registry', 'engine/worker'],
 ].map((folder) => `test/${folder}/**/*.test.ts`);
 
-/** Files with a long form besides those of `test/long`: WEIR_TEST_LONG gives them more trials. */
-const WITH_LONG_FORM = [
-  'test/model/**/*.test.ts',
-  'test/analytics/{recorder,sketch}.test.ts',
-  'test/api/{common/body-scanner,keys}.test.ts',
-  'test/auth/permissions.test.ts',
-  'test/core/{bytes,hash,json-text,json-writer}.test.ts',
-  'test/engine/**/*.test.ts',
-  'test/events/event-ring.test.ts',
-  'test/overrides/*.test.ts',
-  'test/server/override-activation.test.ts',
-  'test/system/redis/{sequence,cluster}.test.ts',
-  FAULTS,
-  'test/system/clients/schemathesis.test.ts',
-  'test/system/deploy/install.test.ts',
-  'test/system/pages/first-start.test.ts',
-];
+/** Files of the other levels that have a long form: WEIR_TEST_LONG gives them more trials. */
+const WITH_LONG_FORM = readdirSync('test', { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.test.ts') && !path.startsWith('long/'))
+  .map((path) => `test/${path}`)
+  .filter((path) => /\b(trialCount|IS_LONG)\b/.test(readFileSync(path, 'utf8')));
 
 /** System tests mostly wait for other programs: more files than cores run in parallel. */
 const SYSTEM_WORKERS = 4;

@@ -129,8 +129,12 @@ export async function sendRequest(port: number, parts: RequestParts): Promise<Pa
 }
 
 /** Sends one check. Rejects unless the status is 200. */
-export async function sendCheck(port: number, body: object): Promise<LimitResponse> {
-  const answer = await sendRequest(port, { body: JSON.stringify(body) });
+export async function sendCheck(
+  port: number,
+  body: object,
+  headers: Record<string, string> = {},
+): Promise<LimitResponse> {
+  const answer = await sendRequest(port, { body: JSON.stringify(body), headers });
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
   return JSON.parse(answer.body);
 }

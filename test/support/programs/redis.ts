@@ -355,6 +355,7 @@ export async function startCluster(
     await Promise.all(nodes.map((node) => node.close()));
   };
   try {
+    const starting: Promise<unknown>[] = [];
     for (let i = 0; i < count * (1 + replicas); i++) {
       const busPort = await freePort();
       const config = [
@@ -366,8 +367,14 @@ export async function startCluster(
         ...(options.config ?? []),
       ];
       busPorts.push(busPort);
-      nodes.push(await startRedis({ ...options, config }));
+      const start = startRedis({ ...options, config, port: await freePort() });
+      starting.push(
+        start.then((node) => {
+          nodes[i] = node;
+        }),
+      );
     }
+    await Promise.all(starting);
     const primaries = nodes.slice(0, count);
     for (const [i, node] of primaries.entries()) {
       const first = Math.ceil((i * CLUSTER_SLOTS) / count);

@@ -24,6 +24,15 @@ import { jsonLines, runWeir } from '../../support/weir-command.ts';
 
 const ARGS = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
 
+/** Waits until a server has joined, before processes are started to ask for more. */
+const waitUntilReady = ({ adminUrl }: ServerProcess) => {
+  return waitUntil('it is ready', async () => {
+    return (
+      ((await (await fetch(`${adminUrl}/readyz`)).json()) as { status: string }).status === 'ready'
+    );
+  });
+};
+
 describe.skipIf(isRedisMissing)('with a Redis', () => {
   const [migrated, other] = [temporaryDirectory(), temporaryDirectory()];
   let redis: RedisServer;
@@ -65,6 +74,7 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
   });
 
   test('weir cluster lists the machines, and forgets one that is lost', async () => {
+    await waitUntilReady(servers[0]);
     await waitUntil('it has joined and has reported', async () => {
       const machines = await lines('cluster', 'status');
       return machines.length === 1 && machines[0].joined === 1 && machines[0].version !== undefined;
@@ -123,9 +133,8 @@ describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
   beforeAll(async () => {
     redis = await startCluster(3);
     env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
-    for (const directory of directories) {
-      servers.push(await startServer(directory, { args: ARGS, env }));
-    }
+    const started = directories.map((directory) => startServer(directory, { args: ARGS, env }));
+    servers.push(...(await Promise.all(started)));
   }, 120_000);
   afterAll(async () => {
     for (const server of servers) server.child.kill('SIGKILL');
@@ -140,6 +149,7 @@ describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
   const status = () => jsonLines('http://127.0.0.1:1', ['cluster', 'status'], { env });
 
   test('weir cluster lists machines and their leases over all buckets', async () => {
+    for (const server of servers) await waitUntilReady(server);
     await waitUntil('both machines have joined everywhere, and have reported', async () => {
       const machines = await status();
       return machines.length === 2 && machines.every(isReady);
@@ -172,5 +182,5 @@ describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
     );
     expect((await weir('cluster', 'forget', String(machine))).code).toBe(EXIT.OK);
     expect((await status()).map((one) => one.machine)).not.toContain(machine);
-  });
+  }, 120_000);
 });

@@ -8,7 +8,9 @@ import { isRedisMissing, startRedis } from '../../support/programs/redis.ts';
 import { waitUntil } from '../../support/server.ts';
 
 describe.skipIf(isRedisMissing)('with WEIR_ENGINE=redis', () => {
-  const own = useDataDirectory(['--counters', '1024', '--engine', 'redis']);
+  const own = useDataDirectory([
+    ...['--engine', 'redis', '--acceptors', '1', '--workers', '1', '--counters', '1024'],
+  ]);
 
   test('snapshots have leases and calls; operations run, and a revoked key is signed out', async () => {
     const redis = await startRedis();

@@ -7,7 +7,7 @@ import {
   metricDeclaration,
 } from '../../../src/observe/metric-declarations.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck } from '../../support/http.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { isRedisMissing } from '../../support/programs/redis.ts';
 import {
   removeDirectory,
   type ServerProcess,
@@ -15,6 +15,7 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
+import { useRedis } from './use-redis.ts';
 
 const CHECK = { limit: 1_000_000, duration: LONGEST_WINDOW_MS };
 
@@ -26,20 +27,19 @@ interface Readiness {
 
 describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
   const directories = [temporaryDirectory(), temporaryDirectory()];
-  let redis: RedisServer;
+  const redis = useRedis({ config: ['appendonly yes', 'appendfsync no'] });
   let servers: ServerProcess[];
   beforeAll(async () => {
-    redis = await startRedis({ isDurable: true });
     servers = await Promise.all(
       directories.map((directory) => {
-        const args = ['--engine', 'redis', '--acceptors', '1', '--counters', '1024'];
+        const threads = ['--acceptors', '1', '--workers', '1'];
+        const args = ['--engine', 'redis', ...threads, '--counters', '1024'];
         return startServer(directory, { args, env: { WEIR_REDIS_URL: redis.url } });
       }),
     );
   }, 60_000);
   afterAll(async () => {
     for (const server of servers ?? []) await server.stop();
-    await redis?.close();
     for (const directory of directories) removeDirectory(directory);
   });
 
@@ -75,7 +75,7 @@ describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
     const declared = (Object.keys(METRICS) as MetricName[]).filter((of) => {
       return metricDeclaration(of).engine === 'redis';
     });
-    for (let i = 0; i < 200; i++) {
+    for (let i = 0; i < 50; i++) {
       await sendCheck(server.port, { ...CHECK, identifier: 'busy' });
       await sendCheck(server.port, { ...CHECK, identifier: `rare_${i}` });
     }

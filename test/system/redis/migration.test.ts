@@ -8,18 +8,18 @@ import { Snapshot } from '../../../src/registry/shared/snapshot.ts';
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
 import type { Store } from '../../../src/registry/store/store.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { isRedisMissing } from '../../support/programs/redis.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { addRecords, fillWithKeys, withStore } from '../../support/store.ts';
 import { removeMachines, startMachine } from './machine.ts';
+import { useEmptyRedis } from './use-redis.ts';
 
 describe.skipIf(isRedisMissing)('a migration', () => {
-  let redis: RedisServer;
+  const redis = useEmptyRedis();
   let path: string;
   let client: SharedRegistryClient;
   let close: () => void;
   beforeEach(async () => {
-    redis = await startRedis();
     path = temporaryDirectory();
     const tls = { ca: undefined, cert: undefined, key: undefined };
     const link = openRedis({ url: redis.url, password: undefined, waitForReplicas: 0, tls });
@@ -36,9 +36,8 @@ describe.skipIf(isRedisMissing)('a migration', () => {
       );
     });
   });
-  afterEach(async () => {
+  afterEach(() => {
     close();
-    await redis.close();
     removeDirectory(path);
     removeMachines();
   });

@@ -3,7 +3,7 @@
  * server that is killed and restarted empty, and a machine that does not return.
  */
 
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { RULE, type RuleNumber } from '../../../src/core/window-rules.ts';
 import {
   decodeForgetMembers,
@@ -12,27 +12,21 @@ import {
 } from '../../../src/engine/redis/scripts/members.ts';
 import { REDIS_ERROR_KINDS } from '../../../src/redis/errors.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { isRedisMissing } from '../../support/programs/redis.ts';
 import { identityOf, type MachineOptions, TestMachine } from './redis-machines.ts';
 import { connectMember } from './script-member.ts';
+import { restartEmpty, useEmptyRedis } from './use-redis.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 120_000 });
 
 /** The windows are long: no test sees the end of one. */
 const TERMS = { limit: 100, durationMs: 2_592_000_000 };
 const ID = identityOf('lost');
 
-let redis: RedisServer;
+const redis = useEmptyRedis();
 let machines: TestMachine[] = [];
-
-beforeEach(async () => {
-  if (!isRedisMissing) redis = await startRedis();
-});
-
-afterEach(async () => {
-  for (const machine of machines) machine.close();
-  machines = [];
-  if (!isRedisMissing) await redis.close();
+afterEach(() => {
+  for (const machine of machines.splice(0)) machine.close();
 });
 
 async function startMachines(count: number, options: MachineOptions): Promise<TestMachine[]> {
@@ -42,11 +36,6 @@ async function startMachines(count: number, options: MachineOptions): Promise<Te
     await expect.poll(() => machine.state.hasJoined(0)).toBe(true);
   }
   return machines;
-}
-
-async function restartEmpty(): Promise<void> {
-  await redis.kill();
-  await redis.restart({ isEmpty: true });
 }
 
 /** Uses what a machine gets. @returns how many tokens that were */
@@ -71,7 +60,7 @@ describe.skipIf(isRedisMissing)('a recovery', () => {
     for (const machine of [first, second]) {
       expect((await machine.decide(ID, { ...TERMS, cost: 30 })).allowed).toBe(true);
     }
-    await restartEmpty();
+    await restartEmpty(redis);
     await expect
       .poll(() => machines.map(recoveries), { timeout: 20_000 })
       .toEqual([
@@ -93,7 +82,7 @@ describe.skipIf(isRedisMissing)('a recovery', () => {
       expect((await dead.decide(ID, { ...TERMS, rule, cost: 60 })).allowed).toBe(true);
       dead.kill();
       machines = [live];
-      await restartEmpty();
+      await restartEmpty(redis);
       await expect.poll(() => live.state.isRecovering(0), { timeout: 20_000 }).toBe(true);
       // Denied for the recovery, which is another reason than an unproven denial.
       const unproven = live.count(WORKER_STAT.unprovenDenials);
@@ -127,15 +116,15 @@ describe.skipIf(isRedisMissing)('a recovery', () => {
     expect((await live.decide(ID, { ...TERMS, cost: 20 })).allowed).toBe(true);
     dead.kill();
     machines = [live];
-    await restartEmpty();
+    await restartEmpty(redis);
     await expect.poll(() => live.state.isRecovering(0), { timeout: 20_000 }).toBe(true);
     const context = { keys: live.keys, isAvailable: false };
     const forget = async () => {
       const { keys, args } = encodeForgetMembers(context, 0, dead.member);
       return decodeForgetMembers(await live.link.call(forgetMembers, keys, args));
     };
-    await expect.poll(forget, { timeout: 10_000 }).toBe(1);
-    await expect.poll(() => recoveries(live), { timeout: 10_000 }).toEqual([0, 0, 1]);
+    await expect.poll(forget, { timeout: 30_000 }).toBe(1);
+    await expect.poll(() => recoveries(live), { timeout: 30_000 }).toEqual([0, 0, 1]);
     const over = 60 + 20 + (await useUp(live)) - TERMS.limit;
     expect(over).toBeGreaterThan(0);
     expect(live.count(WORKER_STAT.openedWindowTokens)).toBeGreaterThanOrEqual(over);

@@ -5,7 +5,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { MessageChannel } from 'node:worker_threads';
-import { afterEach, beforeEach, expect } from 'vitest';
+import { afterEach, expect } from 'vitest';
 import { SHARDS } from '../../../src/core/constants.ts';
 import { type CheckParameters, type Decision, newDecision } from '../../../src/core/decision.ts';
 import { Hasher, type Identity, newIdentity } from '../../../src/core/hash.ts';
@@ -37,7 +37,8 @@ import { parseRedisUrl } from '../../../src/redis/url.ts';
 import { Clock, ClockPublisher, systemMs } from '../../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import type { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import type { RedisServer } from '../../support/programs/redis.ts';
+import { useEmptyRedis } from './use-redis.ts';
 
 const ACCEPTOR = 1;
 const WORKER_RUN = 1_000;
@@ -287,23 +288,17 @@ interface MachineGroup {
 }
 
 /**
- * Gives each test of a file a Redis of its own, and closes its machines after the test.
+ * Gives each test of a file an empty Redis, and closes its machines after the test.
  * @param defaults options of all machines
  */
 export function machineGroup(defaults: MachineOptions = {}): MachineGroup {
   const machines: TestMachine[] = [];
-  let redis: RedisServer;
-  beforeEach(async () => {
-    if (!isRedisMissing) redis = await startRedis();
-  });
-  afterEach(async () => {
+  const redis = useEmptyRedis();
+  afterEach(() => {
     for (const machine of machines.splice(0)) machine.close();
-    if (!isRedisMissing) await redis.close();
   });
   return {
-    get redis() {
-      return redis;
-    },
+    redis,
     machines,
     start: async (count, options) => {
       for (let n = 0; n < count; n++) {

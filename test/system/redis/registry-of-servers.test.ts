@@ -1,9 +1,9 @@
-/** Servers with one Redis have the same keys, overrides and namespaces. */
+/** Servers with one Redis have the same keys, overrides and namespaces. The tests use the same two. */
 
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { callOperation, callOperationOk } from '../../support/operations.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { isRedisMissing } from '../../support/programs/redis.ts';
 import {
   removeDirectory,
   type ServerProcess,
@@ -11,84 +11,82 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
+import { useRedis } from './use-redis.ts';
 
 const ARGS = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
 
 describe.skipIf(isRedisMissing)('servers with one Redis', () => {
-  let redis: RedisServer;
-  let servers: ServerProcess[];
-  let directories: string[];
-  beforeEach(async () => {
-    redis = await startRedis();
-    servers = [];
-    directories = [];
-  });
-  afterEach(async () => {
+  const redis = useRedis();
+  const directories = [temporaryDirectory(), temporaryDirectory()];
+  const servers: ServerProcess[] = [];
+  let rootKey = '';
+  afterAll(async () => {
     for (const server of servers) server.child.kill('SIGKILL');
     await Promise.all(servers.map(({ exited }) => exited));
-    await redis.close();
     for (const directory of directories) removeDirectory(directory);
   });
 
-  const start = async (env: Record<string, string | undefined> = {}, directory?: string) => {
-    const path = directory ?? temporaryDirectory();
-    directories.push(path);
-    const variables = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url, ...env };
-    const server = await startServer(path, { args: ARGS, env: variables });
-    servers.push(server);
-    return server;
+  const start = async (i: number) => {
+    const redisUrl = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
+    const env = { ...redisUrl, WEIR_ROOT_KEY: undefined };
+    servers[i] = await startServer(directories[i], { args: ARGS, env });
+    return servers[i];
   };
   const printedKey = ({ stdout }: ServerProcess) => /WEIR_KEY=(\S+)/.exec(stdout())?.[1];
   const statusWith = async ({ port }: ServerProcess, key: string) => {
     return (await callOperation(port, 'keys.list', {}, key)).status;
+  };
+  const createKey = async ({ port }: ServerProcess) => {
+    const body = { name: 'shared', permissions: ['keys.read'] };
+    const created = await callOperationOk(port, 'keys.create', body, rootKey);
+    return created as { key: string; keyId: string };
   };
   const readiness = async ({ adminUrl }: ServerProcess) => {
     return (await (await fetch(`${adminUrl}/readyz`)).json()) as { status: string };
   };
 
   test('print one root key at their first start, which is valid on each', async () => {
-    const noKey = { WEIR_ROOT_KEY: undefined };
-    const both = await Promise.all([start(noKey), start(noKey)]);
+    const both = await Promise.all([start(0), start(1)]);
     const keys = both.map(printedKey).filter((key) => key !== undefined);
     expect(keys.length).toBe(1);
+    [rootKey] = keys;
     for (const server of both) {
-      await waitUntil('the key is valid', async () => (await statusWith(server, keys[0])) === 200);
+      await waitUntil('the key is valid', async () => (await statusWith(server, rootKey)) === 200);
     }
-    const [stopped, other] = both;
-    expect(await stopped.stop()).toEqual({ code: 0, signal: null });
-    const again = await start(noKey, directories[0]);
+    expect(await both[0].stop()).toEqual({ code: 0, signal: null });
+    const again = await start(0);
     expect(printedKey(again)).toBeUndefined();
-    expect(await statusWith(again, keys[0])).toBe(200);
-    expect(await statusWith(other, keys[0])).toBe(200);
+    expect(await statusWith(again, rootKey)).toBe(200);
+    expect(await statusWith(both[1], rootKey)).toBe(200);
   });
 
   test('accept a key on each once it is created on one, and reject it once it is revoked', async () => {
-    const [a, b] = [await start(), await start()];
-    const permissions = ['keys.read'];
-    const { key, keyId } = (await callOperationOk(a.port, 'keys.create', {
-      name: 'shared',
-      permissions,
-    })) as { key: string; keyId: string };
+    const [a, b] = servers;
+    const { key, keyId } = await createKey(a);
     expect(await statusWith(a, key)).toBe(200);
     await waitUntil('it is valid there', async () => (await statusWith(b, key)) === 200);
-    await callOperationOk(b.port, 'keys.revoke', { keyId });
+    await callOperationOk(b.port, 'keys.revoke', { keyId }, rootKey);
     expect(await statusWith(b, key)).toBe(401);
     await waitUntil('it is rejected there', async () => (await statusWith(a, key)) === 401);
   });
 
   test('apply an override on each, and keep it when Redis restarts empty', async () => {
-    const [a, b] = [await start(), await start()];
+    const [a, b] = servers;
     const override = { namespaceName: 'shared', identifier: 'abc', duration: LONGEST_WINDOW_MS };
-    await callOperationOk(a.port, 'ratelimits.setOverride', { ...override, limit: 7 });
+    const setOverride = ({ port }: ServerProcess, limit: number) => {
+      return callOperation(port, 'ratelimits.setOverride', { ...override, limit }, rootKey);
+    };
+    expect((await setOverride(a, 7)).status).toBe(200);
     const check = { namespace: 'shared', identifier: 'abc', duration: LONGEST_WINDOW_MS, cost: 0 };
     const limitOn = async ({ port }: ServerProcess) => {
-      return (await sendCheck(port, { ...check, limit: 3 })).limit;
+      const headers = { Authorization: `Bearer ${rootKey}` };
+      return (await sendCheck(port, { ...check, limit: 3 }, headers)).limit;
     };
     expect(await limitOn(a)).toBe(7);
     await waitUntil('it applies there', async () => (await limitOn(b)) === 7);
     await redis.kill();
     await waitUntil('it is degraded', async () => (await readiness(b)).status === 'degraded');
-    const during = await callOperation(b.port, 'ratelimits.setOverride', { ...override, limit: 8 });
+    const during = await setOverride(b, 8);
     expect([during.status, during.body]).toEqual([
       503,
       expect.stringContaining('nothing was changed'),
@@ -96,23 +94,19 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     expect(await limitOn(b)).toBe(7);
     await redis.restart({ isEmpty: true });
     await waitUntil('changes are accepted again', async () => {
-      const body = { ...override, limit: 9 };
-      return (await callOperation(b.port, 'ratelimits.setOverride', body)).status === 200;
+      return (await setOverride(b, 9)).status === 200;
     });
     await waitUntil('it applies there', async () => (await limitOn(a)) === 9);
     expect(a.stderr() + b.stderr()).toContain('it was restored from the store of this machine');
   });
 
   test('start from the replica in the store while Redis is away', async () => {
-    const first = await start();
-    const { key } = (await callOperationOk(first.port, 'keys.create', {
-      name: 'kept',
-      permissions: ['keys.read'],
-    })) as { key: string };
-    first.child.kill('SIGKILL');
+    const [first, other] = servers;
+    const { key } = await createKey(first);
+    for (const server of [first, other]) server.child.kill('SIGKILL');
     await first.exited;
     await redis.kill();
-    const again = await start({}, directories[0]);
+    const again = await start(0);
     expect(await statusWith(again, key)).toBe(200);
     await waitUntil('it is degraded', async () => (await readiness(again)).status === 'degraded');
     await redis.restart();

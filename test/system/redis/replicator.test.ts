@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import Database from 'libsql';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { makeKey, rootKeyRecord } from '../../../src/auth/keys.ts';
 import { makeOverrideId } from '../../../src/overrides/id.ts';
 import { decodeChanges, Snapshot } from '../../../src/registry/shared/snapshot.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { isRedisMissing, type RedisServer } from '../../support/programs/redis.ts';
 import { waitUntil } from '../../support/server.ts';
 import {
   contentsOf,
@@ -19,6 +19,7 @@ import {
   removeMachines,
   startMachine,
 } from './machine.ts';
+import { restartEmpty, useEmptyRedis, useRedis } from './use-redis.ts';
 
 const VALUES = { durationMs: 1_000, isAsync: false, createdMs: 1 };
 const HEAD = 'weir:{registry}:head';
@@ -78,15 +79,10 @@ async function requireConvergence(redis: RedisServer, machines: readonly Machine
 }
 
 describe.skipIf(isRedisMissing)('machines with one Redis', () => {
-  let redis: RedisServer;
-  let machines: Machine[];
-  beforeEach(async () => {
-    redis = await startRedis();
-    machines = [];
-  });
+  const redis = useEmptyRedis();
+  const machines: Machine[] = [];
   afterEach(async () => {
-    for (const machine of machines) await machine.kill();
-    await redis.close();
+    for (const machine of machines.splice(0)) await machine.kill();
     removeMachines();
   });
 
@@ -197,8 +193,7 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     await convergence();
     faults.isCutOff = true;
     await addKey(a, 'two');
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     faults.isCutOff = false;
     await convergence();
     expect(keyNames(b)).toEqual(['one', 'two']);
@@ -212,8 +207,7 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     const [a] = [await start()];
     await addKey(a, 'one');
     const { hashKey } = a.store;
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     const b = await start();
     await convergence();
     expect([b.store.hashKey, a.store.hashKey]).toEqual([hashKey, hashKey]);
@@ -424,16 +418,14 @@ const steps = fc.array(
 );
 
 describe.skipIf(isRedisMissing)('three machines with faults', () => {
-  let redis: RedisServer;
+  const redis = useRedis();
   const machines: Machine[] = [];
   const faults = [new Faults(), new Faults(), new Faults()];
   beforeAll(async () => {
-    redis = await startRedis();
     for (const each of faults) machines.push(await startMachine(redis.url, { faults: each }));
   });
   afterAll(async () => {
     for (const machine of machines) await machine.kill();
-    await redis.close();
     removeMachines();
   });
 

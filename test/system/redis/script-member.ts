@@ -1,6 +1,7 @@
 /** A member that calls the scripts of the redis engine by itself, as a test tells it. */
 
 import { createClient } from '@redis/client';
+import { afterAll, beforeAll } from 'vitest';
 import type { Identity } from '../../../src/core/hash.ts';
 import { exchange } from '../../../src/engine/redis/scripts/exchange.ts';
 import {
@@ -29,9 +30,15 @@ import {
 } from '../../../src/engine/redis/scripts/protocol.ts';
 import type { ScriptCall, ScriptContext } from '../../../src/engine/redis/scripts/reply.ts';
 import type { Script } from '../../../src/redis/script.ts';
+import { isRedisMissing, type RedisServer } from '../../support/programs/redis.ts';
 import { waitUntil } from '../../support/server.ts';
+import { useRedis } from './use-redis.ts';
 
 export const IDENTITY: Identity = { h0: 1, h1: -2, h2: 3, h3: 4 };
+
+let identities = 10;
+/** Each case has a counter of its own. */
+export const newIdentity = (): Identity => ({ ...IDENTITY, h0: identities++ });
 
 /** A check of a fixed window. */
 export function costs(cost: number, limit: number, options: Partial<TokenCheck> = {}): TokenCheck {
@@ -41,8 +48,12 @@ export function costs(cost: number, limit: number, options: Partial<TokenCheck> 
 export interface ScriptMember {
   name: string;
   header: CallHeader;
+  context: ScriptContext;
   /** What was published to it. */
   received: MemberMessage[];
+  /** Waits until a message about an identity has arrived. @returns all messages of this kind */
+  receives: (kind: MemberMessage['kind'], identity: Identity) => Promise<MemberMessage[]>;
+  command: (...words: string[]) => Promise<unknown>;
   run: (script: Script, call: ScriptCall) => Promise<unknown>;
   call: (messages: readonly CounterMessage[]) => Promise<CallAnswer>;
   /** Sends one message with a new sequence number. */
@@ -87,8 +98,14 @@ export async function connectMember(
   const header: CallHeader = { member: name, reportedEpoch: '', membersVersion: 0, clockUs: 0 };
   let sequence = 0;
   let epoch = '';
-  const run = (script: Script, { keys, args }: ScriptCall): Promise<unknown> => {
-    return client.sendCommand(['EVAL', script.text, String(keys.length), ...keys, ...args]);
+  const run = async (script: Script, { keys, args }: ScriptCall): Promise<unknown> => {
+    const words = [String(keys.length), ...keys, ...args];
+    try {
+      return await client.sendCommand(['EVALSHA', script.sha1, ...words]);
+    } catch (error) {
+      if (!(error as Error).message.startsWith('NOSCRIPT')) throw error;
+    }
+    return client.sendCommand(['EVAL', script.text, ...words]);
   };
   const note = (answer: Omit<CallAnswer, 'counters'>) => {
     header.clockUs = answer.clockUs;
@@ -126,7 +143,16 @@ export async function connectMember(
   return {
     name,
     header,
+    context,
     received,
+    async receives(kind, { h0 }) {
+      const isMeant = (one: MemberMessage) => {
+        return one.kind === kind && 'identity' in one && one.identity.h0 === h0;
+      };
+      await waitUntil(`${kind} arrives`, () => received.some(isMeant));
+      return received.filter(isMeant);
+    },
+    command: (...words) => client.sendCommand(words),
     run,
     call,
     message,
@@ -170,4 +196,23 @@ export async function joinMembers(port: number, count: number): Promise<ScriptMe
     return hasJoined;
   });
   return members;
+}
+
+/**
+ * Starts a Redis, and members that have joined it, before the tests where it is called.
+ * @returns objects that are complete when the tests run
+ */
+export function useMembers(count: number): { redis: RedisServer; members: ScriptMember[] } {
+  const redis = useRedis();
+  const members = Array.from({ length: count }, () => ({}) as ScriptMember);
+  beforeAll(async () => {
+    if (isRedisMissing) return;
+    for (const [i, member] of (await joinMembers(redis.port, count)).entries()) {
+      Object.assign(members[i], member);
+    }
+  });
+  afterAll(() => {
+    for (const member of members) member.close?.();
+  });
+  return { redis, members };
 }

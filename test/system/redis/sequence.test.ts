@@ -97,7 +97,7 @@ describe.skipIf(isRedisMissing)('three machines, one after the other', () => {
           }
         },
       );
-      const numRuns = trialCount(8, 400);
+      const numRuns = trialCount(5, 400);
       await fc.assert(property, { seed, numRuns, endOnFailure: true });
       const mode = leases ? 'with leases' : 'without leases';
       recordMeasurement(

@@ -1,23 +1,23 @@
 /** A start brings its store up to date with Redis, and loses no records. */
 
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeKey, rootKeyRecord } from '../../../src/auth/keys.ts';
 import type { RedisSettings } from '../../../src/redis/settings.ts';
 import { Registry } from '../../../src/registry/registry.ts';
 import { SharedRegistry } from '../../../src/registry/shared/shared-registry.ts';
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { isRedisMissing } from '../../support/programs/redis.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { addKey } from '../../support/store.ts';
 import { recordingLog } from './machine.ts';
+import { useEmptyRedis } from './use-redis.ts';
 
 describe.skipIf(isRedisMissing)('a start', () => {
-  let redis: RedisServer;
+  const redis = useEmptyRedis();
   let settings: RedisSettings;
   let closing: (() => Promise<void> | void)[];
-  beforeAll(async () => {
-    redis = await startRedis();
+  beforeAll(() => {
     settings = {
       url: redis.url,
       password: undefined,
@@ -26,9 +26,7 @@ describe.skipIf(isRedisMissing)('a start', () => {
       ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact' },
     };
   });
-  afterAll(() => redis.close());
-  beforeEach(async () => {
-    await redis.command('FLUSHALL');
+  beforeEach(() => {
     closing = [];
   });
   afterEach(async () => {

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import { QUOTIENT, SHARE } from '../../../../src/engine/redis/scripts/arithmetic.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { useRedis } from '../use-redis.ts';
 
 const HEAD = 'local max, min, floor = math.max, math.min, math.floor\n';
 const FORMAT = `
@@ -26,19 +27,15 @@ const integer = (to: number) => {
 const duration = fc.integer({ min: 1, max: DURATION_MAX_MS });
 
 describe.skipIf(isRedisMissing)('the arithmetic of scripts', () => {
-  let redis: RedisServer;
+  const redis = useRedis();
   let client: ReturnType<typeof createClient>;
 
   beforeAll(async () => {
-    redis = await startRedis();
     client = createClient({ socket: { host: redis.host, port: redis.port } });
     client.on('error', () => {});
     await client.connect();
   });
-  afterAll(async () => {
-    client?.destroy();
-    await redis?.close();
-  });
+  afterAll(() => client?.destroy());
 
   const evaluate = async (text: string, result: string, rows: readonly number[][]) => {
     const script = HEAD + text + FORMAT.replace('RESULT', `lines[#lines + 1] = ${result}`);

@@ -4,7 +4,7 @@
  */
 
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { share } from '../../../../src/engine/memory/windows/sliding.ts';
 import {
   type CounterAnswer,
@@ -13,8 +13,9 @@ import {
   NO_WINDOW,
   SERVED,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
-import { costs, IDENTITY, joinMembers, type ScriptMember } from '../script-member.ts';
+import { trialCount } from '../../../support/guarantees.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { costs, IDENTITY, type ScriptMember, useMembers } from '../script-member.ts';
 
 const DURATION_MS = 60_000;
 /** The limits of a run. Where most checks have the same one, the window is full most of the time. */
@@ -328,17 +329,7 @@ function newSlot(of: ScriptMember): Slot {
 }
 
 describe.skipIf(isRedisMissing)('the exchange of three members', () => {
-  let redis: RedisServer;
-  let members: ScriptMember[] = [];
-
-  beforeAll(async () => {
-    redis = await startRedis();
-    members = await joinMembers(redis.port, MEMBERS);
-  });
-  afterAll(async () => {
-    for (const one of members) one.close();
-    await redis?.close();
-  });
+  const { members } = useMembers(MEMBERS);
 
   it('allows no more than any limit, and proves denials, whatever the network does', async () => {
     let number = 0;
@@ -355,7 +346,7 @@ describe.skipIf(isRedisMissing)('the exchange of three members', () => {
       },
     );
     // Shrinking would take longer than the test may.
-    await fc.assert(property, { numRuns: 150, endOnFailure: true });
+    await fc.assert(property, { numRuns: trialCount(30, 500), endOnFailure: true });
     expect(denials).toBeGreaterThan(0);
     expect(allowed).toBeGreaterThan(0);
   });

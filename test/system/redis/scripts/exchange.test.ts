@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
 import { exchange, exchangeAtMaxmemory } from '../../../../src/engine/redis/scripts/exchange.ts';
@@ -6,7 +6,7 @@ import {
   decodeExchange,
   encodeExchange,
 } from '../../../../src/engine/redis/scripts/exchange-codec.ts';
-import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import { hexOf } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   CALL_STATUS,
   type CounterAnswer,
@@ -14,51 +14,29 @@ import {
   MESSAGE_STATUS,
   SERVED,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
 import { waitUntil } from '../../../support/server.ts';
 import {
   connectMember,
   costs,
-  IDENTITY,
-  joinMembers,
+  newIdentity,
   PREFIX,
   type ScriptMember,
+  useMembers,
 } from '../script-member.ts';
 
 const { allowed, denied, unproven } = SERVED;
 /** One window that lasts until the year 2070: no test sees its end. */
 const CENTURY = DURATION_MAX_MS;
-const context = { keys: new KeySpace(PREFIX, false), isAvailable: false };
 
-let identities = 10;
-/** Each case has a counter of its own. */
-const newCounter = (durationMs = CENTURY) => {
-  return { identity: { ...IDENTITY, h0: identities++ }, durationMs, window: 0 };
-};
+const newCounter = (durationMs = CENTURY) => ({ identity: newIdentity(), durationMs, window: 0 });
 
 describe.skipIf(isRedisMissing)('the exchange script', () => {
-  let redis: RedisServer;
-  let [a, b, c]: ScriptMember[] = [];
-
-  beforeAll(async () => {
-    redis = await startRedis();
-    [a, b, c] = await joinMembers(redis.port, 3);
-  });
-  afterAll(async () => {
-    for (const member of [a, b, c]) member?.close();
-    await redis?.close();
-  });
+  const { redis, members } = useMembers(3);
+  const [a, b, c] = members;
 
   const keyOf = (of: { identity: Identity; durationMs: number }, window = 0) => {
-    return `${context.keys.counter(of.identity, of.durationMs)}:${window}`;
-  };
-
-  const messagesTo = async (member: ScriptMember, of: { identity: Identity }, kind: string) => {
-    const isMeant = (one: (typeof member.received)[number]) => {
-      return one.kind === kind && 'identity' in one && one.identity.h0 === of.identity.h0;
-    };
-    await waitUntil(`${kind} arrives`, async () => member.received.some(isMeant));
-    return member.received.filter(isMeant);
+    return `${a.context.keys.counter(of.identity, of.durationMs)}:${window}`;
   };
 
   describe('checks', () => {
@@ -250,10 +228,10 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       await lend(a, of);
       const waiting = await b.send({ ...of, checks: [costs(90, 1_000)] });
       expect(waiting).toMatchObject({ served: [unproven], recall: 1, lent: 0 });
-      const [recall] = await messagesTo(a, of, 'recall');
+      const [recall] = await a.receives('recall', of.identity);
       expect(recall).toEqual({ ...of, kind: 'recall', recall: 1 });
       await a.send({ ...of, spent: 905 });
-      await messagesTo(b, of, 'wake');
+      await b.receives('wake', of.identity);
       const served = await b.send({ ...of, checks: [costs(90, 1_000)] });
       expect(served.served).toEqual([allowed]);
       expect(
@@ -274,7 +252,7 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       await lend(a, of);
       await b.send({ ...of, checks: [costs(60, 1_000)] });
       await a.send({ ...of, spent: 950 });
-      await messagesTo(b, of, 'wake');
+      await b.receives('wake', of.identity);
       const answer = await b.send({ ...of, checks: [costs(60, 1_000)] });
       expect(answer).toMatchObject({ served: [denied], others: 950 });
     });
@@ -283,36 +261,30 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       const of = newCounter();
       await lend(a, of);
       let answer: CounterAnswer | undefined;
-      const check = async () => {
+      let writtenOff = 0;
+      await waitUntil('the holder is written off', async () => {
         answer = await b.send({ ...of, checks: [costs(60, 1_000)] });
+        writtenOff += answer.writtenOff;
         return answer.served[0] === denied;
-      };
-      await waitUntil('the holder is written off', check);
+      });
       expect(answer).toMatchObject({ served: [denied], others: 950 });
+      expect(writtenOff).toBe(1);
       await a.send({ ...of, spent: 910 });
       const served = await b.send({ ...of, checks: [costs(90, 1_000)] });
       expect(served).toMatchObject({ served: [allowed], others: 910 });
     });
 
-    it('tell how many leases they have written off, once', async () => {
-      const of = newCounter();
-      await lend(a, of);
-      let writtenOff = 0;
-      await waitUntil('the silent holder is written off', async () => {
-        const answer = await b.send({ ...of, checks: [costs(60, 1_000)] });
-        writtenOff += answer.writtenOff;
-        return answer.served[0] === denied;
-      });
-      expect(writtenOff).toBe(1);
-    });
-
     it('write a holder off at once if nobody has its channel', async () => {
       const of = newCounter();
-      const [gone] = [await connectGone(redis.port)];
+      const gone = await connectMember(redis.port, `${'f'.repeat(16)}.0`);
+      await waitUntil('it has joined', async () => {
+        for (const other of members) await other.call([]);
+        return (await gone.call([])).status === CALL_STATUS.done;
+      });
       await lend(gone, of);
       gone.close();
       await waitUntil('the server has noticed', async () => {
-        const channel = context.keys.channel(0, gone.name);
+        const channel = a.context.keys.channel(0, gone.name);
         const [, receivers] = (await redis.command('PUBSUB', 'NUMSUB', channel)) as [
           string,
           number,
@@ -327,9 +299,9 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       const of = newCounter();
       await lend(a, of);
       await b.send({ ...of, recalls: true });
-      await messagesTo(a, of, 'recall');
+      await a.receives('recall', of.identity);
       await a.send({ ...of, spent: 900 });
-      await messagesTo(b, of, 'wake');
+      await b.receives('wake', of.identity);
       expect((await b.send(of)).others).toBe(900);
     });
 
@@ -396,13 +368,13 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       expect(answer).toMatchObject({ served: [denied], mayDeny: true, isStored: true });
       expect((await b.send(of)).mayDeny).toBe(true);
       await a.send({ ...of, spent: 10, refund: 2, refundWindow: 0 });
-      await messagesTo(b, of, 'wake');
+      await b.receives('wake', of.identity);
       expect((await b.send(of)).mayDeny).toBe(false);
       const { length } = b.received;
       await a.send({ ...of, spent: 8, refund: 2, refundWindow: 0 });
       await c.send({ ...of, checks: [costs(7, 10)] });
       await a.send({ ...of, spent: 6, refund: 1, refundWindow: 0 });
-      await messagesTo(c, of, 'wake');
+      await c.receives('wake', of.identity);
       expect(b.received.length).toBe(length);
     });
 
@@ -416,7 +388,7 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       const of = await full();
       expect(await b.send({ ...of, checks: [costs(0, 10)] })).toMatchObject({ mayDeny: true });
       await a.send({ ...of, spent: 10, refund: 2, refundWindow: 0 });
-      await messagesTo(b, of, 'wake');
+      await b.receives('wake', of.identity);
     });
 
     it('end for the member that makes the use fall without a message to it', async () => {
@@ -426,7 +398,7 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       const answer = await b.send({ ...of, refund: 2, refundWindow: 0 });
       expect(answer).toMatchObject({ mayDeny: true, others: 10, refunded: 2 });
       await a.send({ ...of, spent: 10, refund: 1, refundWindow: 0 });
-      await messagesTo(b, of, 'wake');
+      await b.receives('wake', of.identity);
       expect(b.received.length).toBe(length + 1);
     });
   });
@@ -454,7 +426,7 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
         const messages = [old, newCounter()].map((of) =>
           a.message({ ...of, checks: [costs(1, 10)] }),
         );
-        const call = encodeExchange(context, 0, a.header, messages);
+        const call = encodeExchange(a.context, 0, a.header, messages);
         await expect(a.run(exchange, call)).rejects.toThrow(/^OOM/);
         const answer = decodeExchange(messages, await a.run(exchangeAtMaxmemory, call));
         expect(answer.counters.map(({ status }) => status)).toEqual([
@@ -466,13 +438,4 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
       }
     });
   });
-
-  const connectGone = async (port: number) => {
-    const member = await connectMember(port, `${'f'.repeat(16)}.0`);
-    await waitUntil('it has joined', async () => {
-      for (const other of [a, b, c]) await other.call([]);
-      return (await member.call([])).status === CALL_STATUS.done;
-    });
-    return member;
-  };
 });

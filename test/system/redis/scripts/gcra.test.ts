@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Decision } from '../../../../src/core/decision.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
@@ -12,37 +12,25 @@ import {
   gcra,
   gcraAtMaxmemory,
 } from '../../../../src/engine/redis/scripts/gcra.ts';
-import { hexOf, KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
+import { hexOf } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   type GcraAnswer,
   type GcraMessage,
   type GcraReport,
   MESSAGE_STATUS,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
-import { IDENTITY, joinMembers, PREFIX, type ScriptMember } from '../script-member.ts';
+import { trialCount } from '../../../support/guarantees.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { newIdentity, PREFIX, useMembers } from '../script-member.ts';
 
-const context = { keys: new KeySpace(PREFIX, false), isAvailable: false };
 const DAY = 86_400_000;
 
-let identities = 10;
-const newIdentity = (): Identity => ({ ...IDENTITY, h0: identities++ });
-
 describe.skipIf(isRedisMissing)('the GCRA script', () => {
-  let redis: RedisServer;
-  let [member]: ScriptMember[] = [];
-
-  beforeAll(async () => {
-    redis = await startRedis();
-    [member] = await joinMembers(redis.port, 1);
-  });
-  afterAll(async () => {
-    member?.close();
-    await redis?.close();
-  });
+  const { redis, members } = useMembers(1);
+  const [member] = members;
 
   const send = async (messages: readonly (GcraMessage | GcraReport)[], script = gcra) => {
-    const call = encodeGcra(context, 0, member.header, messages);
+    const call = encodeGcra(member.context, 0, member.header, messages);
     return decodeGcra(messages, await member.run(script, call)).counters;
   };
   const check = (identity: Identity, cost: number, more: Partial<GcraMessage> = {}) => {
@@ -109,7 +97,7 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
   it('keeps a bucket until it is full, and tells the index', async () => {
     const id = newIdentity();
     const [answer] = await send([check(id, 5)]);
-    const key = context.keys.gcra(id, DAY);
+    const key = member.context.keys.gcra(id, DAY);
     expect(await redis.command('PEXPIRETIME', key)).toBe(answer.state.newest + 1_000);
     const index = `${PREFIX}:{0}:i:${hexOf(id)}`;
     const [[name], expiry] = await Promise.all([
@@ -123,7 +111,7 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
   it('restores a bucket from the newest report', async () => {
     const id = newIdentity();
     const [, latest] = await send([check(id, 3), check(id, 4)]);
-    await redis.command('DEL', context.keys.gcra(id, DAY));
+    await redis.command('DEL', member.context.keys.gcra(id, DAY));
     await send([{ identity: id, durationMs: DAY, ...latest.state }]);
     await send([{ identity: id, durationMs: DAY, ...latest.state, newest: 5 }]);
     expect(await allowed([check(id, 4), check(id, 3)])).toEqual([false, true]);
@@ -222,7 +210,7 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
         }
       },
     );
-    await fc.assert(property, { numRuns: 300 });
+    await fc.assert(property, { numRuns: trialCount(100, 1_000) });
   });
 
   it('never allows more than the memory engine, with numbers of any size', async () => {
@@ -252,6 +240,6 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
         }
       },
     );
-    await fc.assert(property, { numRuns: 300 });
+    await fc.assert(property, { numRuns: trialCount(100, 1_000) });
   });
 });

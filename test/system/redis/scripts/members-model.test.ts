@@ -12,7 +12,6 @@ import {
   decodeExchange,
   encodeExchange,
 } from '../../../../src/engine/redis/scripts/exchange-codec.ts';
-import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   decodeLeave,
   decodePresentMembers,
@@ -38,9 +37,10 @@ import {
   presentMembers,
   type RedisState,
 } from '../../../model/lease-model.ts';
-import { newSeed } from '../../../support/guarantees.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
-import { connectMember, FAR_MS, IDENTITY, PREFIX, type ScriptMember } from '../script-member.ts';
+import { newSeed, trialCount } from '../../../support/guarantees.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { connectMember, FAR_MS, IDENTITY, type ScriptMember } from '../script-member.ts';
+import { useRedis } from '../use-redis.ts';
 
 const MEMBERS = 4;
 const DURATION_MS = 60_000;
@@ -86,37 +86,33 @@ return lines
 `;
 
 describe.skipIf(isRedisMissing)('the scripts of members and their model', () => {
-  let redis: RedisServer;
+  const redis = useRedis();
   let caller: ScriptMember;
   let runId = '';
   beforeAll(async () => {
-    redis = await startRedis();
     caller = await connectMember(redis.port, names[0], { subscribes: false });
-    const info = String(await redis.command('INFO', 'server'));
+    const info = String(await caller.command('INFO', 'server'));
     runId = /run_id:([0-9a-f]{40})/.exec(info)![1];
   });
-  afterAll(async () => {
-    caller?.close();
-    await redis?.close();
-  });
+  afterAll(() => caller?.close());
 
   it.each([false, true])(
     'answer and store the same for random calls (available: %s)',
     { timeout: 300_000 },
     async (isAvailable) => {
-      const keys = new KeySpace(PREFIX, false);
+      const { keys } = caller.context;
       const key = keys.members(0);
       const context: ScriptContext = { keys, isAvailable };
       const rules = { ...EXCHANGE_RULES, isAvailable };
       const seen = { statuses: new Set<number>(), recoveries: 0, recovered: 0, left: 0 };
       const read = async () => {
-        const [clock, ...lines] = (await redis.command('EVAL', READ, '1', key)) as string[];
+        const [clock, ...lines] = (await caller.command('EVAL', READ, '1', key)) as string[];
         return { clockUs: Number(clock), lines: lines.sort() };
       };
       const property = fc.asyncProperty(
         fc.array(step, { minLength: 5, maxLength: 40 }),
         async (steps) => {
-          await redis.command('FLUSHALL');
+          await caller.command('FLUSHALL');
           const model: RedisState = newRedis(runId);
           const ages = {
             none: { epoch: '', version: 0 },
@@ -141,12 +137,12 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
               case 'fail over':
                 if (model.meta === undefined) continue;
                 model.meta.runId = 'f'.repeat(40);
-                await redis.command('HSET', key, 'e', model.meta.runId);
+                await caller.command('HSET', key, 'e', model.meta.runId);
                 hasFailedOver = true;
                 continue;
               case 'lose all':
                 delete model.meta;
-                await redis.command('FLUSHALL');
+                await caller.command('FLUSHALL');
                 continue;
               case 'forget': {
                 if (model.meta?.members[names[member]] === undefined || hasFailedOver) continue;
@@ -211,7 +207,7 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
           }
         },
       );
-      await fc.assert(property, { seed: newSeed(), numRuns: 60 });
+      await fc.assert(property, { seed: newSeed(), numRuns: trialCount(60, 300) });
       const { done, joining, needsMembers } = CALL_STATUS;
       expect([...seen.statuses].sort()).toEqual([done, joining, needsMembers]);
       expect(Math.min(seen.recoveries, seen.recovered, seen.left)).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
@@ -15,7 +15,7 @@ import {
   RECOVERY_ENDING,
   SERVED,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
 import { waitUntil } from '../../../support/server.ts';
 import {
   connectMember,
@@ -25,6 +25,7 @@ import {
   PREFIX,
   type ScriptMember,
 } from '../script-member.ts';
+import { restartEmpty, useEmptyRedis } from '../use-redis.ts';
 
 /** One window that lasts until the year 2070: no test sees its end. */
 const OF = { identity: IDENTITY, durationMs: DURATION_MAX_MS, window: 0 };
@@ -33,16 +34,11 @@ const KEY = `${context.keys.counter(IDENTITY, OF.durationMs)}:0`;
 const SECOND_US = 1_000_000;
 
 describe.skipIf(isRedisMissing)('the members of a bucket', () => {
-  let redis: RedisServer;
+  // What is written survives the end of the process without an fsync too.
+  const redis = useEmptyRedis({ config: ['appendonly yes', 'appendfsync no'] });
   let members: ScriptMember[] = [];
-
-  beforeEach(async () => {
-    redis = await startRedis({ isDurable: true });
-  });
-  afterEach(async () => {
-    for (const member of members) member.close();
-    members = [];
-    await redis.close();
+  afterEach(() => {
+    for (const member of members.splice(0)) member.close();
   });
 
   const connect = async (name: string, isAvailable = false) => {
@@ -158,8 +154,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const [a, b] = await join(2);
     a.header.reportedEpoch = '';
     expect(await a.leave()).toBe(false);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     expect(await b.leave()).toBe(false);
     await report(b, 20, 0, [a.name, b.name]);
     expect(await b.leave()).toBe(false);
@@ -169,8 +164,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const [a, b] = await join(2);
     expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
     expect(await a.leave()).toBe(true);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     await report(b, 0, 0, [a.name, b.name]);
     expect((await check(b, 0, 80)).status).toBe(MESSAGE_STATUS.recovering);
     expect((await list(b)).members.find(({ member }) => member === a.name)).toMatchObject({
@@ -200,8 +194,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const [a, b] = await join(2);
     expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
     expect((await check(b, 0, 20)).served).toEqual([SERVED.allowed]);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
 
     expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
     const fresh = await connect('f');
@@ -222,8 +215,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
   it('restore all usage if a member that knows none has opened the empty Redis', async () => {
     const [a] = await join(1);
     expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     const fresh = await connect('f');
     expect(await fresh.present()).toBe(CALL_STATUS.done);
     fresh.finishReport();
@@ -311,8 +303,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
 
   it('wait for a missing member until it is forgotten', async () => {
     const [a, b] = await join(2);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     await report(a, 30, 0, [a.name, b.name]);
     a.header.clockUs += 60 * SECOND_US;
     expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
@@ -330,8 +321,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const a = await connect('a', true);
     expect(await a.present()).toBe(CALL_STATUS.done);
     a.finishReport();
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     await report(a, 30, 0, [`${'b'.repeat(16)}.0`]);
     a.header.clockUs += 9 * SECOND_US;
     expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
@@ -349,8 +339,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     const untilNextWindowUs = () => windowUs - (a.header.clockUs % windowUs);
     // The loss is not at the end of a window, so that the next window begins clearly after it.
     if (untilNextWindowUs() < 5 * SECOND_US) a.header.clockUs += 5 * SECOND_US;
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     await report(a, 0, 0, [`${'b'.repeat(16)}.0`]);
     const short = { ...OF, durationMs: 60_000, checks: [costs(1, 100)] };
     expect((await a.send(short)).status).toBe(MESSAGE_STATUS.recovering);
@@ -374,8 +363,7 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     // It tells how far the clock is ahead of the server's.
     expect(answer.aheadUs).toBeGreaterThan(3_500 * SECOND_US);
     expect(answer.aheadUs).toBeLessThan(3_601 * SECOND_US);
-    await redis.kill();
-    await redis.restart({ isEmpty: true });
+    await restartEmpty(redis);
     expect(await b.present([a.name])).toBe(CALL_STATUS.done);
     expect(b.header.clockUs).toBeGreaterThanOrEqual(next);
   });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
 import { decodeGcra, encodeGcra, gcra } from '../../../../src/engine/redis/scripts/gcra.ts';
@@ -7,7 +7,6 @@ import {
   encodeInspect,
   inspect,
 } from '../../../../src/engine/redis/scripts/inspect.ts';
-import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { SERVED } from '../../../../src/engine/redis/scripts/protocol.ts';
 import {
   decodeReset,
@@ -15,42 +14,28 @@ import {
   type ResetSelector,
   reset,
 } from '../../../../src/engine/redis/scripts/reset.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
-import { waitUntil } from '../../../support/server.ts';
-import { costs, IDENTITY, joinMembers, PREFIX, type ScriptMember } from '../script-member.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { costs, newIdentity, useMembers } from '../script-member.ts';
 
 const { allowed, denied } = SERVED;
 const CENTURY = DURATION_MAX_MS;
 const DAY = 86_400_000;
-const context = { keys: new KeySpace(PREFIX, false), isAvailable: false };
 const ALL: ResetSelector = { durationsMs: undefined, windows: true, gcra: true };
 
-let identities = 10;
-const newIdentity = (): Identity => ({ ...IDENTITY, h0: identities++ });
-
 describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
-  let redis: RedisServer;
-  let [a, b]: ScriptMember[] = [];
-
-  beforeAll(async () => {
-    redis = await startRedis();
-    [a, b] = await joinMembers(redis.port, 2);
-  });
-  afterAll(async () => {
-    for (const member of [a, b]) member?.close();
-    await redis?.close();
-  });
+  const { redis, members } = useMembers(2);
+  const [a, b] = members;
 
   const show = async (identity: Identity) => {
-    const reply = await a.run(inspect, encodeInspect(context, a.header, identity));
+    const reply = await a.run(inspect, encodeInspect(a.context, a.header, identity));
     return decodeInspect(reply).counters.sort((one, other) => one.durationMs - other.durationMs);
   };
   const clear = async (identity: Identity, selector: ResetSelector) => {
-    return decodeReset(await a.run(reset, encodeReset(context, a.header, identity, selector)));
+    return decodeReset(await a.run(reset, encodeReset(a.context, a.header, identity, selector)));
   };
   const take = async (identity: Identity, durationMs: number) => {
     const message = { identity, durationMs, limit: 10, burst: 10, cost: 4, countsDenied: false };
-    const call = encodeGcra(context, 0, a.header, [message]);
+    const call = encodeGcra(a.context, 0, a.header, [message]);
     return decodeGcra([message], await a.run(gcra, call)).counters[0];
   };
 
@@ -111,10 +96,7 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     await a.send({ ...of, spent: 60 });
     await b.send({ ...of, spent: 40 });
     expect(await clear(of.identity, ALL)).toBe(1);
-    const isReset = ({ received }: ScriptMember) => {
-      return received.some((one) => one.kind === 'reset' && one.identity.h0 === of.identity.h0);
-    };
-    await waitUntil('the members are told', async () => isReset(a) && isReset(b));
+    for (const member of members) await member.receives('reset', of.identity);
     expect(await show(of.identity)).toEqual([]);
     expect(await clear(of.identity, ALL)).toBe(0);
 
@@ -184,7 +166,7 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     a.finishReport();
     expect(await a.present([b.name])).toBe(0);
     expect(await clear(identity, ALL)).toBe(undefined);
-    const reply = await a.run(inspect, encodeInspect(context, a.header, identity));
+    const reply = await a.run(inspect, encodeInspect(a.context, a.header, identity));
     expect(decodeInspect(reply).isRecovering).toBe(true);
   });
 });

@@ -1,10 +1,9 @@
 /** Windows that end: the clock of the bucket is moved, as by a member that has seen a later one. */
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { MESSAGE_STATUS, SERVED } from '../../../../src/engine/redis/scripts/protocol.ts';
-import { isRedisMissing, type RedisServer, startRedis } from '../../../support/programs/redis.ts';
-import { waitUntil } from '../../../support/server.ts';
-import { costs, IDENTITY, joinMembers, type ScriptMember } from '../script-member.ts';
+import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { costs, newIdentity, useMembers } from '../script-member.ts';
 
 const { allowed, denied, unproven } = SERVED;
 /**
@@ -13,24 +12,10 @@ const { allowed, denied, unproven } = SERVED;
  */
 const DURATION_MS = 8 * 3_600_000;
 const sliding = (cost: number, limit: number) => costs(cost, limit, { isSliding: true });
-
-let identities = 10;
-const newCounter = () => {
-  return { identity: { ...IDENTITY, h0: identities++ }, durationMs: DURATION_MS };
-};
+const newCounter = () => ({ identity: newIdentity(), durationMs: DURATION_MS });
 
 describe.skipIf(isRedisMissing)('the exchange script at the end of a window', () => {
-  let redis: RedisServer;
-  let [a, b]: ScriptMember[] = [];
-
-  beforeAll(async () => {
-    redis = await startRedis();
-    [a, b] = await joinMembers(redis.port, 2);
-  });
-  afterAll(async () => {
-    for (const member of [a, b]) member?.close();
-    await redis?.close();
-  });
+  const [a, b] = useMembers(2).members;
 
   /** Moves the clock to a quarter of a window: three quarters of the one before are carried. */
   const enter = async (window: number) => {
@@ -134,16 +119,9 @@ describe.skipIf(isRedisMissing)('the exchange script at the end of a window', ()
     await enter(window + 1);
     const waiting = await b.send({ ...of, checks: [sliding(270, 1_000)] });
     expect(waiting.served).toEqual([unproven]);
-    const isMeant = ({ received }: ScriptMember, kind: string) => {
-      return received.some((one) => {
-        return one.kind === kind && 'identity' in one && one.identity.h0 === of.identity.h0;
-      });
-    };
-    await waitUntil('the holder is told', async () => isMeant(a, 'recall'));
-    const recall = a.received.find((one) => one.kind === 'recall');
-    expect(recall).toMatchObject({ recall: 1 });
+    expect(await a.receives('recall', of.identity)).toMatchObject([{ recall: 1 }]);
     await a.send({ ...of, window: window + 1, previousSpent: 950, hasPrevious: true });
-    await waitUntil('the waiting member is told', async () => isMeant(b, 'wake'));
+    await b.receives('wake', of.identity);
     expect((await b.send({ ...of, checks: [sliding(270, 1_000)] })).served).toEqual([allowed]);
   });
 
