@@ -6,7 +6,7 @@ import { listAuditEntries } from '../support/audit-log.ts';
 import { callOperationOk } from '../support/operations.ts';
 import { writeConfig } from '../support/policy-config.ts';
 import { removeDirectory, startServer, temporaryDirectory, waitUntil } from '../support/server.ts';
-import { jsonLines, runWeir } from '../support/weir-command.ts';
+import { callWeir, jsonLines } from '../support/weir-command.ts';
 
 test('weir audit list shows the target, the author and the change of every kind of entry', async () => {
   const place = temporaryDirectory();
@@ -15,7 +15,7 @@ test('weir audit list shows the target, the author and the change of every kind 
   const server = await startServer(join(place, 'data'), { args });
   const weir = async (args: string[], input?: string) => {
     const options = input === undefined ? {} : { input };
-    const { code, stdout, stderr } = await runWeir(server.url, args, options);
+    const { code, stdout, stderr } = await callWeir(server.url, args, options);
     expect([args, code, stderr]).toEqual([args, 0, '']);
     return stdout;
   };

@@ -1,15 +1,12 @@
-/** `weir check`, as its own process, on a running server. */
+/** `weir check` on a running server. */
 
-import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
-import { CLI_PATH, ROOT_KEY } from '../support/server.ts';
 import { commandServer, ISO_TIME } from '../support/weir-command.ts';
 
-const commands = commandServer();
-const { weir, lines } = commands;
+const { weir, lines } = commandServer();
 
 describe('weir check', () => {
   test('prints the decision, the remaining tokens and the reset, and sets the exit code', async () => {
@@ -292,25 +289,5 @@ describe('weir check with unusual input', () => {
     const { code, stderr } = await weir([...args, 'a'], env);
     expect([code, stderr]).toEqual([EXIT.NO_ANSWER, expect.stringContaining('status 502 that is')]);
     other.close();
-  });
-
-  test('exits with 2 if standard output cannot be written', async () => {
-    const child = spawn(
-      'sh',
-      ['-c', '"$0" "$@" > /dev/full', process.execPath, CLI_PATH, ...args, 'full'],
-      {
-        env: { PATH: process.env.PATH, WEIR_URL: commands.server.url, WEIR_KEY: ROOT_KEY },
-        stdio: ['ignore', 'ignore', 'pipe'],
-      },
-    );
-    let stderr = '';
-    child.stderr.on('data', (data) => {
-      stderr += data;
-    });
-    const code = await new Promise((resolve) => child.on('close', resolve));
-    expect([code, stderr]).toEqual([
-      2,
-      expect.stringMatching(/^weir: standard output: ENOSPC.*\n$/),
-    ]);
   });
 });

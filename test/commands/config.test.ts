@@ -1,35 +1,22 @@
-/** `weir config check`, as its own process. */
+/** `weir config check`. */
 
-import { execFile, execFileSync } from 'node:child_process';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CLI_PATH, removeDirectory, spawnServer, temporaryDirectory } from '../support/server.ts';
+import { afterAll, describe, expect, test } from 'vitest';
+import { CERTIFICATE_A, CERTIFICATE_B, writeCertificate } from '../support/certificates.ts';
+import { removeDirectory, spawnServer, temporaryDirectory } from '../support/server.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));
 
-interface CommandResult {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
-function runWeir(args: string[], env: Record<string, string> = {}): Promise<CommandResult> {
-  return new Promise((resolve) => {
-    const options = {
-      env: { PATH: process.env.PATH, ...env } as NodeJS.ProcessEnv,
-      cwd: directory,
-    };
-    execFile(process.execPath, [CLI_PATH, ...args], options, (error, stdout, stderr) => {
-      resolve({ code: (error?.code as number | undefined) ?? 0, stdout, stderr });
-    });
-  });
-}
-
+const weir = (args: string[], env: Record<string, string> = {}) => {
+  const own = { WEIR_URL: undefined, WEIR_KEY: undefined, ...env };
+  return callWeir('', args, { env: own, cwd: directory });
+};
 const checkConfig = (args: string[], env?: Record<string, string>) => {
-  return runWeir(['config', 'check', ...args], env);
+  return weir(['config', 'check', ...args], env);
 };
 
 let serial = 0;
@@ -47,13 +34,6 @@ const RIGHT = {
   logLevel: 'warn',
   policies: { login: LOGIN, api: { ...LOGIN, missing: 'refuse' } },
 };
-
-function writeSelfSigned(name: string): { cert: string; key: string } {
-  const [cert, key] = [`${name}.pem`, `${name}.key`].map((one) => join(directory, one));
-  const request = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=x'];
-  execFileSync('openssl', [...request, '-keyout', key, '-out', cert], { stdio: 'pipe' });
-  return { cert, key };
-}
 
 describe('weir config check of a valid file', () => {
   test('prints one sentence with the number of policies and settings', async () => {
@@ -168,38 +148,44 @@ describe('weir config check of an invalid file', () => {
     });
   });
 
-  let a: { cert: string; key: string };
-  let b: { cert: string; key: string };
-  beforeAll(() => {
-    a = writeSelfSigned('a');
-    b = writeSelfSigned('b');
-  });
+  const a = writeCertificate(directory, CERTIFICATE_A);
+  mkdirSync(join(directory, 'b'));
+  const b = writeCertificate(join(directory, 'b'), CERTIFICATE_B);
+  const cases: [content: string, env: Record<string, string>][] = [
+    [WRONG, {}],
+    ['{', {}],
+    ['[]', {}],
+    ['{"gatewaySocket":"/a","socket":"/a"}', {}],
+    ['{}', { WEIR_SOCKET: `/tmp/${'s'.repeat(200)}` }],
+    ['{}', { WEIR_ROOT_KEY: 'a', WEIR_ROOT_KEY_FILE: 'b' }],
+    ['{}', { WEIR_ROOT_KEY_FILE: '/nowhere/key' }],
+    ['{}', { WEIR_TLS_CERT: a.cert }],
+    ['{}', { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: b.key }],
+    ['{}', { WEIR_TLS_CERT: a.key, WEIR_TLS_KEY: a.key }],
+    ['{}', { WEIR_TLS_CERT: '/nowhere/cert', WEIR_TLS_KEY: a.key }],
+    [JSON.stringify({ tlsCert: a.cert, tlsKey: b.key }), {}],
+  ];
 
   test('rejects every configuration that a start rejects', async () => {
-    const cases: [string, Record<string, string>][] = [
-      [WRONG, {}],
-      ['{', {}],
-      ['[]', {}],
-      ['{"gatewaySocket":"/a","socket":"/a"}', {}],
-      ['{}', { WEIR_SOCKET: `/tmp/${'s'.repeat(200)}` }],
-      ['{}', { WEIR_ROOT_KEY: 'a', WEIR_ROOT_KEY_FILE: 'b' }],
-      ['{}', { WEIR_ROOT_KEY_FILE: '/nowhere/key' }],
-      ['{}', { WEIR_TLS_CERT: a.cert }],
-      ['{}', { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: b.key }],
-      ['{}', { WEIR_TLS_CERT: a.key, WEIR_TLS_KEY: a.key }],
-      ['{}', { WEIR_TLS_CERT: '/nowhere/cert', WEIR_TLS_KEY: a.key }],
-      [JSON.stringify({ tlsCert: a.cert, tlsKey: b.key }), {}],
-    ];
     for (const [content, env] of cases) {
+      const { code, stdout, stderr } = await checkConfig([writeConfigFile(content)], env);
+      expect([content, env, code, stdout]).toEqual([content, env, 2, '']);
+      expect(stderr).toMatch(/^(weir: .*\n)+$/);
+    }
+  });
+
+  test('prints first the error that a start prints', async () => {
+    // Of the settings, of a socket, and of a certificate.
+    for (const [content, env] of [cases[0], cases[4], cases[8]]) {
       const path = join(directory, writeConfigFile(content));
-      const checked = await checkConfig([path], env);
-      expect([content, env, checked.code, checked.stdout]).toEqual([content, env, 2, '']);
+      const [first] = (await checkConfig([path], env)).stderr.split('\n');
       const server = await spawnServer(join(directory, 'never'), { env, args: ['--config', path] });
       expect((await server.exited).code).toBeGreaterThan(0);
-      // A start prints the first error, with the same text.
-      const [first] = checked.stderr.split('\n');
       expect(server.stderr().trim()).toBe(first);
     }
+  });
+
+  test('accepts a certificate with its key', async () => {
     const tls = { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: a.key };
     expect((await checkConfig([writeConfigFile('{}')], tls)).code).toBe(0);
   });
@@ -216,12 +202,12 @@ describe('weir config check of an invalid file', () => {
       [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: no such file'],
     ];
     for (const [args, sentence] of wrong) {
-      const { code, stdout, stderr } = await runWeir(args);
+      const { code, stdout, stderr } = await weir(args);
       const found = [args, code, stdout, stderr];
       expect(found).toEqual([args, 2, '', expect.stringContaining(`weir: ${sentence}`)]);
     }
-    const help = await runWeir(['config', '--help']);
+    const help = await weir(['config', '--help']);
     expect([help.code, help.stdout]).toEqual([0, expect.stringContaining('weir config check')]);
-    expect((await runWeir(['config'])).code).toBe(2);
+    expect((await weir(['config'])).code).toBe(2);
   });
 });

@@ -1,4 +1,4 @@
-/** `weir explain`, as its own process, on a running server. */
+/** `weir explain` on a running server. */
 
 import { describe, expect, test } from 'vitest';
 import { commandServer } from '../support/weir-command.ts';

@@ -1,4 +1,4 @@
-/** `weir gateway`, as its own process, on a running server. */
+/** `weir gateway` on a running server. */
 
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { runWeir } from '../support/weir-command.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 const dataDir = temporaryDirectory();
 const place = temporaryDirectory();
@@ -41,11 +41,11 @@ afterAll(async () => {
 });
 
 function weir(args: string[], env: Record<string, string> = {}) {
-  return runWeir(server.url, ['gateway', ...args], { env, cwd: place });
+  return callWeir(server.url, ['gateway', ...args], { env, cwd: place });
 }
 
 describe('weir gateway', () => {
-  test.concurrent.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
+  test.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
     'prints for %s its policy, and the address that needs no key',
     async (gateway) => {
       const { code, stdout, stderr } = await weir([gateway, '--listen', '8123']);
@@ -75,7 +75,7 @@ describe('weir gateway', () => {
     expect(stdout.match(/reverse_proxy (@\w+ )?127\.0\.0\.1:3000/g)).toHaveLength(2);
   });
 
-  test.concurrent.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
+  test.each(GATEWAYS.filter((gateway) => gateway !== 'caddy'))(
     'prints for %s only what must be added with --snippet',
     async (gateway) => {
       const { code, stdout, stderr } = await weir([gateway, '--snippet']);
@@ -86,7 +86,7 @@ describe('weir gateway', () => {
     },
   );
 
-  test.concurrent.each(['express', 'fastify'])(
+  test.each(['express', 'fastify'])(
     'prints for %s a snippet that imports its code from the package',
     async (gateway) => {
       const application = join(place, `application-of-${gateway}`);
@@ -104,7 +104,7 @@ describe('weir gateway', () => {
     },
   );
 
-  test.concurrent.each([
+  test.each([
     [
       'nginx',
       'proxy_ssl_name app.example.com;',
@@ -128,7 +128,7 @@ describe('weir gateway', () => {
     expect([other.code, other.stderr]).toEqual([2, message]);
   });
 
-  test.concurrent.each<[string, string[], Record<string, string>, string]>([
+  test.each<[string, string[], Record<string, string>, string]>([
     ['no gateway', [], {}, '<gateway> is required'],
     ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
     ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535; got "0"'],

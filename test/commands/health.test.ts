@@ -1,4 +1,4 @@
-/** `weir health`, as its own process, with a real server. */
+/** `weir health` with a real server. */
 
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { runWeir } from '../support/weir-command.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 const directory = temporaryDirectory();
 afterAll(() => removeDirectory(directory));
@@ -23,7 +23,10 @@ let serial = 0;
 const dataDir = () => join(directory, `data-${serial++}`);
 
 function health(args: string[], env: Record<string, string> = {}) {
-  return runWeir('', ['health', ...args], { cwd: directory, env: { WEIR_URL: undefined, ...env } });
+  return callWeir('', ['health', ...args], {
+    cwd: directory,
+    env: { WEIR_URL: undefined, ...env },
+  });
 }
 
 describe('weir health', () => {

@@ -1,4 +1,4 @@
-/** `weir inspect`, as its own process, on a running server. */
+/** `weir inspect` on a running server. */
 
 import { describe, expect, test } from 'vitest';
 import { commandServer } from '../support/weir-command.ts';

@@ -1,4 +1,4 @@
-/** `weir keys`, as its own process, on a running server and offline. */
+/** `weir keys` on a running server and offline. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
-import { commandServer, ISO_TIME } from '../support/weir-command.ts';
+import { commandServer, ISO_TIME, runWeir } from '../support/weir-command.ts';
 
 const commands = commandServer();
 const { weir, lines } = commands;
@@ -98,7 +98,8 @@ describe('weir keys', () => {
     withStore(own, () => {});
     const offline = (name: string, permission: string, ...rest: string[]) => {
       const values = ['--name', name, '--permission', permission, '--data-dir', own];
-      return weir(['keys', 'create', '--offline', ...values, ...rest]);
+      // As its own process, because a command that fails leaves the directory open.
+      return runWeir('', ['keys', 'create', '--offline', ...values, ...rest]);
     };
     // The validation of the API applies.
     for (const [wrong, message] of [
@@ -116,7 +117,7 @@ describe('weir keys', () => {
       expect(readFileSync(join(own, name)).includes(`${key}`)).toBe(false);
     }
     const other = await startServer(own, {
-      args: ['--counters', '1024'],
+      args: ['--counters', '1024', '--acceptors', '1'],
       env: { WEIR_ROOT_KEY: undefined },
     });
     // Only the first start on a directory creates a root key.

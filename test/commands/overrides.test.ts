@@ -1,13 +1,11 @@
-/** `weir overrides`, as its own process, on a running server. */
+/** `weir overrides` on a running server. */
 
-import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
 import { EXIT } from '../../src/core/exit.ts';
 import { callOperationOk } from '../support/operations.ts';
-import { CLI_PATH, ROOT_KEY } from '../support/server.ts';
 import { commandServer } from '../support/weir-command.ts';
 
 const commands = commandServer();
@@ -146,17 +144,6 @@ describe('weir overrides', () => {
     expect((await weir(['overrides', 'import', file])).stdout).toBe(
       'Imported: 0 created, 1 updated, 2344 unchanged.\n',
     );
-  });
-
-  test('exits without a message, but not with 0, if the reader closes the pipe', async () => {
-    // The export of the test before exceeds the buffer of a pipe.
-    const command = '{ "$0" "$1" overrides export; echo "$?" >&2; } | head -n 1';
-    const env = { ...process.env, WEIR_URL: commands.server.url, WEIR_KEY: ROOT_KEY };
-    const printed = await new Promise<string[]>((resolve) => {
-      const args = ['-c', command, process.execPath, CLI_PATH];
-      execFile('sh', args, { env }, (_error, stdout, stderr) => resolve([stdout, stderr]));
-    });
-    expect(printed).toEqual([expect.stringMatching(/^\{.*\}\n$/), '2\n']);
   });
 
   test('names the invalid line of an import, and imports nothing', async () => {

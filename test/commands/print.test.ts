@@ -1,14 +1,14 @@
-/** `weir print`, as its own process, without a server. */
+/** `weir print` without a server. */
 
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { grafanaDashboard } from '../../src/observe/grafana/dashboard.ts';
 import { prometheusRules } from '../../src/observe/rules/prometheus-rules.ts';
-import { runWeir } from '../support/weir-command.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 /** Without an address and a key of a server. */
 const print = (...args: string[]) => {
-  return runWeir('', ['print', ...args], { env: { WEIR_URL: undefined, WEIR_KEY: undefined } });
+  return callWeir('', ['print', ...args], { env: { WEIR_URL: undefined, WEIR_KEY: undefined } });
 };
 const printed = (stdout: string) => ({ code: EXIT.OK, stdout, stderr: '' });
 

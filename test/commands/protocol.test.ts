@@ -11,7 +11,7 @@ import {
   startServer,
   temporaryDirectory,
 } from '../support/server.ts';
-import { runWeir } from '../support/weir-command.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 const place = temporaryDirectory();
 const [plainData, secureData] = [temporaryDirectory(), temporaryDirectory()];
@@ -31,7 +31,7 @@ afterAll(async () => {
 });
 
 async function errorOutput(url: string): Promise<string> {
-  const { code, stdout, stderr } = await runWeir(url, ['keys', 'list']);
+  const { code, stdout, stderr } = await callWeir(url, ['keys', 'list']);
   expect([code, stdout]).toEqual([EXIT.NO_ANSWER, '']);
   expect(stderr).not.toContain('SSL routines');
   const prefix = `weir: no response from ${url} (WEIR_URL): `;

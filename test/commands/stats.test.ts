@@ -1,7 +1,9 @@
-/** `weir stats`, as its own process, on a running server. */
+/** `weir stats` on a running server. */
 
 import { beforeAll, describe, expect, test } from 'vitest';
+import type { Figures } from '../../src/analytics/figures.ts';
 import { sendCheck } from '../support/http.ts';
+import { waitUntil } from '../support/server.ts';
 import { commandServer } from '../support/weir-command.ts';
 
 const HOUR_MS = 3_600_000;
@@ -24,6 +26,12 @@ beforeAll(async () => {
   await check('login', '\u001b[2J\u202e', 2);
   await check('login', LONG_IDENTIFIER, 2);
   await check('\u001b[31m', 'x');
+  // A namespace gets its figures after its first check was answered.
+  await waitUntil('both namespaces have their figures', async () => {
+    const [{ namespaces }] = await lines(['stats']);
+    const checks = (namespaces as Figures[]).map(({ allowed, denied }) => allowed + denied);
+    return checks.join() === '11,1';
+  });
 });
 
 describe('weir stats', () => {

@@ -1,9 +1,17 @@
-/** Runs the command `weir` as its own process, with WEIR_URL and WEIR_KEY set. */
+/**
+ * Runs the command `weir`, with WEIR_URL and WEIR_KEY set: `runWeir` the built one as its own
+ * process, `callWeir` its function in this process, which takes some milliseconds. Calls in this
+ * process run one after the other, because they replace the environment and the standard streams.
+ */
 
 import { execFile } from 'node:child_process';
-import { afterAll, beforeAll, expect } from 'vitest';
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { afterAll, beforeAll, expect, vi } from 'vitest';
+import { run } from '../../src/commands/run.ts';
 import {
   CLI_PATH,
+  cleanEnvironment,
   ROOT_KEY,
   removeDirectory,
   type ServerProcess,
@@ -47,13 +55,58 @@ export function runWeir(
   });
 }
 
+let lastCall: Promise<unknown> = Promise.resolve();
+
+/** The same without a process, for every command but `serve` and a live `top`. */
+export function callWeir(
+  url: string,
+  args: readonly string[],
+  { env, cwd, input = '' }: CommandOptions = {},
+): Promise<CommandResult> {
+  const call = lastCall.then(async () => {
+    const { env: ownEnv } = process;
+    const ownDirectory = process.cwd();
+    const defined = Object.entries({ WEIR_URL: url, WEIR_KEY: ROOT_KEY, ...env }).filter(
+      ([, value]) => value !== undefined,
+    );
+    const output = { stdout: '', stderr: '' };
+    const { readFileSync, writeSync } = fs;
+    const stdout = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+      output.stdout += text;
+      return true;
+    });
+    process.env = { ...cleanEnvironment(), ...Object.fromEntries(defined) };
+    fs.writeSync = ((fd: number, text: string) => {
+      if (fd !== 2) return writeSync(fd, text);
+      output.stderr += text;
+      return text.length;
+    }) as typeof writeSync;
+    fs.readFileSync = ((path: string | number, encoding?: 'utf8') => {
+      return path === 0 ? Buffer.from(input) : readFileSync(path, encoding);
+    }) as typeof readFileSync;
+    syncBuiltinESMExports();
+    if (cwd !== undefined) process.chdir(cwd);
+    try {
+      return { code: await run(args), ...output };
+    } finally {
+      process.chdir(ownDirectory);
+      Object.assign(fs, { readFileSync, writeSync });
+      syncBuiltinESMExports();
+      process.env = ownEnv;
+      stdout.mockRestore();
+    }
+  });
+  lastCall = call.catch(() => {});
+  return call;
+}
+
 /** The JSON lines that a command printed. Fails unless the exit code is 0. */
 export async function jsonLines(
   url: string,
   args: readonly string[],
   options?: CommandOptions,
 ): Promise<Record<string, unknown>[]> {
-  const { code, stdout, stderr } = await runWeir(url, [...args, '--json'], options);
+  const { code, stdout, stderr } = await callWeir(url, [...args, '--json'], options);
   expect([args, code, stderr]).toEqual([args, 0, '']);
   expect(stdout === '' || stdout.endsWith('\n')).toBe(true);
   return stdout
@@ -81,7 +134,8 @@ export function commandServer(): CommandServer {
   const files = temporaryDirectory();
   let server: ServerProcess;
   beforeAll(async () => {
-    server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
+    const args = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
+    server = await startServer(dataDir, { args });
   });
   afterAll(async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null });
@@ -97,7 +151,7 @@ export function commandServer(): CommandServer {
     },
     dataDir,
     files,
-    weir: (args, env, input) => runWeir(server.url, args, optionsOf(env, input)),
+    weir: (args, env, input) => callWeir(server.url, args, optionsOf(env, input)),
     lines: (args, env, input) => jsonLines(server.url, args, optionsOf(env, input)),
   };
 }

@@ -3,7 +3,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeDirectory, temporaryDirectory, waitUntil } from './server.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
 
 interface TerminalOptions {
   env: Record<string, string | undefined>;

@@ -1,0 +1,97 @@
+/** The built command as its own process: each command, and an output that cannot be written. */
+
+import { execFile } from 'node:child_process';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { COMMANDS } from '../src/commands/run.ts';
+import { EXIT } from '../src/core/exit.ts';
+import { CLI_PATH, ROOT_KEY } from './support/server.ts';
+import { callWeir, commandServer, runWeir } from './support/weir-command.ts';
+
+const commands = commandServer();
+
+/** A command line for each command. `reset` comes last, because it changes counters. */
+const COMMAND_LINES = [
+  ['check', 'a', '--limit', '5', '--duration', '30d', '--cost', '0'],
+  ['inspect', 'a'],
+  ['explain', 'default', 'a'],
+  ['overrides', 'list', '--namespace', 'default'],
+  ['keys', 'list', '--json'],
+  ['namespaces', 'list'],
+  ['stats'],
+  ['top', '--interval', '100ms'],
+  ['audit', 'list'],
+  ['config', 'check'],
+  ['migrate', 'to-redis'],
+  ['cluster', 'status', '--json'],
+  ['health', '--url', 'http://127.0.0.1:1'],
+  ['gateway', 'nginx'],
+  ['print', 'grafana'],
+  ['version'],
+  ['-v'],
+  ['help', 'check'],
+  ['--help'],
+  ['reset', 'a'],
+];
+
+describe('as its own process', () => {
+  beforeAll(async () => {
+    await commands.weir(['check', 'a', '--limit', '5', '--duration', '30d']);
+  });
+
+  test('each command has a test', () => {
+    const names = COMMAND_LINES.map(([name]) => name);
+    expect(names).toEqual(expect.arrayContaining(Object.keys(COMMANDS)));
+  });
+
+  test.each(COMMAND_LINES.map((args) => [args]))('weir %j does what it does here', async (args) => {
+    const own = await runWeir(commands.server.url, args);
+    const here = await callWeir(commands.server.url, args);
+    // Times differ, and so do the rates and the counters that `reset` has cleared.
+    const hasOtherFigures = ['top', 'reset'].includes(args[0]);
+    const comparable = ({ code, stdout, stderr }: typeof own) => {
+      return [code, hasOtherFigures ? stdout !== '' : stdout.replace(/\d+/g, 'n'), stderr];
+    };
+    expect(comparable(own)).toEqual(comparable(here));
+  });
+
+  test('weir serve prints its help with --help', async () => {
+    const help = await callWeir('', ['help', 'serve']);
+    expect(await runWeir('', ['serve', '--help'])).toEqual(help);
+    expect(await runWeir('', ['--port', '1', '-h'])).toEqual(help);
+  });
+
+  /** Runs `"$@"`, which is `weir overrides list`, in a shell script. */
+  function runScript(script: string, ...args: string[]): Promise<[stdout: string, stderr: string]> {
+    const env = { ...process.env, WEIR_URL: commands.server.url, WEIR_KEY: ROOT_KEY };
+    const command = [process.execPath, CLI_PATH, 'overrides', 'list', '--namespace', 'piped'];
+    return new Promise((resolve) => {
+      const all = ['-c', script, 'sh', ...command, ...args];
+      execFile('sh', all, { env }, (_error, stdout, stderr) => resolve([stdout, stderr]));
+    });
+  }
+
+  test('a closed pipe ends a command without a message, but not with 0', async () => {
+    // The table and the JSON exceed the buffer of a pipe.
+    const overrides = Array.from({ length: 3_000 }, (_, i) => {
+      const values = { namespaceName: 'piped', limit: i, duration: 10_000 };
+      return JSON.stringify({ ...values, identifier: `user_${i}` });
+    });
+    const imported = await commands.weir(['overrides', 'import', '-'], {}, overrides.join('\n'));
+    expect(imported.code).toBe(EXIT.OK);
+    const script = '{ "$@"; echo "$?" >&2; } | head -n 1';
+    expect(await runScript(script)).toEqual([
+      expect.stringMatching(/^IDENTIFIER .*\n$/),
+      `${EXIT.USAGE}\n`,
+    ]);
+    expect(await runScript(script, '--json')).toEqual([
+      expect.stringMatching(/^\{.*\}\n$/),
+      `${EXIT.USAGE}\n`,
+    ]);
+  });
+
+  test('a full disk ends a command with a message', async () => {
+    const [, stderr] = await runScript('"$@" > /dev/full; echo "$?" >&2');
+    const message = /^weir: standard output: ENOSPC.*\n(\d)\n$/;
+    expect(message.exec(stderr)?.[1]).toBe(String(EXIT.USAGE));
+  });
+});
