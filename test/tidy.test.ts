@@ -214,18 +214,64 @@ describe('all code', () => {
     expect(findLines(code, /\bas any\b|: any\b|<any>/, [THIS_FILE])).toEqual([]);
     expect(findLines(code, /\.(only|skip)\(/, [THIS_FILE])).toEqual([]);
   });
+});
 
-  test('has tests where its sources are', () => {
-    const tests = tracked.filter((path) => path.endsWith('.test.ts') && path !== THIS_FILE);
+/** Folders of the first level whose tests are not about one folder of src. */
+const OWN_FOLDERS = ['test/model', 'test/deploy', 'test/support/mutation'];
+/** The other levels, and the files that only they import. */
+const OTHER_LEVELS = /^test\/(system|long|support\/(programs|levels))\//;
+/** Reads the address of a Redis that a test of the other levels has started. */
+const REDIS = 'test/support/programs/redis.ts';
+const REDIS_USERS = ['engines.ts', 'engine-modes.ts'].map((name) => `test/support/${name}`);
+const firstLevel = code.filter(({ path }) => path.startsWith('test/') && !OTHER_LEVELS.test(path));
+
+/** A longer wait of the first level, by file, and the reason for it. */
+const LONG_WAITS: Record<string, string> = {
+  'test/support/http.ts': 'fails a test whose response does not come',
+  'test/support/raw-connection.ts': 'fails a test whose connection is not closed',
+  [THIS_FILE]: 'has the pattern',
+};
+
+describe('the first level of tests', () => {
+  test('is where its sources are', () => {
     const mirrored = (path: string) => {
       const folder = dirname(path).replace(/^test/, 'src');
       return folder === 'src'
         ? existsSync(join(ROOT, 'src', basename(path).replace('.test', '')))
         : existsSync(join(ROOT, folder));
     };
-    const folders = ['clients', 'deploy', 'examples', 'faults', 'gateways', 'model', 'outside'];
-    const own = [...folders, 'support/mutation'].map((of) => `test/${of}`);
-    expect(tests.filter((path) => !own.includes(dirname(path)) && !mirrored(path))).toEqual([]);
+    const tests = firstLevel
+      .map(({ path }) => path)
+      .filter((path) => path.endsWith('.test.ts') && path !== THIS_FILE);
+    expect(tests.filter((path) => !OWN_FOLDERS.includes(dirname(path)) && !mirrored(path))).toEqual(
+      [],
+    );
+  });
+
+  test('does not wait for a time', () => {
+    const LONGEST_MS = 50;
+    const waits = /\bsleep\(\s*([\d_]+)|\bsetTimeout\((?:\w+,|[^;]*?[\w)}],)\s*([\d_]+)\)/gs;
+    const long = firstLevel.flatMap(({ path, text }) => {
+      if (path in LONG_WAITS) return [];
+      return [...text.matchAll(waits)]
+        .map(([, sleep, timeout]) => Number((sleep ?? timeout).replaceAll('_', '')))
+        .filter((ms) => ms > LONGEST_MS)
+        .map((ms) => `${path}: ${ms} ms`);
+    });
+    expect(long).toEqual([]);
+  });
+
+  test('imports nothing of the other levels', () => {
+    const imports = firstLevel.flatMap(({ path, text }) => {
+      return [...text.matchAll(/(?:from|import\(|^import)\s*'(\.[^']+)'/gm)]
+        .map(([, to]) => ({ from: path, to: join(dirname(path), to) }))
+        .filter(({ to }) => OTHER_LEVELS.test(to));
+    });
+    const own = 'test/vitest.config.ts';
+    const others = imports.filter(({ from, to }) => {
+      return from !== own && !(to === REDIS && REDIS_USERS.includes(from));
+    });
+    expect(others.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
   });
 });
 

@@ -5,6 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
 import { annotations, environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const directory = temporaryDirectory();
@@ -200,7 +201,7 @@ describe('a configuration file', () => {
         const content = `${before}{${key}${afterKey}:${beforeValue}${text}${end}}`;
         expect([content, readHost(content)]).toEqual([content, parseHost(content)]);
       }),
-      { numRuns: 2_000 },
+      { numRuns: trialCount(500, 2_000) },
     );
   });
 });

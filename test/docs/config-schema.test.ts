@@ -18,9 +18,10 @@ import { GATEWAYS } from '../../src/policies/gateways.ts';
 import { PolicySchema, WindowSchema } from '../../src/policies/policy.ts';
 import { TlsCertificate } from '../../src/runtime/tls.ts';
 import { UnixSocket } from '../../src/runtime/unix-socket.ts';
+import { trialCount } from '../support/guarantees.ts';
 import { blocksOf } from '../support/markdown.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
-import { runWeir } from '../support/weir-command.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
 const schema = JSON.parse(readFileSync(join(ROOT, 'docs/weir.schema.json'), 'utf8'));
@@ -241,7 +242,7 @@ test('each configuration file of the repository is valid by the schema and by we
   for (const { place, text } of files) {
     expect([place, schemaErrors(text)]).toEqual([place, []]);
     writeFileSync(FILE, text);
-    const { code, stdout, stderr } = await runWeir('', ['config', 'check', FILE]);
+    const { code, stdout, stderr } = await callWeir('', ['config', 'check', FILE]);
     expect([place, code, stderr]).toEqual([place, 0, '']);
     expect(stdout).toContain(' valid: ');
   }
@@ -352,9 +353,9 @@ test('generated files get the same verdict from the schema and from the server',
         else verdicts.valid++;
       }
     }),
-    { numRuns: 4_000 },
+    { numRuns: trialCount(1_000, 4_000) },
   );
-  for (const count of Object.values(verdicts)) expect(count).toBeGreaterThan(100);
+  for (const count of Object.values(verdicts)) expect(count).toBeGreaterThan(20);
 });
 
 test('every list of gateways gets the same verdict from the schema and from the server', () => {
@@ -369,6 +370,6 @@ test('every list of gateways gets the same verdict from the schema and from the 
       expect([text, schemaErrors(text).length === 0]).toEqual([text, isValid]);
       expect([text, serverErrors(text).length === 0]).toEqual([text, isValid]);
     }),
-    { numRuns: 1_000 },
+    { numRuns: trialCount(150, 1_000) },
   );
 });

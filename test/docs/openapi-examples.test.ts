@@ -1,7 +1,7 @@
 /**
  * Sends the example requests of the OpenAPI document to a server, and compares status, headers and
- * body with the document. Each operation has its own server, whose clock starts at the time of the
- * examples. Random ids, addresses and the milliseconds since the start of the server differ.
+ * body with the document. The clock of a server starts at the time of the examples. Random ids,
+ * addresses and the milliseconds since the start of the server differ.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -127,27 +127,41 @@ const PREPARATIONS: Record<string, Call[]> = {
   'gateway.authRequest denied': [exhaustedClient],
 };
 
+/**
+ * Operations whose responses show the changes of others. Each has a server of its own, and those of
+ * one group share one.
+ */
+const OWN_SERVER = new Set([
+  ...['ratelimits.exportOverrides', 'ratelimits.listNamespaces', 'ratelimits.explain'],
+  ...['keys.list', 'keys.revoke', 'audit.list'],
+  ...['gateway.check', 'gateway.checkPath', 'gateway.authRequest'],
+]);
+const groupOf = (operationId: string) => {
+  if (OWN_SERVER.has(operationId)) return operationId;
+  return operationId.startsWith('analytics.') ? 'analytics' : 'others';
+};
+const GROUPS = [...new Set(DOCUMENTED_OPERATIONS.map(({ operationId }) => groupOf(operationId)))];
+
 /** The headers of any response, which the document does not repeat. */
 const GENERAL_HEADERS = ['content-length', 'connection', 'keep-alive', 'date', 'uwebsockets'];
 
-describe.each(
-  DOCUMENTED_OPERATIONS.map((operation) => [operation.operationId, operation] as const),
-)('%s', (operationId, operation) => {
-  const examples = requestExamples(operation);
-  const sent = new Set(examples.map(({ name }) => name));
-  const errors = responseExamples(operation).filter(({ name }) => !sent.has(name));
+describe.each(GROUPS)('operations (%s)', (group) => {
+  const operations = DOCUMENTED_OPERATIONS.filter(
+    ({ operationId }) => groupOf(operationId) === group,
+  );
   const directory = temporaryDirectory();
+  let hasPrepared = false;
   let server: ServerProcess;
 
   beforeAll(async () => {
     const clock = join(directory, 'clock.json');
     writeFileSync(clock, JSON.stringify({ atMs: Date.now(), wallMs: START_MS, rate: 1 }));
     // With all documented headers.
-    const legacyHeaders = operationId.startsWith('gateway.');
+    const legacyHeaders = group.startsWith('gateway.');
     const config = writeConfig(directory, { login: { ...POLICY, legacyHeaders } });
     const ports = ['--gateway-port', String(await freePort())];
     server = await startServer(join(directory, 'data'), {
-      args: ['--config', config, ...ports, '--counters', '1024'],
+      args: ['--config', config, ...ports, '--acceptors', '1', '--counters', '1024'],
       env: { CLOCK_FILE: clock },
       execArgv: ['--import', CLOCK_FAULT],
     });
@@ -158,71 +172,89 @@ describe.each(
     removeDirectory(directory);
   });
 
-  test('shows a successful request', () => {
-    expect(examples.map(({ status }) => status)).toContain(200);
-  });
-
-  test.each(examples.map((example) => [example.name, example] as const))(
-    'answers the request "%s" as documented',
-    async (name, { request, ...expected }) => {
-      for (const [called, fields] of PREPARATIONS[`${operationId} ${name}`] ?? []) {
-        await callOperationOk(server.port, called, fields);
-      }
-      const example = `${operationId} ${name}`;
-      const body = await withRealIds(example, request.body);
-      const sent = httpRequest(operation, { ...request, body });
-      const key = KEYS[example] === undefined ? ROOT_KEY : await createKey(KEYS[example]);
-      const answer = await sendRequest(server.port, withKey(sent, key));
-      expectDocumented(operation, answer);
-      expect(answer.status).toBe(STATUSES[example] ?? expected.status);
-      for (const [header, { examples }] of headersOf(responseOf(operation, answer.status)!)) {
-        const documented = examples?.[name]?.value;
-        if (documented === undefined) continue;
-        const received = answer.headers[header.toLowerCase()];
-        expect([header, comparable(received)]).toEqual([header, comparable(`${documented}`)]);
-      }
-      if (!('body' in expected)) return;
-      if (operationId === 'docs.reference') {
-        expect(answer.body.startsWith(String(expected.body))).toBe(true);
-        return;
-      }
-      const received = JSON.parse(answer.body);
-      if (operationId === 'docs.openapi') expect(received).toMatchObject(Object(expected.body));
-      else expect(comparable(received)).toEqual(comparable(expected.body));
-    },
-  );
-
-  test.each(errors.map((error) => [error.status, error.name, error.example] as const))(
-    'documents the error %i "%s"',
-    async (status, name, { value }) => {
-      const content = contentOf(responseOf(operation, status)!)!;
-      expect(faultsIn(content.schema, value)).toEqual([]);
-      if (NOT_SENT.includes(name)) return;
-      const valid = examples.find((example) => example.status === 200)!;
-      const request = httpRequest(operation, valid.request);
-      const isAnalytics = operationId.startsWith('analytics.');
-      const permission = isAnalytics ? 'ratelimit.*.refund' : 'ratelimit.*.read_analytics';
-      const altered = ALTERATIONS[name](request, await createKey([permission]));
-      const answer = await sendRequest(server.port, altered);
-      expectDocumented(operation, answer);
-      expect(answer.status).toBe(status);
-      expect(comparable(JSON.parse(answer.body))).toEqual(comparable(value));
-    },
-  );
-
-  async function createKey(permissions: readonly string[]): Promise<string> {
-    const { key } = await callOperationOk(server.port, 'keys.create', { name: 'web', permissions });
-    return key as string;
+  /** Brings about the state of an example. All examples of analytics have the same one. */
+  async function prepare(example: string): Promise<void> {
+    const calls = PREPARATIONS[example] ?? [];
+    if (calls.length === 0 || (group === 'analytics' && hasPrepared)) return;
+    hasPrepared = true;
+    for (const [called, fields] of calls) await callOperationOk(server.port, called, fields);
   }
 
-  /** A key that is revoked must exist, and its id is random. */
-  async function withRealIds(example: string, body: unknown): Promise<unknown> {
-    const isConfigured = example === 'keys.revoke configured';
-    if (!isConfigured && example !== 'keys.revoke revoked') return body;
-    const { keys } = await callOperationOk(server.port, 'keys.list');
-    const [configured, created] = keys as { keyId: string }[];
-    return { keyId: (isConfigured ? configured : created).keyId };
-  }
+  describe.each(operations.map((operation) => [operation.operationId, operation] as const))(
+    '%s',
+    (operationId, operation) => {
+      const examples = requestExamples(operation);
+      const sent = new Set(examples.map(({ name }) => name));
+      const errors = responseExamples(operation).filter(({ name }) => !sent.has(name));
+
+      test('shows a successful request', () => {
+        expect(examples.map(({ status }) => status)).toContain(200);
+      });
+
+      test.each(examples.map((example) => [example.name, example] as const))(
+        'answers the request "%s" as documented',
+        async (name, { request, ...expected }) => {
+          const example = `${operationId} ${name}`;
+          await prepare(example);
+          const body = await withRealIds(example, request.body);
+          const sent = httpRequest(operation, { ...request, body });
+          const key = KEYS[example] === undefined ? ROOT_KEY : await createKey(KEYS[example]);
+          const answer = await sendRequest(server.port, withKey(sent, key));
+          expectDocumented(operation, answer);
+          expect(answer.status).toBe(STATUSES[example] ?? expected.status);
+          for (const [header, { examples }] of headersOf(responseOf(operation, answer.status)!)) {
+            const documented = examples?.[name]?.value;
+            if (documented === undefined) continue;
+            const received = answer.headers[header.toLowerCase()];
+            expect([header, comparable(received)]).toEqual([header, comparable(`${documented}`)]);
+          }
+          if (!('body' in expected)) return;
+          if (operationId === 'docs.reference') {
+            expect(answer.body.startsWith(String(expected.body))).toBe(true);
+            return;
+          }
+          const received = JSON.parse(answer.body);
+          if (operationId === 'docs.openapi') expect(received).toMatchObject(Object(expected.body));
+          else expect(comparable(received)).toEqual(comparable(expected.body));
+        },
+      );
+
+      test.each(errors.map((error) => [error.status, error.name, error.example] as const))(
+        'documents the error %i "%s"',
+        async (status, name, { value }) => {
+          const content = contentOf(responseOf(operation, status)!)!;
+          expect(faultsIn(content.schema, value)).toEqual([]);
+          if (NOT_SENT.includes(name)) return;
+          const valid = examples.find((example) => example.status === 200)!;
+          const request = httpRequest(operation, valid.request);
+          const isAnalytics = operationId.startsWith('analytics.');
+          const permission = isAnalytics ? 'ratelimit.*.refund' : 'ratelimit.*.read_analytics';
+          const altered = ALTERATIONS[name](request, await createKey([permission]));
+          const answer = await sendRequest(server.port, altered);
+          expectDocumented(operation, answer);
+          expect(answer.status).toBe(status);
+          expect(comparable(JSON.parse(answer.body))).toEqual(comparable(value));
+        },
+      );
+
+      async function createKey(permissions: readonly string[]): Promise<string> {
+        const { key } = await callOperationOk(server.port, 'keys.create', {
+          name: 'web',
+          permissions,
+        });
+        return key as string;
+      }
+
+      /** A key that is revoked must exist, and its id is random. */
+      async function withRealIds(example: string, body: unknown): Promise<unknown> {
+        const isConfigured = example === 'keys.revoke configured';
+        if (!isConfigured && example !== 'keys.revoke revoked') return body;
+        const { keys } = await callOperationOk(server.port, 'keys.list');
+        const [configured, created] = keys as { keyId: string }[];
+        return { keyId: (isConfigured ? configured : created).keyId };
+      }
+    },
+  );
 });
 
 function withKey(request: HttpRequest, key: string): HttpRequest {

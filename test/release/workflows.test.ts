@@ -95,7 +95,7 @@ test('the published package names the repository of its provenance', () => {
     copyFileSync(join(ROOT, 'package.json'), join(directory, 'package.json'));
     const github = { GITHUB_SERVER_URL: 'https://github.com', GITHUB_REPOSITORY: 'owner/name' };
     const env = { ...process.env, ...github };
-    execFileSync('bash', ['-ec', name], { cwd: directory, env, stdio: 'pipe' });
+    execFileSync('sh', ['-ec', name], { cwd: directory, env, stdio: 'pipe' });
     const manifest = JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
     const repository = { type: 'git', url: 'git+https://github.com/owner/name.git' };
     expect(manifest).toEqual({ ...JSON.parse(read('package.json')), repository });

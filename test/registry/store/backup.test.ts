@@ -1,7 +1,6 @@
-/** Backups of the data directory, as docs/operations.md describes them. */
+/** Backups of a stopped server, as docs/operations.md describes them. */
 
-import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
@@ -13,10 +12,8 @@ import {
   temporaryDirectory,
 } from '../../support/server.ts';
 
-const OPTIONS = { args: ['--counters', '1024', '--workers', '1'] };
+const OPTIONS = { args: ['--counters', '1024', '--workers', '1', '--acceptors', '1'] };
 const LIMITS = { limit: 100, duration: LONGEST_WINDOW_MS };
-/** Whether the command line of SQLite is missing, with which a running store is copied. */
-const noSqlite = spawnSync('sqlite3', ['--version']).error !== undefined;
 
 let directory: string;
 let dataDir: string;
@@ -88,25 +85,4 @@ describe('a copy of the data directory', () => {
     expect(await overrides()).toEqual(['before_*']);
     await stop();
   });
-});
-
-test.skipIf(noSqlite)('a copy that SQLite makes of a running store has its records', async () => {
-  await start();
-  await setOverride('before_*');
-  const copy = join(directory, 'copy.db');
-  const { status, stderr } = spawnSync(
-    'sqlite3',
-    [join(dataDir, 'store.db'), `.backup '${copy}'`],
-    { encoding: 'utf8' },
-  );
-  expect([status, stderr]).toEqual([0, '']);
-  await setOverride('after_*');
-  await stop();
-
-  dataDir = join(directory, 'restored');
-  mkdirSync(dataDir, { mode: 0o700 });
-  copyFileSync(copy, join(dataDir, 'store.db'));
-  await start();
-  expect(await overrides()).toEqual(['before_*']);
-  await stop();
 });

@@ -128,3 +128,11 @@ describe('the expressions of docs/metrics.md', () => {
     }
   });
 });
+
+test.skipIf(isMissing('promtool', '--version'))('accepts the configuration of Compose', () => {
+  const path = new URL('../../../deploy/compose/prometheus.yml', import.meta.url).pathname;
+  const { status, stdout, stderr } = spawnSync('promtool', ['check', 'config', path], {
+    encoding: 'utf8',
+  });
+  expect([status, stderr, stdout]).toEqual([0, '', expect.stringContaining('rules found')]);
+});
