@@ -327,7 +327,7 @@ describe('an invalid setting gives an error with its name, its value and the acc
     [
       [
         '--config',
-        writeConfigFile(`{"x":${'['.repeat(100_000)}{"a":1,"a":1}${']'.repeat(100_000)}}`),
+        writeConfigFile(`{"x":${'['.repeat(20_000)}{"a":1,"a":1}${']'.repeat(20_000)}}`),
       ],
       {},
       '.json, line 1, column 2: x is no setting of weir',
@@ -338,7 +338,7 @@ describe('an invalid setting gives an error with its name, its value and the acc
       '.json is not JSON, and it is nested too deeply',
     ],
     [
-      ['--config', writeConfigFile(`{"host":${'['.repeat(100_000)}${']'.repeat(100_000)}}`)],
+      ['--config', writeConfigFile(`{"host":${'['.repeat(20_000)}${']'.repeat(20_000)}}`)],
       {},
       '"host" must be an address or a host name; got an array of 1',
     ],

@@ -1,8 +1,5 @@
 /** The pages of the API reference, as the server sends them. */
 
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { type DefaultTreeAdapterMap, parse } from 'parse5';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode } from '../../src/core/errors.ts';
@@ -10,7 +7,6 @@ import { openApiDocument } from '../../src/docs/openapi.ts';
 import type { OpenApiDocument, Schema } from '../../src/docs/openapi-types.ts';
 import { readGroups } from '../../src/docs/reference-model.ts';
 import { referencePage } from '../../src/docs/reference-page.ts';
-import { PAGE_FILES } from '../../src/server/docs.ts';
 import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
 import {
   ROOT_KEY,
@@ -23,7 +19,6 @@ import {
 type Node = DefaultTreeAdapterMap['node'];
 type Element = DefaultTreeAdapterMap['element'];
 
-const ROOT = new URL('../..', import.meta.url).pathname;
 const CODES = Object.keys(ERRORS);
 const PAGES = ['/docs', ...CODES.map((code) => `/docs/errors/${code}`)];
 const ASSETS = ['/docs/style.css', '/docs/icon.svg', '/openapi.json'];
@@ -280,14 +275,4 @@ test('markup in the document is shown as text', () => {
   expect(hrefs.filter((href) => href.includes(':'))).toEqual([]);
   const text = textOf(parse(referencePage(document)));
   expect(text.split(hostile).length).toBeGreaterThan(200);
-});
-
-test('the published package has the files of all pages', () => {
-  const args = ['pack', '--dry-run', '--json', '--ignore-scripts'];
-  const [{ files }] = JSON.parse(execFileSync('npm', args, { cwd: ROOT, encoding: 'utf8' }));
-  const packed = files.map(({ path }: { path: string }) => path);
-  for (const path of PAGE_FILES) {
-    expect(packed).toContain(path);
-    expect(readFileSync(join(ROOT, path)).length).toBeGreaterThan(0);
-  }
 });
