@@ -220,9 +220,11 @@ describe('all code', () => {
 const OWN_FOLDERS = ['test/model', 'test/deploy', 'test/support/mutation'];
 /** The other levels, and the files that only they import. */
 const OTHER_LEVELS = /^test\/(system|long|support\/(programs|levels))\//;
-/** Reads the address of a Redis that a test of the other levels has started. */
+/** The engine in Redis has the same tests as the one in memory; they are skipped without Redis. */
 const REDIS = 'test/support/programs/redis.ts';
-const REDIS_USERS = ['engines.ts', 'engine-modes.ts'].map((name) => `test/support/${name}`);
+const REDIS_USERS = ['support/engines.ts', 'support/engine-modes.ts', 'engine/engine.test.ts'].map(
+  (name) => `test/${name}`,
+);
 const firstLevel = code.filter(({ path }) => path.startsWith('test/') && !OTHER_LEVELS.test(path));
 
 /** A longer wait of the first level, by file, and the reason for it. */

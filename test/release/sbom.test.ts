@@ -1,4 +1,4 @@
-/** The software bill of materials, of small installations. test/outside makes the real one. */
+/** The software bill of materials, of small installations. test/long makes the real one. */
 
 import { describe, expect, test } from 'vitest';
 import { BUNDLED_PACKAGES, billOfMaterials, type Lock } from '../../src/release/sbom.ts';

@@ -1,7 +1,8 @@
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newKeyRecord } from '../../../src/auth/keys.ts';
+import { DASHBOARD_EVENT_INTERVAL_MS } from '../../../src/core/constants.ts';
 import { EventStreams } from '../../../src/observe/dashboard/event-streams.ts';
 import { type Session, Sessions } from '../../../src/observe/dashboard/sessions.ts';
 import type { Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
@@ -67,13 +68,17 @@ describe('an event stream', () => {
   });
 
   test('stays open for a client that reads, and without one there are no snapshots', async () => {
+    const started = vi.spyOn(globalThis, 'setInterval');
+    const ended = vi.spyOn(globalThis, 'clearInterval');
+    onTestFinished(() => {
+      for (const spy of [started, ended]) spy.mockRestore();
+    });
     const socket = request().resume();
     await waitUntil('there are some snapshots', () => samples > 4);
     expect([openStreams, session.isWatching]).toEqual([1, true]);
     socket.destroy();
     await waitUntil('it is closed', () => openStreams === 0);
-    const last = samples;
-    await new Promise((resolve) => setTimeout(resolve, 1_500));
-    expect(samples).toBe(last);
+    const at = started.mock.calls.findIndex(([, ms]) => ms === DASHBOARD_EVENT_INTERVAL_MS);
+    expect(ended).toHaveBeenCalledWith(started.mock.results[at].value);
   });
 });
