@@ -1,8 +1,8 @@
-/** The pages about errors: that of the documentation, and those that a server has. */
+/** The page about errors. reference.test.ts has the pages about errors that a server shows. */
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ERRORS, type ErrorCode, type ErrorKind } from '../../src/core/errors.ts';
+import { ERRORS } from '../../src/core/errors.ts';
 import { errorSections } from '../../src/docs/errors.ts';
 import { sendRequest } from '../support/http.ts';
 import {
@@ -13,8 +13,6 @@ import {
   temporaryDirectory,
 } from '../support/server.ts';
 
-const KINDS = Object.entries(ERRORS) as [ErrorCode, ErrorKind][];
-
 const dataDir = temporaryDirectory();
 let server: ServerProcess;
 beforeAll(async () => {
@@ -23,22 +21,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await server.stop();
   removeDirectory(dataDir);
-});
-
-test.each(KINDS)('the server has a page about %s with all causes', async (code, kind) => {
-  const page = await fetch(`${server.url}/docs/errors/${code}`);
-  const html = await page.text();
-  const text = html
-    .replace(/<[^>]*>/g, ' ')
-    .replace(/&#(\d+);/g, (_all, number) => String.fromCharCode(number))
-    .replace(/&lt;/g, '<')
-    .replace(/&gt;/g, '>')
-    .replace(/&amp;/g, '&');
-  const words = (of: string) => of.replace(/`/g, ' ').replace(/\s+/g, '').trim();
-  expect(page.status).toBe(200);
-  for (const sentence of [code, kind.status, kind.title, ...kind.causes, kind.remedy]) {
-    expect(words(text)).toContain(words(sentence));
-  }
 });
 
 test('the documentation has a section for each code, in the order of the table', () => {

@@ -15,19 +15,20 @@ import { callOperationOk } from '../../support/operations.ts';
 import {
   ROOT_KEY,
   removeDirectory,
-  type ServerProcess,
-  startServer,
+  type SteppedServer,
+  startSteppedServer,
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
 
 const ARGS = ['--counters', '1024', '--acceptors', '2'];
+const HOUR_MS = 3_600_000;
 const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
 const dataDir = temporaryDirectory();
-let server: ServerProcess;
+let server: SteppedServer;
 beforeAll(async () => {
-  server = await startServer(dataDir, { args: ARGS });
+  server = await startSteppedServer(dataDir, { args: ARGS });
 });
 afterAll(async () => {
   await server.stop();
@@ -158,11 +159,10 @@ describe('a sign-in', () => {
   test('fails for an unknown, an expired and a revoked key with a 401 that says why', async () => {
     const revoked = await createKey(['keys.read']);
     await callOperationOk(server.port, 'keys.revoke', { keyId: revoked.keyId });
-    const expired = await createKey(['keys.read'], { expires: Date.now() + 50 });
-    await waitUntil('it has expired', async () => {
-      const { status, text } = await signIn(server.adminUrl, expired.key);
-      return status === 401 && JSON.parse(text).error.message === 'the API key has expired';
-    });
+    const expired = await createKey(['keys.read'], { expires: server.nowMs() + HOUR_MS });
+    await server.stepClock(HOUR_MS + 1_000);
+    const late = await signIn(server.adminUrl, expired.key);
+    expect([late.status, messageOf(late)]).toEqual([401, 'the API key has expired']);
     for (const key of ['not-a-key-of-weir', revoked.key]) {
       const response = await signIn(server.adminUrl, key);
       expect([response.status, messageOf(response)]).toEqual([
@@ -243,10 +243,11 @@ describe('a session', () => {
   });
 
   test('of a key that has expired is signed out', async () => {
-    const { key } = await createKey(['keys.read'], { expires: Date.now() + 1_500 });
+    const { key } = await createKey(['keys.read'], { expires: server.nowMs() + HOUR_MS });
     const client = await DashboardClient.signIn(server.adminUrl, key);
     const events = await client.openEvents();
     expect((await client.call('keys.list')).status).toBe(200);
+    await server.stepClock(HOUR_MS + 1_000);
     await waitUntil('the stream ends', events.isEnded);
     expect(events.events.at(-1)?.data).toEqual({
       reason: 'the API key of the session has expired',
