@@ -4,9 +4,8 @@
  * then count for the cgroup, as in a container. These are the sizes of the table in
  * docs/operations.md.
  *
- * The server needs a core and the disk for itself. Near the limit the kernel evicts the code of Node
- * and reads it again. Beside other load a response may then take longer than the 10 s after which
- * weir closes a connection.
+ * Run it on a machine that does nothing else. Near the limit the kernel evicts the code of Node and
+ * reads it again, so the server needs the disk and a core for itself.
  */
 
 import { mkdirSync } from 'node:fs';

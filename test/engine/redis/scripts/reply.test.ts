@@ -8,13 +8,20 @@ import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../../../src/engine/redis/scripts/member-messages.ts';
 import { type CounterMessage, NO_WINDOW } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { InvalidReply } from '../../../../src/engine/redis/scripts/reply.ts';
-import { costs, IDENTITY } from '../../../system/redis/script-member.ts';
 
+const check = { cost: 1, limit: 10, isSliding: false, countsDenied: false };
 const message: CounterMessage = {
-  ...{ identity: IDENTITY, durationMs: 60_000, window: 7, spent: 0, previousSpent: 0, kept: 0 },
+  ...{
+    identity: { h0: 1, h1: -2, h2: 3, h3: 4 },
+    durationMs: 60_000,
+    window: 7,
+    spent: 0,
+    previousSpent: 0,
+    kept: 0,
+  },
   ...{ hasPrevious: false, sequence: 5, firstSequence: 1, rate: 0, lastLimit: 0 },
   ...{ wantsLease: false, isSliding: false, isStored: false, isReport: false, recalls: false },
-  ...{ refund: 0, refundWindow: NO_WINDOW, checks: [costs(1, 10), costs(1, 10)] },
+  ...{ refund: 0, refundWindow: NO_WINDOW, checks: [check, check] },
 };
 const EPOCH = `${'a'.repeat(40)}.12`;
 const HEADER = `0 1700000000000000 ${EPOCH} 0 3 2 0 0 0`;
@@ -101,7 +108,7 @@ describe('a call of the exchange script', () => {
   it('is for counters of one bucket, at most 16, with exact numbers', () => {
     const encode = (messages: CounterMessage[]) => encodeExchange(context, 4, header, messages);
     expect(encode([message]).keys).toHaveLength(2);
-    const elsewhere = { ...message, identity: { ...IDENTITY, h3: 5 } };
+    const elsewhere = { ...message, identity: { ...message.identity, h3: 5 } };
     expect(() => encode([elsewhere])).toThrow('bucket');
     expect(() => encode(Array(17).fill(message))).toThrow('17 messages');
     expect(() => encode([{ ...message, spent: 2 ** 53 }])).toThrow('exact integer');
