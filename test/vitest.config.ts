@@ -20,11 +20,6 @@ const LONG = 'test/long/**/*.test.ts';
 const FAULTS = 'test/system/faults/*.test.ts';
 const FAULT_WORKERS = 3;
 
-/** Tests of the first level whose result depends on Node. `.ci/run` repeats them on another Node. */
-const DEPENDENT_ON_NODE = [
-  ...['server', 'runtime', 'shared-memory', 'events', 'start', 'auth', 'registry', 'engine/worker'],
-].map((folder) => `test/${folder}/**/*.test.ts`);
-
 /** Files of the other levels that have a long form: WEIR_TEST_LONG gives them more trials. */
 const WITH_LONG_FORM = readdirSync('test', { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts') && !path.startsWith('long/'))
@@ -75,7 +70,6 @@ export default defineConfig({
       {
         test: { ...first, name: 'tests', include: ['test/**/*.test.ts'], exclude: [SYSTEM, LONG] },
       },
-      { test: { ...first, name: 'node', include: DEPENDENT_ON_NODE } },
       {
         test: {
           ...timeouts,

