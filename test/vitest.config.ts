@@ -8,7 +8,7 @@ import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, JsonReporter, type TestSpecification } from 'vitest/node';
 import GuaranteeReporter from './support/levels/guarantee-reporter.ts';
-import SlowestFilesReporter from './support/levels/slowest-files-reporter.ts';
+import LevelReporter from './support/levels/level-reporter.ts';
 
 /** A file for the results as JSON, from which the runs of several levels are counted. */
 const { TEST_JSON } = process.env;
@@ -62,7 +62,7 @@ export default defineConfig({
     reporters: [
       'default',
       new GuaranteeReporter(),
-      new SlowestFilesReporter(),
+      new LevelReporter(),
       ...(TEST_JSON === undefined ? [] : [new JsonReporter({ outputFile: TEST_JSON })]),
     ],
     sequence: { sequencer: LongestFirst },

@@ -10,6 +10,7 @@ import {
   NAMESPACE_ACTIONS,
 } from '../../src/auth/permissions.ts';
 import { EXIT, EXIT_MEANINGS } from '../../src/core/exit.ts';
+import { waitUntil } from '../support/server.ts';
 import { callWeir, commandServer, jsonLines } from '../support/weir-command.ts';
 
 const commands = commandServer();
@@ -213,7 +214,10 @@ describe('a list', () => {
     for (const name of ['first', 'with space']) {
       await weir('check', 'a', '--namespace', name, '--limit', '1', '--duration', '1s');
     }
-    const namespaces = await commands.lines(['namespaces', 'list']);
+    const list = () => commands.lines(['namespaces', 'list']);
+    // A namespace has its id soon after its first check.
+    await waitUntil('both have an id', async () => (await list()).length === 2);
+    const namespaces = await list();
     expect(namespaces.map(({ name }) => name)).toEqual(['first', 'with space']);
     const { stdout } = await weir('namespaces', 'list');
     const [one, two] = namespaces.map(({ id }) => `${id}`);
