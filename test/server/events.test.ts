@@ -143,6 +143,18 @@ describeEngines('events, decided %s:', (mode) => {
 });
 
 describe('events', () => {
+  test('leave out meta that is nested too deeply to be written, and the check is answered', async () => {
+    const server = await own.start({ args: [...SIZES, '--events', 'all'] });
+    const depth = 30_000;
+    const fields = `"namespace":"n","identifier":"deep","limit":5,"duration":${DURATION}`;
+    const body = `{${fields},"meta":{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`;
+    expect((await sendRequest(server.port, { body })).status).toBe(200);
+    await server.stop();
+    expect(eventsIn(own.dataDir)).toEqual([
+      expect.objectContaining({ identifier: 'deep', decision: 'allowed' }),
+    ]);
+  });
+
   test('go to standard output on request, only of denials, with hashes of identifiers', async () => {
     const args = ['--events', 'denied', '--events-file', '-', '--events-identifier', 'hash'];
     const server = await own.start({ args: [...SIZES, ...args] });
