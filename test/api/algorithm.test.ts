@@ -174,7 +174,15 @@ describeEngines('decided %s:', (mode) => {
       expect(failed.passed).toBe(false);
       expect(failed.limits.map(({ passed }) => passed)).toEqual([true, true, false]);
       expect(failed.limits.map(({ remaining }) => remaining)).toEqual([LIMIT, 3, 1]);
-      const passed = await multiLimit([other, fields, { ...fields, cost: 1 }]);
+      const again = () => multiLimit([other, fields, { ...fields, cost: 1 }]);
+      let passed = await again();
+      // With Redis the tokens of a failed batch may come back after its response.
+      if (mode === 'redis') {
+        await waitUntil('the batch passes', async () => {
+          if (!passed.passed) passed = await again();
+          return passed.passed;
+        });
+      }
       expect(passed.passed).toBe(true);
       expect(passed.limits.map(({ remaining }) => remaining)).toEqual([LIMIT - 1, 1, 0]);
     });
