@@ -387,6 +387,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await tabTo(page, 'Add override');
       await page.keyboard.press('Enter');
       // The first field has the focus.
+      await expect.poll(() => page.evaluate("document.activeElement.matches('input')")).toBe(true);
       await page.keyboard.type('login');
       await tabTo(page, 'Identifier');
       await page.keyboard.type('by_keyboard');
@@ -394,10 +395,12 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await page.keyboard.type('5');
       await page.keyboard.press('Enter');
       await page.getByText('The override of by_keyboard was added.').waitFor();
-      expect(await focusedText(page)).toBe('Add override');
+      await expect.poll(() => focusedText(page)).toBe('Add override');
       await tabTo(page, 'Keys');
       await page.keyboard.press('Enter');
       await heading(page, 'Keys');
+      await expect.poll(() => focusedText(page)).toBe('Keys');
+      await page.getByRole('button', { name: 'Revoke to revoke' }).waitFor();
       await tabTo(page, 'Revoke to revoke');
       await page.keyboard.press('Enter');
       await tabTo(page, 'Revoke');
