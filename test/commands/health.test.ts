@@ -35,7 +35,8 @@ describe('weir health', () => {
     const { port } = new URL(server.adminUrl);
     writeFileSync(join(directory, 'weir.json'), JSON.stringify({ adminPort: Number(port) }));
     const ready = { code: 0, stdout: 'ready\n', stderr: '' };
-    expect(await health(['--url', server.adminUrl])).toEqual(ready);
+    // A server that serves is degraded until its shard workers have started.
+    await expect.poll(() => health(['--url', server.adminUrl])).toEqual(ready);
     expect(await health([], { WEIR_ADMIN_PORT: port })).toEqual(ready);
     expect(await health([], { WEIR_ADMIN_PORT: port, WEIR_ADMIN_HOST: '0.0.0.0' })).toEqual(ready);
     expect(await health([], { WEIR_CONFIG: 'weir.json' })).toEqual(ready);
