@@ -53,7 +53,7 @@ describe('in a root of Debian 13', () => {
     const script = [
       `mount --bind /proc ${root}/proc && mount --bind /dev ${root}/dev && exec chroot ${root}`,
       'sh -c "cd /weir && node node_modules/vitest/vitest.mjs run --config test/vitest.config.ts',
-      '--project node --reporter=json --outputFile=/result.json test/server"',
+      '--project tests --reporter=json --outputFile=/result.json test/server"',
     ];
     const { HOME, PATH, LANG } = process.env;
     const env = { HOME, PATH: `/usr/local/bin:${PATH}`, LANG };

@@ -1,6 +1,6 @@
 /**
- * What both packages of uWebSockets.js do after some time: connections that are idle or slow, and a
- * client that reads a large response slowly.
+ * Connections that are idle or slow, and a client that reads a large response slowly, with both
+ * packages of uWebSockets.js. The limits are those of real time.
  */
 
 import { connect } from 'node:net';

@@ -34,7 +34,7 @@ const KEY = `${context.keys.counter(IDENTITY, OF.durationMs)}:0`;
 const SECOND_US = 1_000_000;
 
 describe.skipIf(isRedisMissing)('the members of a bucket', () => {
-  // What is written survives the end of the process without an fsync too.
+  // Redis writes its file at each change. The kernel keeps it when the process is killed.
   const redis = useEmptyRedis({ config: ['appendonly yes', 'appendfsync no'] });
   let members: ScriptMember[] = [];
   afterEach(() => {
