@@ -6,9 +6,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
-import { BaseSequencer, JsonReporter, type TestSpecification } from 'vitest/node';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import GuaranteeReporter from './support/levels/guarantee-reporter.ts';
 import LevelReporter from './support/levels/level-reporter.ts';
+import ResultsReporter from './support/levels/results-reporter.ts';
 
 /** A file for the results as JSON, from which the runs of several levels are counted. */
 const { TEST_JSON } = process.env;
@@ -63,7 +64,7 @@ export default defineConfig({
       'default',
       new GuaranteeReporter(),
       new LevelReporter(),
-      ...(TEST_JSON === undefined ? [] : [new JsonReporter({ outputFile: TEST_JSON })]),
+      ...(TEST_JSON === undefined ? [] : [new ResultsReporter({ outputFile: TEST_JSON })]),
     ],
     sequence: { sequencer: LongestFirst },
     projects: [

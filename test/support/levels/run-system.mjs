@@ -24,7 +24,7 @@ const directory = mkdtempSync(join(tmpdir(), 'weir-system-tests-'));
 
 /**
  * Runs vitest. @param {string[]} args
- * @returns {{ hasPassed: boolean, files: FileResult[] }}
+ * @returns {{ hasPassed: boolean, files: FileResult[], unhandledErrors: number }}
  */
 function run(args) {
   const json = join(directory, 'results.json');
@@ -38,9 +38,10 @@ function run(args) {
     { stdio: 'inherit', env: { ...process.env, TEST_JSON: json } },
   );
   try {
-    return { hasPassed: status === 0, files: JSON.parse(readFileSync(json, 'utf8')).testResults };
+    const { testResults, unhandledErrors } = JSON.parse(readFileSync(json, 'utf8'));
+    return { hasPassed: status === 0, files: testResults, unhandledErrors };
   } catch {
-    return { hasPassed: false, files: [] };
+    return { hasPassed: false, files: [], unhandledErrors: 0 };
   }
 }
 
@@ -61,7 +62,7 @@ function count(files, status) {
 }
 
 const args = process.argv.slice(2);
-const { hasPassed, files } = run(args);
+const { hasPassed, files, unhandledErrors } = run(args);
 const failed = new Set(files.flatMap(failuresOf));
 /** @type {Set<string>} */
 let failedTwice = failed;
@@ -84,9 +85,13 @@ for (const name of unstable) console.log(`unstable: ${name}`);
 if (unstable.length > UNSTABLE_MAX) {
   console.log(`${unstable.length} tests are unstable; at most ${UNSTABLE_MAX} may be`);
 }
-// Without a failed test, vitest itself failed: an error outside of the tests.
+if (unhandledErrors > 0) console.log(`failed: errors outside of all tests: ${unhandledErrors}`);
+// Without a failed test, vitest itself failed.
 const hasFailed =
-  failedTwice.size > 0 || unstable.length > UNSTABLE_MAX || (!hasPassed && failed.size === 0);
+  failedTwice.size > 0 ||
+  unstable.length > UNSTABLE_MAX ||
+  unhandledErrors > 0 ||
+  (!hasPassed && failed.size === 0);
 if (process.env.TEST_RESULTS !== undefined) {
   const counts = {
     passed: count(files, 'passed') + unstable.length,

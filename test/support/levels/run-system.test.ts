@@ -8,16 +8,17 @@ import { removeDirectory, temporaryDirectory } from '../server.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
 const RUNNER = new URL('./run-system.mjs', import.meta.url).pathname;
+const RESULTS_REPORTER = new URL('./results-reporter.ts', import.meta.url).pathname;
 
 const CONFIG = `
-import { JsonReporter } from 'vitest/node';
+import ResultsReporter from '${RESULTS_REPORTER}';
 export default { test: {
-  reporters: [new JsonReporter({ outputFile: process.env.TEST_JSON })],
+  reporters: [new ResultsReporter({ outputFile: process.env.TEST_JSON })],
   projects: [{ test: { name: 'system', include: ['test/*.test.ts'] } }],
 } };
 `;
 /** Each test fails so often before it passes. */
-const testFile = (failures: readonly number[]) => `
+const testFile = (failures: readonly number[], extra: string) => `
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 test.each(${JSON.stringify(failures.map((count, i) => [i, count]))})('case %i', (i, failures) => {
@@ -26,6 +27,7 @@ test.each(${JSON.stringify(failures.map((count, i) => [i, count]))})('case %i', 
   writeFileSync(file, String(runs + 1));
   expect(runs).toBeGreaterThanOrEqual(failures);
 });
+${extra}
 `;
 
 interface RunnerResult {
@@ -34,13 +36,13 @@ interface RunnerResult {
   counts: { passed: number; failed: number; skipped: number };
 }
 
-async function runSystem(failures: readonly number[]): Promise<RunnerResult> {
+async function runSystem(failures: readonly number[], extra = ''): Promise<RunnerResult> {
   const directory = temporaryDirectory();
   mkdirSync(join(directory, 'test'));
   symlinkSync(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}');
   writeFileSync(join(directory, 'test/vitest.config.ts'), CONFIG);
-  writeFileSync(join(directory, 'test/one.test.ts'), testFile(failures));
+  writeFileSync(join(directory, 'test/one.test.ts'), testFile(failures, extra));
   const results = join(directory, 'counts.json');
   const env = { ...process.env, TEST_RESULTS: results };
   const child = spawn(process.execPath, [RUNNER], { cwd: directory, env });
@@ -72,6 +74,15 @@ test('a test that fails twice fails the run, and those that pass do not hide it'
     code: 1,
     lines: [named('failed', 1), named('unstable', 0)],
     counts: { passed: 1, failed: 1, skipped: 0 },
+  });
+});
+
+test('an error outside of all tests fails the run, also beside an unstable test', async () => {
+  const extra = 'if (!existsSync("runs-0")) Promise.reject(new Error("nobody awaits this"));';
+  expect(await runSystem([1], extra)).toEqual({
+    code: 1,
+    lines: [named('unstable', 0), 'failed: errors outside of all tests: 1'],
+    counts: { passed: 1, failed: 0, skipped: 0 },
   });
 });
 
