@@ -118,9 +118,10 @@ async function testMutants(): Promise<void> {
   save('coverage', coverage);
 
   const results = saved<MutantResult[]>('results') ?? [];
+  const passing = new Set<TestFile>();
   for (let id = results.length; id < recorded.length; id++) {
     const mutant = { ...recorded[id], line: located[id].line };
-    const result = await testMutant(runner, coverage, id, mutant);
+    const result = await testMutant(runner, coverage, passing, id, mutant);
     results.push(result);
     save('results', results);
     const how = result.caughtBy === undefined ? '' : ` by ${result.caughtBy}`;
@@ -185,12 +186,14 @@ function readHits({ project, path }: FileResult): number[] {
 }
 
 /**
- * A test file catches a mutant if it fails twice with it, and passes without it after that. The test
- * file of the source comes first, then fast files, above all those of the same folder.
+ * A test file catches a mutant if it fails twice with it, and passes alone without it. `passing` has
+ * the files that are known to do that. The test file of the source comes first, then fast files,
+ * above all those of the same folder.
  */
 async function testMutant(
   runner: TestRunner,
   coverage: readonly Coverage[],
+  passing: Set<TestFile>,
   id: number,
   mutant: Mutant,
 ): Promise<MutantResult> {
@@ -234,8 +237,11 @@ async function testMutant(
     if (failed === undefined) break;
     const place = left.findIndex((file) => isSameFile(file, failed));
     const failure = `${failed.path}: ${failed.how.split('\n')[0]}`;
-    const file = [left[place]];
-    if ((await run(file, active)) && !(await run(file, {}))) return finish('caught', failure);
+    const file = left[place];
+    if (await run([file], active)) {
+      if (!passing.has(file) && !(await run([file], {}))) passing.add(file);
+      if (passing.has(file)) return finish('caught', failure);
+    }
     unstable.push(failure);
     left = left.slice(place + 1);
   }
