@@ -22,15 +22,6 @@ const MINUTE = 60_000;
 const bucket = { rule: RULE.gcra, limit: 60, burst: 10 };
 
 describe('a counter of GCRA', () => {
-  test('is another one than that of the windows of the same identifier and duration', () => {
-    const tables = new TestTables(COUNTERS_MIN);
-    expect(tables.decide('a', { ...bucket, cost: 4 }).remaining).toBe(6);
-    expect(tables.decide('a', { cost: 3 }).remaining).toBe(7);
-    expect(tables.decide('a', { cost: 1, rule: RULE.sliding }).remaining).toBe(6);
-    expect(tables.decide('a', { ...bucket, cost: 0 }).remaining).toBe(6);
-    expect(tables.countLive()).toBe(2);
-  });
-
   test('is inspected with its usage, and with the windows, and nothing changes', () => {
     const tables = new TestTables(COUNTERS_MIN);
     const words = () => tables.tables.map((table) => [...(table.words as Int32Array)]);
@@ -93,13 +84,6 @@ describe('a counter of GCRA', () => {
     expect(tables.countLive(NOW + 1_999)).toBe(1);
     expect(tables.countLive(NOW + 2_000)).toBe(0);
     expect(tables.decide('a', { ...bucket, cost: 10, now: NOW + 2_000 }).allowed).toBe(true);
-  });
-
-  test('is decided by the latest time of its group, not by an older clock', () => {
-    const tables = new TestTables(COUNTERS_MIN);
-    tables.decide('a', { ...bucket, cost: 10, now: NOW + 5_000 });
-    const late = tables.decide('a', { ...bucket, now: NOW });
-    expect(late).toMatchObject({ allowed: false, reset: NOW + 6_000, window: NOW + 5_000 });
   });
 
   test('is deducted later from the time of its decision', () => {
@@ -203,22 +187,4 @@ describe('a counter of GCRA', () => {
       }
     }
   });
-});
-
-test('a batch counts GCRA and windows together or not at all', () => {
-  const tables = new TestTables(COUNTERS_MIN);
-  const request = (cost: number) => [
-    { identifier: 'a', ...bucket, cost: 4 },
-    { identifier: 'a', cost: 2 },
-    { identifier: 'a', ...bucket, limit: 120, cost: 2 },
-    { identifier: 'a', rule: RULE.sliding, cost },
-  ];
-  const { passed, answers } = tables.decideBatch(request(3));
-  expect(passed).toBe(true);
-  // The 4 s of the first check are 8 tokens at 120 a minute: with a burst of 10, two are left.
-  expect(answers.map(({ remaining }) => remaining)).toEqual([6, 8, 0, 5]);
-  expect(tables.inspect('a', MINUTE, RULE.gcra)).toMatchObject([{ used: 10, endMs: NOW + 5_000 }]);
-  const other = tables.decideBatch([{ identifier: 'b', ...bucket }, ...request(9)]);
-  expect(other.passed).toBe(false);
-  expect(tables.inspect('b')).toEqual([]);
 });

@@ -9,7 +9,6 @@ import {
   openSync,
   readdirSync,
   readFileSync,
-  readSync,
   renameSync,
   rmSync,
   statSync,
@@ -38,6 +37,7 @@ import { TestTables } from '../../../support/test-tables.ts';
 const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
 const KEY = fingerprintOf(Buffer.from('0123456789abcdef'));
+const KEY_OF_OTHER = fingerprintOf(Buffer.from('fedcba9876543210'));
 const NO_LATEST_TIME = Number.POSITIVE_INFINITY;
 
 let directory: string;
@@ -79,25 +79,6 @@ const usageOf = (tables: TestTables, identifier: string, now = NOW, duration = M
 };
 
 describe('counters', () => {
-  test('are restored with their usage in both windows and their durations', () => {
-    const tables = new TestTables(COUNTERS_MIN);
-    const users = Array.from({ length: 900 }, (_, i) => ({ name: `user_${i}`, cost: 1 + (i % 9) }));
-    for (const { name, cost } of users) tables.decide(name, { cost, now: NOW - MINUTE });
-    for (const { name } of users) tables.decide(name);
-    tables.decide('user_0', { cost: 7, duration: 5_000 });
-    new AllCheckpointWriters(tables).writeChanged();
-    const restored = new TestTables(COUNTERS_MIN);
-    expect(restore(restored)).toEqual({ counters: 901, lostCounters: 0, damageMessages: [] });
-    for (const { name } of users) {
-      expect(usageOf(restored, name)).toBe(1);
-      // Sliding decisions include the usage of the previous window.
-      const options = { limit: 20, rule: RULE.sliding, cost: 0 };
-      expect(restored.decide(name, options)).toEqual(tables.decide(name, options));
-    }
-    expect(usageOf(restored, 'user_0', NOW, 5_000)).toBe(7);
-    expect(restored.countLive(NOW)).toBe(901);
-  });
-
   test('that have expired are neither written nor restored', () => {
     const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; i < 50; i++) tables.decide(`short_${i}`, { duration: 1_000 });
@@ -228,41 +209,32 @@ describe('a checkpoint', () => {
     return { tables, written, names, last };
   }
 
-  test('truncated at any length is skipped with a warning, and the previous one is restored', () => {
-    const { last } = writeTwo();
-    const bytes = readFileSync(last);
-    const count = (checkpoint: Buffer) => {
-      writeFileSync(last, checkpoint);
-      const { counters, damageMessages } = restore(new TestTables(COUNTERS_MIN));
-      return { counters, damage: damageMessages };
-    };
-    const whole = count(bytes);
-    expect(whole.damage).toEqual([]);
+  /** Cut at every length of the header, and flipped in every third bit of it; a sample of the rest. */
+  function* damagedCopies(bytes: Buffer): Generator<[string, Buffer]> {
     for (let length = 0; length < bytes.length; length += length < 64 ? 1 : 7) {
-      const { counters, damage } = count(bytes.subarray(0, length));
-      expect([length, damage.length]).toEqual([length, 1]);
-      expect(damage[0]).toContain(last);
-      expect(counters).toBe(whole.counters);
+      yield [`${length} bytes`, bytes.subarray(0, length)];
     }
-  });
-
-  test('with any flipped bit is skipped with a warning, and the previous one is restored', () => {
-    const { last } = writeTwo();
-    const bytes = readFileSync(last);
-    // Every bit of the header, and a sample of the bits of all entries.
     for (let bit = 0; bit < bytes.length * 8; bit += bit < 512 ? 3 : 211) {
       const flipped = Buffer.from(bytes);
       flipped[bit >> 3] ^= 1 << (bit & 7);
-      writeFileSync(last, flipped);
+      yield [`bit ${bit}`, flipped];
+    }
+  }
+
+  test('that is cut anywhere or has a flipped bit is skipped, and the previous one is restored', () => {
+    const { last } = writeTwo();
+    const bytes = readFileSync(last);
+    const whole = restore(new TestTables(COUNTERS_MIN));
+    expect(whole.damageMessages).toEqual([]);
+    for (const [damage, copy] of damagedCopies(bytes)) {
+      writeFileSync(last, copy);
       const lastRun = new CheckpointLoader(directory, KEY, NO_LATEST_TIME);
       // Its time is not used either.
-      expect([bit, lastRun.latestStartedMs <= NOW + 2]).toEqual([bit, true]);
-      const { counters, damageMessages } = lastRun.restoreInto(
-        new TestTables(COUNTERS_MIN).tables,
-        NOW,
-      );
-      expect([bit, damageMessages.length, existsSync(last)]).toEqual([bit, 1, false]);
-      expect(counters).toBeGreaterThan(0);
+      expect([damage, lastRun.latestStartedMs <= NOW + 2]).toEqual([damage, true]);
+      const { tables } = new TestTables(COUNTERS_MIN);
+      const { counters, damageMessages } = lastRun.restoreInto(tables, NOW);
+      expect([damage, counters, existsSync(last)]).toEqual([damage, whole.counters, false]);
+      expect([damage, damageMessages]).toEqual([damage, [expect.stringContaining(last)]]);
     }
   });
 
@@ -346,55 +318,38 @@ describe('a checkpoint', () => {
     expect([checkpointer.hasChanges(), readFileSync(target, 'utf8')]).toEqual([true, 'precious']);
   });
 
+  /** Gives all checkpoints another version, with a valid checksum. */
+  function setVersion(version: number): void {
+    for (const name of readdirSync(directory)) {
+      const bytes = readFileSync(join(directory, name));
+      bytes.writeInt32LE(version, 4);
+      bytes.writeInt32LE(crc32(bytes.subarray(0, 60)) | 0, 60);
+      writeFileSync(join(directory, name), bytes);
+    }
+  }
+
   test('of version 1, which has window counters only, is restored', () => {
     const { tables } = writeTwo();
-    for (const name of readdirSync(directory)) {
-      const file = openSync(join(directory, name), 'r+');
-      const header = Buffer.alloc(64);
-      readSync(file, header, 0, 64, 0);
-      header.writeInt32LE(1, 4);
-      header.writeInt32LE(crc32(header.subarray(0, 60)) | 0, 60);
-      writeSync(file, header, 0, 64, 0);
-      closeSync(file);
-    }
+    setVersion(1);
     const restored = new TestTables(COUNTERS_MIN);
     expect(restore(restored).damageMessages).toEqual([]);
     expect(usageOf(restored, 'a')).toBe(usageOf(tables, 'a'));
     expect(restored.countLive(NOW)).toBe(tables.countLive(NOW));
   });
 
-  test('of another store, another version or a far future is skipped with a message', () => {
-    writeTwo();
-    const files = readdirSync(directory).length;
-    expect(files).toBeGreaterThan(16);
-    const other = fingerprintOf(Buffer.from('fedcba9876543210'));
-    const of = (key = KEY, latest = NO_LATEST_TIME) => {
-      const { counters, damageMessages } = restore(new TestTables(COUNTERS_MIN), NOW, key, latest);
-      return {
-        counters,
-        messages: [...new Set(damageMessages.map((text) => text.replace(/.*: /, '')))],
-        n: damageMessages.length,
-      };
-    };
-    expect(of(other)).toEqual({
-      counters: 0,
-      messages: ['its counters belong to another store'],
-      n: files,
-    });
-    // Skipped files are removed, so that a later start does not read them again.
+  test.each([
+    ['another store', KEY_OF_OTHER, NO_LATEST_TIME, 2, 'its counters belong to another store'],
+    ['a far future', KEY, NOW - MINUTE, 2, "its time is far ahead of this machine's clock"],
+    ['a later version', KEY, NO_LATEST_TIME, 9, 'it has version 9; accepted are 1 to 2'],
+  ])('of %s is skipped with a message, and removed', (_, key, latest, version, reason) => {
+    const { names } = writeTwo();
+    expect(names.length).toBeGreaterThan(16);
+    setVersion(version);
+    const { counters, damageMessages } = restore(new TestTables(COUNTERS_MIN), NOW, key, latest);
+    expect(counters).toBe(0);
+    const reasons = damageMessages.map((text) => text.replace(/.*: /, ''));
+    expect(reasons).toEqual(names.map(() => reason));
+    // So that a later start does not read them again.
     expect(readdirSync(directory)).toEqual([]);
-    writeTwo();
-    expect(of(KEY, NOW - MINUTE)).toEqual({
-      counters: 0,
-      messages: ["its time is far ahead of this machine's clock"],
-      n: files,
-    });
-    writeTwo();
-    for (const name of readdirSync(directory)) {
-      const file = openSync(join(directory, name), 'r+');
-      writeSync(file, Buffer.from([9]), 0, 1, 4);
-      closeSync(file);
-    }
-    expect(of().messages).toEqual(['it has version 9; accepted are 1 to 2']);
   });
 });
