@@ -1,11 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { helpText } from '../../src/config/help.ts';
 import { loadSettings } from '../../src/config/load.ts';
-import { annotations, environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
-import { trialCount } from '../support/guarantees.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const directory = temporaryDirectory();
@@ -166,234 +162,87 @@ describe('settings', () => {
     expect(loadSettings(['--config', writeConfigFile(`{"rootKey":"${key}"}`)], {})?.rootKey).toBe(
       key,
     );
-    expect(() => loadSettings(['--root-key', key], {})).toThrow('--root-key is no setting of weir');
-  });
-});
-
-const ROOT_KEY_RULE =
-  'must be 16 to 512 visible ASCII characters without spaces (openssl rand -hex 32 makes a good key)';
-describe('a configuration file', () => {
-  const readHost = (content: string) => {
-    try {
-      return { value: loadSettings(['--config', writeConfigFile(content)], {})?.host };
-    } catch (error) {
-      return (error as Error).message.includes('not JSON') ? 'not JSON' : 'not settings';
-    }
-  };
-  const parseHost = (content: string) => {
-    try {
-      return { value: JSON.parse(content).host };
-    } catch {
-      return 'not JSON';
-    }
-  };
-
-  test('is accepted exactly if JSON.parse accepts it, with the same values', () => {
-    const blank = fc.constantFrom('', ' ', '\t', '\r\n', '\n ', '\u00a0', '\f', '//\n', '/**/');
-    const name = fc.constantFrom('"host"', '"h\\u006fst"', 'host', "'host'");
-    const value = fc.oneof(
-      fc.string({ minLength: 1, unit: 'grapheme' }).map((text) => JSON.stringify(text)),
-      fc.constantFrom('"\\ud83d\\ude00"', '"\\x41"', '"a\tb"', "'a'", '"a', 'a', '"\\/"', '"a",'),
-    );
-    fc.assert(
-      fc.property(fc.tuple(blank, name, blank, blank, value, blank), (parts) => {
-        const [before, key, afterKey, beforeValue, text, end] = parts;
-        const content = `${before}{${key}${afterKey}:${beforeValue}${text}${end}}`;
-        expect([content, readHost(content)]).toEqual([content, parseHost(content)]);
-      }),
-      { numRuns: trialCount(500, 2_000) },
-    );
   });
 });
 
 describe('an invalid setting gives an error with its name, its value and the accepted values', () => {
-  const cases: [string[], Record<string, string>, string][] = [
-    [['--port', '70000'], {}, '--port must be an integer from 0 to 65535; got 70000'],
-    [['--port'], {}, '--port must be an integer from 0 to 65535; got nothing'],
-    [['--port', '--host', 'x'], {}, '--port must be an integer from 0 to 65535; got nothing'],
-    [['--counters', '1e6'], {}, '--counters must be an integer from 1024 to 16777216; got "1e6"'],
-    [['--on-full', 'maybe'], {}, '--on-full must be deny or allow; got "maybe"'],
-    [['--drain-ms', '-1'], {}, '--drain-ms must be an integer from 0 to 600000; got "-1"'],
-    [['--port', '7071'], {}, 'WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ'],
+  const expectError = (args: string[], env: Record<string, string>, message: string) => {
+    expect(() => loadSettings(args, env)).toThrow(message);
+    expect(() => loadSettings(args, env)).not.toThrow('\n');
+  };
+
+  test.each<[args: string[], message: string]>([
+    [['--port', '70000'], '--port must be an integer from 0 to 65535; got 70000'],
+    [['--port'], '--port must be an integer from 0 to 65535; got nothing'],
+    [['--port', '--host', 'x'], '--port must be an integer from 0 to 65535; got nothing'],
+    [['--counters', '1e6'], '--counters must be an integer from 1024 to 16777216; got "1e6"'],
+    [['--on-full', 'maybe'], '--on-full must be deny or allow; got "maybe"'],
+    [['--drain-ms', '-1'], '--drain-ms must be an integer from 0 to 600000; got "-1"'],
+    [['--socket-mode', '888'], '--socket-mode must be three octal digits, as in 0660; got "888"'],
+    [['--socket='], '--socket must be a path of at most 107 bytes; got ""'],
+    [['--config='], '--config must be a path; got ""'],
+    [['--gateway-host', 'localhost'], '--gateway-host must be 127.x.x.x or ::1'],
+    [['--prot', '1'], '--prot is no setting of weir; is it --port?'],
+    [['--frobnicate'], '--frobnicate is no setting of weir; see weir help serve'],
+    [['--root-key', 'k'.repeat(16)], '--root-key is no setting of weir'],
+    [['serve'], '"serve" is not a flag; see weir help serve'],
+    [['--port', '7071'], 'WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ'],
+    [['--gateway-port', '7070'], 'WEIR_PORT and WEIR_GATEWAY_PORT are both 7070: they must'],
+    [['--gateway-port', '7071'], 'WEIR_ADMIN_PORT and WEIR_GATEWAY_PORT are both 7071'],
     [
-      ['--socket-mode', '888'],
-      {},
-      '--socket-mode must be three octal digits, as in 0660; got "888"',
+      ['--socket', '/a', '--gateway-socket', '/a'],
+      'WEIR_SOCKET and WEIR_GATEWAY_SOCKET are both /a: they must differ',
     ],
-    [['--socket='], {}, '--socket must be a path of at most 107 bytes; got ""'],
+  ])('%j', (args, message) => expectError(args, {}, message));
+
+  const keyRule = `must be 16 to 512 visible ASCII characters without spaces (openssl rand -hex 32 makes a good key)`;
+  test.each<[env: Record<string, string>, message: string]>([
+    [{ WEIR_PORT: '' }, 'WEIR_PORT must be an integer from 0 to 65535; got ""'],
+    [{ WEIR_HOST: '' }, 'WEIR_HOST must be an address or a host name; got ""'],
+    [{ WEIR_ACCEPTOR: '1' }, 'WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?'],
+    [{ WEIR_CONFIG: '/no/file' }, '/no/file (WEIR_CONFIG) cannot be read: no such file'],
+    [{ WEIR_ROOT_KEY: '' }, `${keyRule}; got nothing`],
+    [{ WEIR_ROOT_KEY: 'fifteen-letters' }, `${keyRule}; got a text of 15 characters`],
+    [{ WEIR_ROOT_KEY: 'some words with spaces' }, `${keyRule}; got a text of 22 characters`],
+    [{ WEIR_ROOT_KEY_FILE: writeConfigFile('short\n') }, `${keyRule}; got a text of 5 characters`],
+    [{ WEIR_ROOT_KEY: 'a'.repeat(16), WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
     [
-      ['--config', writeConfigFile('{"socketMode":660}')],
-      {},
-      'must be three octal digits, as in 0660; got 660',
+      { WEIR_ROOT_KEY_FILE: '/no/key' },
+      '/no/key (WEIR_ROOT_KEY_FILE) cannot be read: no such file',
     ],
+  ])('%j', (env, message) => expectError([], env, message));
+
+  const nested = (depth: number, inner = '') => `${'['.repeat(depth)}${inner}${']'.repeat(depth)}`;
+  test.each<[content: string, message: string]>([
+    ['[]', 'must hold one JSON object; got an array of 0'],
+    ['{', '.json, line 1, column 2: this is not JSON: "}" is expected'],
+    ['\ufeff[', '.json, line 1, column 2: this is not JSON: '],
+    ['\ufeff{"port":""}', '.json, line 1, column 2: "port" must be an'],
+    ['{"port":"7070"}', 'must be an integer from 0 to 65535; got "7070"'],
+    ['{"socketMode":660}', 'must be three octal digits, as in 0660; got 660'],
+    ['{"socket":"\\u0000a"}', 'must be a path of at most 107 bytes; got'],
+    ['{"rootKey":"fifteen-letters"}', `${keyRule}; got a text of 15 characters`],
+    ['{"rootKey":1234567890123456}', `${keyRule}; got a value that is not a text`],
+    ['{"$schema":1}', 'column 2: "$schema" must be a string; got 1'],
+    ['{"config":"x"}', 'is no setting of weir'],
+    ['{\n  "polices": {}}', 'line 2, column 3: polices is no setting of weir; is it policies?'],
+    ['{"port":1,\n"port":1}', '.json, line 2, column 1: "port" is repeated; remove one'],
     [
-      ['--config', writeConfigFile('{"socket":"\\u0000a"}')],
-      {},
-      'must be a path of at most 107 bytes; got',
-    ],
-    [['--config='], {}, '--config must be a path; got ""'],
-    [[], { WEIR_ROOT_KEY: '' }, `${ROOT_KEY_RULE}; got nothing`],
-    [[], { WEIR_ROOT_KEY: 'fifteen-letters' }, `${ROOT_KEY_RULE}; got a text of 15 characters`],
-    [
-      [],
-      { WEIR_ROOT_KEY_FILE: writeConfigFile('fifteen-letters\n') },
-      `${ROOT_KEY_RULE}; got a text of 15 characters`,
-    ],
-    [
-      ['--config', writeConfigFile('{"rootKey":"fifteen-letters"}')],
-      {},
-      `${ROOT_KEY_RULE}; got a text of 15 characters`,
-    ],
-    [
-      ['--config', writeConfigFile('{"rootKey":1234567890123456}')],
-      {},
-      `${ROOT_KEY_RULE}; got a value that is not a text`,
-    ],
-    [['--prot', '1'], {}, '--prot is no setting of weir; is it --port?'],
-    [['--frobnicate'], {}, '--frobnicate is no setting of weir; see weir help serve'],
-    [['serve'], {}, '"serve" is not a flag; see weir help serve'],
-    [[], { WEIR_PORT: '' }, 'WEIR_PORT must be an integer from 0 to 65535; got ""'],
-    [[], { WEIR_HOST: '' }, 'WEIR_HOST must be an address or a host name; got ""'],
-    [[], { WEIR_ACCEPTOR: '1' }, 'WEIR_ACCEPTOR is no setting of weir; is it WEIR_ACCEPTORS?'],
-    [
-      [],
-      { WEIR_ROOT_KEY: 'some words with spaces' },
-      `${ROOT_KEY_RULE}; got a text of 22 characters`,
-    ],
-    [[], { WEIR_ROOT_KEY: 'a'.repeat(16), WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
-    [
-      [],
-      { WEIR_ROOT_KEY_FILE: '/nowhere/key' },
-      '/nowhere/key (WEIR_ROOT_KEY_FILE) cannot be read: no such file',
-    ],
-    [
-      [],
-      { WEIR_CONFIG: '/nowhere/weir.json' },
-      '/nowhere/weir.json (WEIR_CONFIG) cannot be read: no such file',
-    ],
-    [['--config', writeConfigFile('[]')], {}, 'must hold one JSON object; got an array of 0'],
-    [
-      ['--config', writeConfigFile('{')],
-      {},
-      '.json, line 1, column 2: this is not JSON: "}" is expected',
-    ],
-    [
-      ['--config', writeConfigFile('')],
-      {},
-      '.json, line 1, column 1: this is not JSON: a value is expected',
-    ],
-    [['--config', writeConfigFile('\ufeff[')], {}, '.json, line 1, column 2: this is not JSON: '],
-    [
-      ['--config', writeConfigFile('\ufeff{"port":""}')],
-      {},
-      '.json, line 1, column 2: "port" must be an',
-    ],
-    [
-      ['--config', writeConfigFile('{\n "port": 1,\n}')],
-      {},
-      '.json, line 3, column 1: this is not JSON: a name in double quotes is expected',
-    ],
-    // A value without quotes, and a missing value: Node reports no position for these.
-    [
-      ['--config', writeConfigFile('{\n "port": 1,\n "host": a\n}')],
-      {},
-      '.json, line 3, column 10: this is not JSON: a value or a name in double quotes is expected',
-    ],
-    [
-      ['--config', writeConfigFile('{\n "policies":\n}\n\n')],
-      {},
-      '.json, line 3, column 1: this is not JSON',
-    ],
-    [
-      ['--config', writeConfigFile('{\n  "polices": {}}')],
-      {},
-      '.json, line 2, column 3: polices is no setting of weir; is it policies?',
-    ],
-    [
-      ['--config', writeConfigFile('{"port":1,\n"port":1}')],
-      {},
-      '.json, line 2, column 1: "port" is repeated; remove one',
-    ],
-    [
-      ['--config', writeConfigFile('{"policies": {\n  "login": {},\n  "log\\u0069n": {}\n}}')],
-      {},
-      '.json, line 3, column 3: "login" is repeated in "policies"; remove one',
-    ],
-    [
-      ['--config', writeConfigFile('{"policies":{"a":{"windows":[{},{"limit":1,"limit":1}]}}}')],
-      {},
+      '{"policies":{"a":{"windows":[{},{"limit":1,"limit":1}]}}}',
       'column 44: "limit" is repeated in "policies.a.windows[1]"; remove one',
     ],
+    [`{"x":${nested(20_000, '{"a":1,"a":1}')}}`, 'line 1, column 2: x is no setting of weir'],
+    [`{"host":${'['.repeat(100_000)}`, '.json is not JSON, and it is nested too deeply'],
+    [`{"host":${nested(20_000)}}`, '"host" must be an address or a host name; got an array of 1'],
+    ['{"policies":[]}', 'line 1, column 2: "policies" must be an object of policies'],
     [
-      [
-        '--config',
-        writeConfigFile(`{"x":${'['.repeat(20_000)}{"a":1,"a":1}${']'.repeat(20_000)}}`),
-      ],
-      {},
-      '.json, line 1, column 2: x is no setting of weir',
-    ],
-    [
-      ['--config', writeConfigFile(`{"host":${'['.repeat(100_000)}`)],
-      {},
-      '.json is not JSON, and it is nested too deeply',
-    ],
-    [
-      ['--config', writeConfigFile(`{"host":${'['.repeat(20_000)}${']'.repeat(20_000)}}`)],
-      {},
-      '"host" must be an address or a host name; got an array of 1',
-    ],
-    [
-      ['--config', writeConfigFile('{"$schema":1}')],
-      {},
-      'column 2: "$schema" must be a string; got 1',
-    ],
-    [
-      ['--config', writeConfigFile('{"policies":[]}')],
-      {},
-      '.json, line 1, column 2: "policies" must be an object of policies',
-    ],
-    [
-      [
-        '--config',
-        writeConfigFile('{"policies":{"a":{\n "gateway":"nginx",\n "limit":1,\n "duration":60}}}'),
-      ],
-      {},
+      '{"policies":{"a":{\n "gateway":"nginx",\n "limit":1,\n "duration":60}}}',
       '.json, line 4, column 2: policy "a": "duration" must be an integer number of' +
         ' milliseconds from 1000 to 3155760000000; got 60',
     ],
-    [
-      ['--config', writeConfigFile('{"policies":{"a":{\n "limt":1}}}')],
-      {},
-      '.json, line 2, column 2: policy "a": "limt" is not a field of a policy; is it "limit"?',
-    ],
-    [
-      ['--config', writeConfigFile('{"policies":{"a":{},\n "/":{}}}')],
-      {},
-      '.json, line 1, column 14: policy "a": "gateway" is required',
-    ],
-    [['--gateway-port', '7070'], {}, 'WEIR_PORT and WEIR_GATEWAY_PORT are both 7070: they must'],
-    [['--gateway-port', '7071'], {}, 'WEIR_ADMIN_PORT and WEIR_GATEWAY_PORT are both 7071'],
-    [['--gateway-host', 'localhost'], {}, '--gateway-host must be 127.x.x.x or ::1'],
-    [
-      ['--socket', '/a', '--gateway-socket', '/a'],
-      {},
-      'WEIR_SOCKET and WEIR_GATEWAY_SOCKET are both /a: they must differ',
-    ],
-    [
-      ['--config', writeConfigFile('{"port":"7070"}')],
-      {},
-      'must be an integer from 0 to 65535; got "7070"',
-    ],
-    [
-      ['--config', writeConfigFile('{"prot":1}')],
-      {},
-      '.json, line 1, column 2: prot is no setting of weir; is it port?',
-    ],
-    [['--config', writeConfigFile('{"config":"x"}')], {}, 'is no setting of weir'],
-  ];
-  test.each(cases)('%j %j', (args, env, message) => {
-    expect(() => loadSettings(args, env)).toThrow(message);
-    expect(() => loadSettings(args, env)).not.toThrow('\n');
+    ['{"policies":{"a":{},\n "/":{}}}', 'line 1, column 14: policy "a": "gateway" is required'],
+  ])('%.60j', (content, message) => {
+    expectError(['--config', writeConfigFile(content)], {}, message);
   });
 
   test('the error does not contain an invalid key', () => {
@@ -406,14 +255,4 @@ describe('an invalid setting gives an error with its name, its value and the acc
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'sécret' })).not.toThrow('sécret');
     expect(() => loadSettings([], { WEIR_ROOT_KEY: 'too-short' })).not.toThrow('too-short');
   });
-});
-
-test('the help of serve names every setting by flag and variable', () => {
-  const help = helpText();
-  for (const name of SETTING_NAMES) {
-    expect(help).toContain(environmentName(name));
-    if (!annotations(name).secret) expect(help).toContain(flagName(name));
-  }
-  expect(help).not.toContain('--root-key,');
-  expect(help).not.toContain('--redis-url');
 });

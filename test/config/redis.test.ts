@@ -68,84 +68,38 @@ describe('the settings of the engine in Redis', () => {
     });
   });
 
-  const cases: [string, Record<string, string>, string][] = [
+  const [cert, otherKey] = [file(CERTIFICATE_A.cert), file(CERTIFICATE_B.key)];
+  const passwordFile = (text: string) => ({ ...PLAIN, WEIR_REDIS_PASSWORD_FILE: file(text) });
+  const certificate = (key: string) => ({ ...TLS, WEIR_REDIS_CERT: cert, WEIR_REDIS_KEY: key });
+  test.each<[env: Record<string, string>, message: string]>([
+    [{ WEIR_ENGINE: 'redis' }, 'WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set'],
+    [{ WEIR_REDIS_URL: 'redis://a' }, 'WEIR_REDIS_URL requires WEIR_ENGINE=redis, which is not'],
     [
-      'no URL',
-      { WEIR_ENGINE: 'redis' },
-      'WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set',
-    ],
-    [
-      'a URL without the engine',
-      { WEIR_REDIS_URL: 'redis://a' },
-      'WEIR_REDIS_URL requires WEIR_ENGINE=redis, which is not set',
-    ],
-    [
-      'a setting of the other engine',
       { WEIR_ENGINE: 'memory', WEIR_SYNC_MS: '100' },
       'WEIR_SYNC_MS requires WEIR_ENGINE=redis, which is not set',
     ],
-    ['an interval', { ...PLAIN, WEIR_SYNC_MS: '9' }, 'an integer from 10 to 10000; got 9'],
-    ['a prefix', { ...PLAIN, WEIR_REDIS_PREFIX: '{a}' }, 'characters of . _ : -; got "{a}"'],
+    [{ ...PLAIN, WEIR_SYNC_MS: '9' }, 'an integer from 10 to 10000; got 9'],
+    [{ ...PLAIN, WEIR_REDIS_PREFIX: '{a}' }, 'characters of . _ : -; got "{a}"'],
     [
-      'two passwords',
-      {
-        ...PLAIN,
-        WEIR_REDIS_URL: 'redis://:secret@a',
-        WEIR_REDIS_PASSWORD_FILE: file('secret'),
-      },
+      { ...passwordFile('secret'), WEIR_REDIS_URL: 'redis://:secret@a' },
       'WEIR_REDIS_URL contains a password, and WEIR_REDIS_PASSWORD_FILE is set: leave one out',
     ],
     [
-      'a user without a password',
       { ...PLAIN, WEIR_REDIS_URL: 'redis://me@a' },
       'WEIR_REDIS_URL names a user without a password: add it, or set WEIR_REDIS_PASSWORD_FILE',
     ],
+    [passwordFile('\n'), 'must be one line of 1 to 512 characters; got nothing'],
+    [passwordFile('secret\nsecret\n'), '1 to 512 characters; got a text of 13 characters'],
+    [{ ...TLS, WEIR_REDIS_CA: '/nowhere' }, '/nowhere (WEIR_REDIS_CA) cannot be read: '],
+    [{ ...PLAIN, WEIR_REDIS_CA: cert }, 'WEIR_REDIS_CA requires a WEIR_REDIS_URL with TLS, as in'],
+    [{ ...TLS, WEIR_REDIS_CA: file('secret') }, 'cannot be used: it is not PEM'],
     [
-      'an empty password',
-      { ...PLAIN, WEIR_REDIS_PASSWORD_FILE: file('\n') },
-      'must be one line of 1 to 512 characters; got nothing',
-    ],
-    [
-      'a password of two lines',
-      { ...PLAIN, WEIR_REDIS_PASSWORD_FILE: file('secret\nsecret\n') },
-      'must be one line of 1 to 512 characters; got a text of 13 characters',
-    ],
-    [
-      'a missing file',
-      { ...TLS, WEIR_REDIS_CA: '/nowhere' },
-      '/nowhere (WEIR_REDIS_CA) cannot be read: ',
-    ],
-    [
-      'a CA without TLS',
-      { ...PLAIN, WEIR_REDIS_CA: file(CERTIFICATE_A.cert) },
-      'WEIR_REDIS_CA requires a WEIR_REDIS_URL with TLS, as in rediss://host',
-    ],
-    ['no PEM', { ...TLS, WEIR_REDIS_CA: file('secret') }, 'cannot be used: it is not PEM'],
-    [
-      'a certificate without its key',
-      { ...TLS, WEIR_REDIS_CERT: file(CERTIFICATE_A.cert) },
+      { ...TLS, WEIR_REDIS_CERT: cert },
       'WEIR_REDIS_CERT requires WEIR_REDIS_KEY, which is not set',
     ],
-    [
-      'the key of another certificate',
-      {
-        ...TLS,
-        WEIR_REDIS_CERT: file(CERTIFICATE_A.cert),
-        WEIR_REDIS_KEY: file(CERTIFICATE_B.key),
-      },
-      '(WEIR_REDIS_KEY) cannot be used: ',
-    ],
-    [
-      'an encrypted key',
-      {
-        ...TLS,
-        WEIR_REDIS_CERT: file(CERTIFICATE_A.cert),
-        WEIR_REDIS_KEY: file(ENCRYPTED_KEY),
-      },
-      '(WEIR_REDIS_KEY) cannot be used: ',
-    ],
-  ];
-  test.each(cases)('reject %s', (_, env, message) => {
+    [certificate(otherKey), '(WEIR_REDIS_KEY) cannot be used: '],
+    [certificate(file(ENCRYPTED_KEY)), '(WEIR_REDIS_KEY) cannot be used: '],
+  ])('reject %j', (env, message) => {
     expect(() => loadSettings([], env)).toThrow(message);
     expect(() => loadSettings([], env)).not.toThrow('secret');
   });

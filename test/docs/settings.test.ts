@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 import { helpText } from '../../src/config/help.ts';
-import { annotations, environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
+import { annotations, environmentName, flagName, SETTING_NAMES } from '../../src/config/schema.ts';
 import { SETTING_GROUPS, settingsTables } from '../../src/docs/settings.ts';
 
 test('each setting is in one group', () => {
@@ -25,6 +25,8 @@ test('each setting has a row with its default, and an entry in the help', () => 
       ],
     ]);
     expect(helpText()).toContain(variable);
+    const isSecret = annotations(name).secret === true;
+    expect([name, helpText().includes(`  ${flagName(name)}, `)]).toEqual([name, !isSecret]);
   }
 });
 
