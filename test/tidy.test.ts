@@ -23,13 +23,13 @@ const code = tracked
 const sources = code.filter(({ path }) => path.startsWith('src/'));
 const manifest = JSON.parse(read('package.json'));
 
-/** Where a pattern stands, as path:line, except in the files that may have it. */
-function findLines(files: typeof code, pattern: RegExp, allowed: string[] = []): string[] {
-  return files.flatMap(({ path, text }) => {
-    if (allowed.includes(path)) return [];
-    return text.split('\n').flatMap((line, i) => (pattern.test(line) ? [`${path}:${i + 1}`] : []));
-  });
-}
+type Files = typeof code;
+/** The imports of files in a file, those of types included. */
+const importsOf = ({ path, text }: Files[number]) => {
+  const found = text.matchAll(/(?:from|import\(|^import)\s*'(\.[^']+)'/gm);
+  return [...found].map(([, to]) => ({ from: path, to: join(dirname(path), to) }));
+};
+const asText = ({ from, to }: { from: string; to: string }) => `${from} -> ${to}`;
 
 const THIS_FILE = 'test/tidy.test.ts';
 /** Runs in browsers. */
@@ -39,50 +39,72 @@ const PEERS = 'bench/peers';
 /** Packages for a test, beside another TypeScript. */
 const TYPED_CLIENT = 'test/system/clients/openapi-client';
 
+const ofServer = sources.filter(({ path }) => !path.startsWith(BROWSER_CODE));
+const commonJs = Object.keys(manifest.dependencies)
+  .filter((name) => !['typebox', 'uWebSockets.js'].includes(name))
+  .join('|');
+const suppression = ['ts-ignore', 'ts-nocheck', 'ts-expect-error', 'biome-ignore'].join('|');
+
+/** Patterns of lines, and the only files that may have them. */
+const FORBIDDEN: [name: string, files: Files, pattern: RegExp, allowed: string[]][] = [
+  [
+    'clocks',
+    ofServer,
+    /Date\.now|new Date\(|performance\.now|hrtime/,
+    // The second runs in applications, which have no clock of weir.
+    ['src/shared-memory/clock.ts', 'src/middleware/fetch.ts'],
+  ],
+  [
+    'imports of uWebSockets.js',
+    sources,
+    /from 'uWebSockets\.js'|@uwsjs\//,
+    ['src/server/uws.ts', 'src/server/binary.ts'],
+  ],
+  [
+    'handlers of uWebSockets.js',
+    sources,
+    /\bapp\.(any|get|post|put|del|patch|head|options|connect|trace|ws)\(/,
+    ['src/server/route.ts'],
+  ],
+  [
+    'values of CommonJS packages',
+    sources,
+    new RegExp(
+      `^(?!import type ).*\\bfrom '(?:${commonJs})'|(?<!typeof )import\\('(?:${commonJs})'`,
+    ),
+    [],
+  ],
+  ['weak randomness and the console', sources, /Math\.random|console\./, []],
+  [
+    'the end of a process',
+    sources,
+    /process\.exit\(/,
+    ['src/dispatch.ts', 'src/runtime/lifecycle.ts', 'src/server/thread/acceptor.ts'],
+  ],
+  // A long text that stands for itself, as in a table of cases, cannot be broken.
+  [
+    'lines of more than 100 characters',
+    code.filter(({ path }) => !path.startsWith('test/')),
+    /^.{101}/u,
+    [],
+  ],
+  ['work for later', code, new RegExp(`\\b(TODO|FIXME|XXX|${suppression})\\b`), [THIS_FILE]],
+  ['any', code, /\bas any\b|: any\b|<any>/, [THIS_FILE]],
+  ['tests that are selected', code, /\.(only|skip)\(/, [THIS_FILE]],
+];
+
+test.each(FORBIDDEN)('no other file has %s', (_name, files, pattern, allowed) => {
+  const lines = files.flatMap(({ path, text }) => {
+    if (allowed.includes(path)) return [];
+    return text.split('\n').flatMap((line, i) => (pattern.test(line) ? [`${path}:${i + 1}`] : []));
+  });
+  expect(lines).toEqual([]);
+});
+
 describe('the sources', () => {
-  test('read clocks in clock.ts only', () => {
-    const clock = /Date\.now|new Date\(|performance\.now|hrtime/;
-    // The others run in applications and in browsers, which have no clock of weir.
-    const own = ['src/shared-memory/clock.ts', 'src/middleware/fetch.ts'];
-    const ofServer = sources.filter(({ path }) => !path.startsWith(BROWSER_CODE));
-    expect(findLines(ofServer, clock, own)).toEqual([]);
-  });
-
-  test('import uWebSockets.js in one file, and register handlers in one file', () => {
-    const named = /from 'uWebSockets\.js'|@uwsjs\//;
-    expect(findLines(sources, named, ['src/server/uws.ts', 'src/server/binary.ts'])).toEqual([]);
-    const handler = /\bapp\.(any|get|post|put|del|patch|head|options|connect|trace|ws)\(/;
-    expect(findLines(sources, handler, ['src/server/route.ts'])).toEqual([]);
-  });
-
-  test('import CommonJS packages as types only', () => {
-    const esm = ['typebox', 'uWebSockets.js'];
-    const names = Object.keys(manifest.dependencies).filter((name) => !esm.includes(name));
-    const name = `'(?:${names.join('|')})'`;
-    const imported = new RegExp(`^(?!import type ).*\\bfrom ${name}|(?<!typeof )import\\(${name}`);
-    expect(findLines(sources, imported)).toEqual([]);
-  });
-
-  test('use no weak randomness, no console, no exit in a thread that others rely on', () => {
-    expect(findLines(sources, /Math\.random/)).toEqual([]);
-    expect(findLines(sources, /console\./)).toEqual([]);
-    const ends = ['src/dispatch.ts', 'src/runtime/lifecycle.ts', 'src/server/thread/acceptor.ts'];
-    expect(findLines(sources, /process\.exit\(/, ends)).toEqual([]);
-  });
-
   test('say in their head what they are', () => {
     const head = /^(#!.*\n)?\/\*\*/;
     expect(sources.filter(({ text }) => !head.test(text)).map(({ path }) => path)).toEqual([]);
-  });
-
-  test('have lines of at most 100 characters', () => {
-    const long = code.flatMap(({ path, text }) => {
-      return text
-        .split('\n')
-        .flatMap((line, i) => ([...line].length > 100 ? [`${path}:${i + 1}`] : []));
-    });
-    // A long text that stands for itself, as in a table of cases, cannot be broken.
-    expect(long.filter((at) => !at.startsWith('test/'))).toEqual([]);
   });
 
   test('are all reachable from the entries of the build', () => {
@@ -109,34 +131,14 @@ describe('the sources', () => {
 
 /** The folders of src, from the lowest layer to the highest. A folder imports only lower ones. */
 const LAYERS = [
-  'core',
-  'middleware',
-  'redis',
-  'shared-memory',
-  'analytics',
-  'events',
-  'auth',
-  'overrides',
-  'policies',
-  'engine',
-  'registry',
-  'config',
-  'api',
-  'server',
-  'observe',
-  'dashboard',
-  'runtime',
-  'commands',
-  'docs',
-  'release',
-  '.',
+  ...['core', 'middleware', 'redis', 'shared-memory', 'analytics', 'events', 'auth', 'overrides'],
+  ...['policies', 'engine', 'registry', 'config', 'api', 'server', 'observe', 'dashboard'],
+  ...['runtime', 'commands', 'docs', 'release', '.'],
 ];
 
-/** Imports between folders of src, type imports included, as `importing file -> imported file`. */
-const folderImports = sources.flatMap(({ path, text }) => {
-  return [...text.matchAll(/(?:from|import\(|^import)\s*'(\.[^']+)'/gm)]
-    .map(([, to]) => ({ from: path, to: join(dirname(path), to) }))
-    .filter(({ from, to }) => to.startsWith('src/') && dirname(from) !== dirname(to));
+/** Imports between folders of src. */
+const folderImports = sources.flatMap(importsOf).filter(({ from, to }) => {
+  return to.startsWith('src/') && dirname(from) !== dirname(to);
 });
 const folderOf = (path: string) => relative('src', dirname(path)) || '.';
 const layerOf = (path: string) => folderOf(path).split('/')[0];
@@ -149,7 +151,7 @@ describe('imports', () => {
     const upward = folderImports.filter(({ from, to }) => {
       return LAYERS.indexOf(layerOf(from)) < LAYERS.indexOf(layerOf(to));
     });
-    expect(upward.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
+    expect(upward.map(asText)).toEqual([]);
   });
 
   test('of an engine name its interface only, in the API and the server', () => {
@@ -196,23 +198,6 @@ describe('imports', () => {
     const isDone = new Set<string>();
     for (const folder of imported.keys()) visit(folder, []);
     expect(cycles).toEqual([]);
-  });
-});
-
-describe('all code', () => {
-  test('leaves nothing for later and turns no check off', () => {
-    const words = [
-      'TODO',
-      'FIXME',
-      'XXX',
-      'ts-ignore',
-      'ts-nocheck',
-      'ts-expect-error',
-      'biome-ignore',
-    ];
-    expect(findLines(code, new RegExp(`\\b(${words.join('|')})\\b`), [THIS_FILE])).toEqual([]);
-    expect(findLines(code, /\bas any\b|: any\b|<any>/, [THIS_FILE])).toEqual([]);
-    expect(findLines(code, /\.(only|skip)\(/, [THIS_FILE])).toEqual([]);
   });
 });
 
@@ -264,16 +249,12 @@ describe('the first level of tests', () => {
   });
 
   test('imports nothing of the other levels', () => {
-    const imports = firstLevel.flatMap(({ path, text }) => {
-      return [...text.matchAll(/(?:from|import\(|^import)\s*'(\.[^']+)'/gm)]
-        .map(([, to]) => ({ from: path, to: join(dirname(path), to) }))
-        .filter(({ to }) => OTHER_LEVELS.test(to));
-    });
+    const imports = firstLevel.flatMap(importsOf).filter(({ to }) => OTHER_LEVELS.test(to));
     const own = 'test/vitest.config.ts';
     const others = imports.filter(({ from, to }) => {
       return from !== own && !(to === REDIS && REDIS_USERS.includes(from));
     });
-    expect(others.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
+    expect(others.map(asText)).toEqual([]);
   });
 });
 
@@ -303,50 +284,46 @@ describe('the examples', () => {
 describe('the repository', () => {
   test('has at its top what was agreed on, and nothing else', () => {
     const top = new Set(tracked.map((path) => path.split('/')[0]));
-    const documents = ['docs', 'examples', 'CONTRIBUTING.md', 'SECURITY.md', 'NOTICE'];
-    const delivery = ['.github', 'deploy', 'Dockerfile', '.dockerignore'];
-    expect([...top].filter((name) => ![...documents, ...delivery].includes(name)).sort()).toEqual(
-      [
-        '.ci',
-        '.gitignore',
-        'CHANGELOG.md',
-        'LICENSE',
-        'README.md',
-        'bench',
-        'biome.json',
-        'package-lock.json',
-        'package.json',
-        'src',
-        'test',
-        'tsconfig.json',
-      ].sort(),
-    );
+    expect([...top].sort()).toEqual([
+      ...['.ci', '.dockerignore', '.github', '.gitignore', 'CHANGELOG.md', 'CONTRIBUTING.md'],
+      ...['Dockerfile', 'LICENSE', 'NOTICE', 'README.md', 'SECURITY.md', 'bench', 'biome.json'],
+      ...['deploy', 'docs', 'examples', 'package-lock.json', 'package.json', 'src', 'test'],
+      'tsconfig.json',
+    ]);
   });
 
-  test('pins every dependency, uses it, and says in CONTRIBUTING.md why it is there', () => {
-    const dependencies: Record<string, string> = {
-      ...manifest.dependencies,
-      ...manifest.optionalDependencies,
-      ...manifest.devDependencies,
-    };
-    // One of these is loaded, by a name that is put together.
-    const platform = Object.keys(manifest.optionalDependencies);
-    const types = ['@types/express', '@types/node'];
-    const tools = ['@biomejs/biome', ...types, 'autocannon', 'rolldown', 'typescript'];
-    const reasons = read('CONTRIBUTING.md');
-    const text = tracked
-      .filter((path) => /\.(tsx?|mjs)$/.test(path) && !path.startsWith(PEERS))
-      .map(read)
-      .join('\n');
+  /** Expects an exact version, a use in the code, and a reason in a page. */
+  function expectPinned(
+    dependencies: Record<string, string>,
+    isCode: (path: string) => boolean,
+    page: string,
+    unnamed: readonly string[],
+  ): void {
+    const text = tracked.filter(isCode).map(read).join('\n');
+    const reasons = read(page);
     for (const [name, version] of Object.entries(dependencies)) {
-      expect([name, version]).toEqual([
-        name,
-        expect.stringMatching(/^(npm:[@\w/-]+@)?\d+\.\d+\.\d+$/),
+      const isPinned = /^(npm:[@\w/-]+@)?\d+\.\d+\.\d+$/.test(version);
+      const isUsed = unnamed.includes(name) || text.includes(`from '${name}'`);
+      expect([name, isPinned, isUsed, reasons.includes(`\`${name}\``)]).toEqual([
+        ...[name, true, true, true],
       ]);
-      const isUsed = [...tools, ...platform].includes(name) || text.includes(`from '${name}'`);
-      expect([name, isUsed]).toEqual([name, true]);
-      expect([name, reasons.includes(`| \`${name}\` |`)]).toEqual([name, true]);
     }
+  }
+
+  test('pins every dependency, uses it, and says in CONTRIBUTING.md why it is there', () => {
+    const { dependencies, optionalDependencies, devDependencies } = manifest;
+    // One of these is loaded, by a name that is put together.
+    const platform = Object.keys(optionalDependencies);
+    const tools = ['@biomejs/biome', '@types/express', '@types/node', 'autocannon', 'rolldown'];
+    expectPinned(
+      { ...dependencies, ...optionalDependencies, ...devDependencies },
+      (path) => /\.(tsx?|mjs)$/.test(path) && !path.startsWith(PEERS),
+      'CONTRIBUTING.md',
+      [...tools, 'typescript', ...platform],
+    );
+    const { dependencies: peers } = JSON.parse(read(`${PEERS}/package.json`));
+    const isPeerCode = (path: string) => path.startsWith(`${PEERS}/`) && path.endsWith('.mjs');
+    expectPinned(peers, isPeerCode, `${PEERS}/README.md`, []);
   });
 
   test('locks packages by hash, without the address of a registry', () => {
@@ -360,20 +337,6 @@ describe('the repository', () => {
       for (const version of Object.values(lock.packages[''].dependencies)) {
         expect([file, version]).toEqual([file, expect.stringMatching(/^(npm:.+@)?\d+\.\d+\.\d+$/)]);
       }
-    }
-  });
-
-  test('pins what it is measured beside, and says there why', () => {
-    const { dependencies } = JSON.parse(read(`${PEERS}/package.json`));
-    const why = read(`${PEERS}/README.md`);
-    const text = tracked
-      .filter((path) => path.startsWith(`${PEERS}/`) && path.endsWith('.mjs'))
-      .map(read)
-      .join('\n');
-    for (const [name, version] of Object.entries(dependencies)) {
-      expect([name, version]).toEqual([name, expect.stringMatching(/^\d+\.\d+\.\d+$/)]);
-      expect([name, text.includes(`from '${name}'`)]).toEqual([name, true]);
-      expect([name, why.includes(`\`${name}\``)]).toEqual([name, true]);
     }
   });
 });

@@ -187,58 +187,38 @@ export const consume = (
   );
 };
 
+const setup = (
+  parameters: CheckParameters,
+  used: number,
+  prepare: (table: CounterTable) => void,
+): (() => CounterSetup) => {
+  return () => ({ memory: prepareMemory(prepare), parameters, used });
+};
+
 /** One token left for X, in every state that its counter may have in the table. */
 export const SETUPS: Record<string, () => CounterSetup> = {
-  'in the active window': () => ({
-    memory: prepareMemory((table) => consume(table, X, 2, NOW_MS - 1)),
-    parameters: fixedWindow(3),
-    used: 2,
+  'in the active window': setup(fixedWindow(3), 2, (table) => consume(table, X, 2, NOW_MS - 1)),
+  'in the active window, sliding': setup(slidingWindow(4), 1, (table) => {
+    consume(table, X, 4, NOW_MS - WINDOW_MS);
+    consume(table, X, 1, NOW_MS - 1);
   }),
-  'in the active window, sliding': () => ({
-    memory: prepareMemory((table) => {
-      consume(table, X, 4, NOW_MS - WINDOW_MS);
-      consume(table, X, 1, NOW_MS - 1);
-    }),
-    parameters: slidingWindow(4),
-    used: 1,
+  'in a new window': setup(fixedWindow(1), 0, (table) => {
+    consume(table, X, 3, NOW_MS - WINDOW_MS);
   }),
-  'in a new window': () => ({
-    memory: prepareMemory((table) => consume(table, X, 3, NOW_MS - WINDOW_MS)),
-    parameters: fixedWindow(1),
-    used: 0,
+  'in a new window, sliding': setup(slidingWindow(3), 0, (table) => {
+    consume(table, X, 6, NOW_MS - 2 * WINDOW_MS);
+    consume(table, X, 4, NOW_MS - WINDOW_MS);
   }),
-  'in a new window, sliding': () => ({
-    memory: prepareMemory((table) => {
-      consume(table, X, 6, NOW_MS - 2 * WINDOW_MS);
-      consume(table, X, 4, NOW_MS - WINDOW_MS);
-    }),
-    parameters: slidingWindow(3),
-    used: 0,
+  'two windows later, expired': setup(slidingWindow(1), 0, (table) => {
+    consume(table, X, 3, NOW_MS - 2 * WINDOW_MS);
   }),
-  'two windows later, expired': () => ({
-    memory: prepareMemory((table) => consume(table, X, 3, NOW_MS - 2 * WINDOW_MS)),
-    parameters: slidingWindow(1),
-    used: 0,
+  'as a new counter': setup(fixedWindow(1), 0, () => {}),
+  'as a new counter in the slot of an expired one': setup(fixedWindow(1), 0, (table) => {
+    // They occupy the preferred slots of X.
+    for (const id of NEIGHBORS.slice(0, 2)) consume(table, id, 1, NOW_MS - 2 * WINDOW_MS);
   }),
-  'as a new counter': () => ({
-    memory: prepareMemory(() => {}),
-    parameters: fixedWindow(1),
-    used: 0,
-  }),
-  'as a new counter in the slot of an expired one': () => ({
-    memory: prepareMemory((table) => {
-      // They occupy the preferred slots of X.
-      for (const id of NEIGHBORS.slice(0, 2)) consume(table, id, 1, NOW_MS - 2 * WINDOW_MS);
-    }),
-    parameters: fixedWindow(1),
-    used: 0,
-  }),
-  'as a new counter that evicts another': () => ({
-    memory: prepareMemory((table) => {
-      for (const id of NEIGHBORS) consume(table, id, 1, NOW_MS - 1, 10);
-    }),
-    parameters: fixedWindow(1),
-    used: 0,
+  'as a new counter that evicts another': setup(fixedWindow(1), 0, (table) => {
+    for (const id of NEIGHBORS) consume(table, id, 1, NOW_MS - 1, 10);
   }),
 };
 

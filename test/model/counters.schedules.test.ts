@@ -42,13 +42,7 @@ import {
   X,
   Y,
 } from './counter-model.ts';
-import {
-  type ExplorationResult,
-  explore,
-  type FinalState,
-  type ModelMemory,
-  type ModelThread,
-} from './explorer.ts';
+import { explore, type FinalState, type ModelMemory, type ModelThread } from './explorer.ts';
 
 const EVERY_ORDER = Number.POSITIVE_INFINITY;
 vi.setConfig({ testTimeout: 600_000 });
@@ -61,31 +55,29 @@ const isInQuickSet = (name: string) =>
   ['in a new window, sliding', 'as a new counter in the slot of an expired one'].includes(name);
 const OLD = NOW_MS - 2 * WINDOW_MS;
 
-/** Several explorations that are recorded as one measurement. */
+/** A thread, or what it runs. */
+type Actor = ModelThread | ModelThread['run'];
+
 class ExplorationSet {
   #states = 0;
   #endings = 0;
 
-  explore(
-    memory: ModelMemory,
-    threads: ModelThread[],
-    check: (ending: FinalState) => void,
-  ): ExplorationResult {
-    const isMortal = threads.some(({ isMortal }) => isMortal);
+  explore(memory: ModelMemory, actors: Actor[], check: (ending: FinalState) => void): void {
+    const threads = actors.map((actor) => (typeof actor === 'function' ? { run: actor } : actor));
+    const isMortal = threads.some((thread: ModelThread) => thread.isMortal);
     const three = isMortal && !IS_LONG ? PREEMPTIONS_OF_THREE - 1 : PREEMPTIONS_OF_THREE;
     const preemptions = threads.length > 2 ? three : EVERY_ORDER;
     const explored = explore({ memories: [memory], threads, preemptions }, check);
     this.#states += explored.states;
     this.#endings += explored.endings;
-    return explored;
   }
 
   /** Explores with one token of X left, in every setup of the table. */
   inEverySetup(
-    actors: (setup: CounterSetup) => ModelThread[],
+    actors: (setup: CounterSetup) => Actor[],
     check: (ending: FinalState, setup: CounterSetup) => void,
     only: (name: string) => boolean = () => true,
-  ): this {
+  ): void {
     for (const [name, prepare] of Object.entries(SETUPS).filter(([name]) => only(name))) {
       const setup = prepare();
       try {
@@ -95,124 +87,93 @@ class ExplorationSet {
         throw error;
       }
     }
-    return this;
   }
 
-  record(promise: GuaranteeName, fault: string): void {
+  get result(): string {
     expect(this.#endings).toBeGreaterThan(0);
-    recordMeasurement(
-      promise,
-      fault,
-      `${this.#states} states, ${this.#endings} endings`,
-      '0 broken',
-    );
+    return `${this.#states} states, ${this.#endings} endings`;
   }
 }
 
-/** All threads end, one check is allowed, and all usage is counted. */
-function assertExact(ending: FinalState, { used }: CounterSetup, checks: number[], more = 0): void {
-  assertEnding(ending, {
-    'all threads end': ending.stuck.length === 0,
-    'one check is allowed': countAllowed(ending, ...checks) === 1,
-    'all usage is counted': usageNow(ending, X) === used + 1 + more,
+/** A test of several explorations, which are recorded as one measurement. */
+function schedules(
+  name: string,
+  runAll: (trials: ExplorationSet) => void,
+  promise: GuaranteeName = 'P1',
+): void {
+  test(name, () => {
+    const trials = new ExplorationSet();
+    runAll(trials);
+    recordMeasurement(promise, name, trials.result, '0 broken');
   });
 }
 
-test('of two checks for the last token one is allowed, and its cost is counted once', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      ({ parameters }) => [
-        { run: decideAction(1, X, parameters) },
-        { run: decideAction(2, X, parameters) },
-      ],
-      (ending, setup) => assertExact(ending, setup, [0, 1]),
-    )
-    .record('P1', 'two checks for the last token, every order');
+/** All threads end, one check is allowed, and all usage is counted. */
+function assertExact(ending: FinalState, { used }: CounterSetup, checks: number[]): void {
+  assertEnding(ending, {
+    'all threads end': ending.stuck.length === 0,
+    'one check is allowed': countAllowed(ending, ...checks) === 1,
+    'all usage is counted': usageNow(ending, X) === used + 1,
+  });
+}
+
+schedules('of two checks for the last token one is allowed and counted', (trials) => {
+  trials.inEverySetup(
+    ({ parameters }) => [decideAction(1, X, parameters), decideAction(2, X, parameters)],
+    (ending, setup) => assertExact(ending, setup, [0, 1]),
+  );
 });
 
-test('two new counters get a slot each, also if only their durations differ', () => {
-  const trials = new ExplorationSet();
-  const long = fixedWindow(1, 1, 2 * WINDOW_MS);
-  for (const name of Object.keys(SETUPS).filter((name) => name.startsWith('as a new counter'))) {
-    for (const [id, terms] of [
-      [Y, fixedWindow(1)],
-      [X, long],
-    ] as const) {
-      const actors = [
-        { run: decideAction(1, X, fixedWindow(1)) },
-        { run: decideAction(2, id, terms) },
-      ];
-      trials.explore(SETUPS[name]().memory, actors, (ending) => {
-        const used = [usageNow(ending, X), usageNow(ending, id, terms.durationMs)];
-        assertEnding(ending, {
-          'both are allowed': countAllowed(ending, 0, 1) === 2,
-          'both are counted': used.join() === '1,1',
+schedules(
+  'two new counters get a slot each',
+  (trials) => {
+    const long = fixedWindow(1, 1, 2 * WINDOW_MS);
+    for (const name of Object.keys(SETUPS).filter((name) => name.startsWith('as a new counter'))) {
+      for (const [id, terms] of [
+        [Y, fixedWindow(1)],
+        [X, long],
+      ] as const) {
+        const actors = [decideAction(1, X, fixedWindow(1)), decideAction(2, id, terms)];
+        trials.explore(SETUPS[name]().memory, actors, (ending) => {
+          const used = [usageNow(ending, X), usageNow(ending, id, terms.durationMs)];
+          assertEnding(ending, {
+            'both are allowed': countAllowed(ending, 0, 1) === 2,
+            'both are counted': used.join() === '1,1',
+          });
         });
-      });
+      }
     }
-  }
-  trials.record('P2', 'two new counters for one slot, every order');
-});
+  },
+  'P2',
+);
 
-test('a check and a sweep: no cost is counted in a removed counter, and no usage is lost', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      ({ parameters }) => [{ run: decideAction(1, X, parameters) }, { run: sweepAction(2) }],
-      (ending, setup) => assertExact(ending, setup, [0]),
-    )
-    .record('P1', 'a check and a sweep, every order');
-});
-
-test('a deduction and a sweep: the deduction is applied and counted', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      ({ parameters }) => [{ run: deductAction(1, X, parameters) }, { run: sweepAction(2) }],
-      (ending, { used }) => {
-        assertEnding(ending, {
-          'the deduction is applied': ending.results[0] !== DEDUCTION_OUTCOME.windowEnded,
-          'the deduction is counted': usageNow(ending, X) === used + 1,
-        });
-      },
-    )
-    .record('P1', 'a deduction and a sweep, every order');
-});
-
-test('a check and a deduction are both counted, in either order', () => {
-  const trials = new ExplorationSet().inEverySetup(
-    ({ parameters }) => [
-      { run: decideAction(1, X, parameters) },
-      { run: deductAction(2, X, parameters) },
-    ],
+schedules('a deduction and a sweep: the deduction is applied and counted', (trials) => {
+  trials.inEverySetup(
+    ({ parameters }) => [deductAction(1, X, parameters), sweepAction(2)],
     (ending, { used }) => {
-      const all = used + 1 + countAllowed(ending, 0);
       assertEnding(ending, {
-        'all threads end': ending.stuck.length === 0,
-        'all usage is counted': usageNow(ending, X) === all,
+        'the deduction is applied': ending.results[0] !== DEDUCTION_OUTCOME.windowEnded,
+        'the deduction is counted': usageNow(ending, X) === used + 1,
       });
     },
   );
-  // A deduction in the previous window, whose usage carries over.
+});
+
+schedules('a check, and a deduction in the window before it, are both counted', (trials) => {
   const { memory } = SETUPS['in a new window, sliding']();
   const late = deductAction(2, X, slidingWindow(3, 2), WINDOW - 1);
-  trials.explore(
-    memory,
-    [{ run: decideAction(1, X, slidingWindow(3)) }, { run: late }],
-    (ending) => {
-      const { newest, current, previous } = readCounter(ending, X)!;
-      const before = newest === WINDOW ? previous : current;
-      assertEnding(ending, {
-        'the deduction is counted in its window': before === 6,
-        'the check is counted in its window': usageNow(ending, X) === countAllowed(ending, 0),
-      });
-    },
-  );
-  trials.record('P1', 'a check and a deduction, every order');
+  trials.explore(memory, [decideAction(1, X, slidingWindow(3)), late], (ending) => {
+    const { newest, current, previous } = readCounter(ending, X)!;
+    assertEnding(ending, {
+      'the deduction is counted in its window': (newest === WINDOW ? previous : current) === 6,
+      'the check is counted in its window': usageNow(ending, X) === countAllowed(ending, 0),
+    });
+  });
 });
 
-test('a check and a refund or reset have a result of one of their two orders', () => {
-  const trials = new ExplorationSet();
+schedules('a check and a refund or reset have the result of one order', (trials) => {
   const exhausted = prepareMemory((table) => consume(table, X, 5, NOW_MS));
-  const check = { run: decideAction(1, X, fixedWindow(5, 2)) };
+  const check = decideAction(1, X, fixedWindow(5, 2));
   const refund = tableAction(2, (table) =>
     table.refund(X, RULE.fixed, WINDOW_MS, WINDOW, 2, NOW_MS),
   );
@@ -220,27 +181,25 @@ test('a check and a refund or reset have a result of one of their two orders', (
   const addOutcome = (ending: FinalState) => {
     outcomes.add([ending.results[1], countAllowed(ending, 0), usageNow(ending, X)].join());
   };
-  trials.explore(exhausted, [check, { run: refund }], addOutcome);
+  trials.explore(exhausted, [check, refund], addOutcome);
   expect([...outcomes].sort()).toEqual(['2,0,3', '2,1,5']);
   outcomes.clear();
   const reset = tableAction(2, (table) => table.reset(X, NOW_MS, undefined));
-  trials.explore(exhausted, [check, { run: reset }], addOutcome);
+  trials.explore(exhausted, [check, reset], addOutcome);
   expect([...outcomes].sort()).toEqual(['1,0,0', '1,1,2']);
   outcomes.clear();
-  const deduction = { run: deductAction(1, X, fixedWindow(5)) };
-  trials.explore(exhausted, [deduction, { run: reset }], addOutcome);
+  const deduction = deductAction(1, X, fixedWindow(5));
+  trials.explore(exhausted, [deduction, reset], addOutcome);
   expect([...outcomes].sort()).toEqual(['1,0,0', '1,0,1']);
-  trials.record('P1', 'a check and a refund or reset, every order');
 });
 
-test('a peek during a write returns the decision from before the write, or none', () => {
-  const trials = new ExplorationSet();
+schedules('a peek during a write is from before the write, or has no result', (trials) => {
   const writers = [decideAction, deductAction, (owner: number) => sweepAction(owner)];
   for (const writer of writers) {
     trials.inEverySetup(
       ({ parameters }) => [
-        { run: tableAction(1, (table) => peek(table, X, parameters)) },
-        { run: writer(2, X, parameters) },
+        tableAction(1, (table) => peek(table, X, parameters)),
+        writer(2, X, parameters),
       ],
       (ending) => {
         const answer = ending.results[0] as DecisionResult | undefined;
@@ -253,22 +212,16 @@ test('a peek during a write returns the decision from before the write, or none'
     // A check that is denied before and after the write gets no decision.
     trials.inEverySetup(
       ({ parameters }) => [
-        {
-          run: tableAction(1, (table) =>
-            peek(table, X, { ...parameters, limit: parameters.limit - 1 }),
-          ),
-        },
-        { run: writer(2, X, parameters) },
+        tableAction(1, (table) => peek(table, X, { ...parameters, limit: parameters.limit - 1 })),
+        writer(2, X, parameters),
       ],
       (ending) =>
         assertEnding(ending, { 'the peek returns no decision': ending.results[0] === undefined }),
     );
   }
-  trials.record('P1', 'a peek while its counter is written, every order');
 });
 
-test('a peek with an old time while a window starts misses at most the carried usage', () => {
-  const trials = new ExplorationSet();
+schedules('a peek with an old time misses at most the carried usage', (trials) => {
   const { memory } = SETUPS['in a new window, sliding']();
   // The old window has 4 used and 3 carried: 4 + 3 + 1 before the write, 1 + 4 + 1 after it.
   const answers = (limit: number) => {
@@ -276,22 +229,16 @@ test('a peek with an old time while a window starts misses at most the carried u
     const peekAction = tableAction(1, (table) =>
       peek(table, X, slidingWindow(limit), NOW_MS - WINDOW_MS),
     );
-    trials.explore(
-      memory,
-      [{ run: peekAction }, { run: decideAction(2, X, slidingWindow(3)) }],
-      ({ results }) => {
-        seen.add(results[0] !== undefined);
-      },
-    );
+    trials.explore(memory, [peekAction, decideAction(2, X, slidingWindow(3))], ({ results }) => {
+      seen.add(results[0] !== undefined);
+    });
     return [...seen].sort();
   };
   expect(answers(4)).toEqual([false]);
   expect(answers(5)).toEqual([false, true]);
-  trials.record('P1', 'a peek with an old time, every order');
 });
 
-test('a peek allows a check of an exhausted identifier only once its counter is removed', () => {
-  const trials = new ExplorationSet();
+schedules('a peek allows no check of an exhausted counter until it is removed', (trials) => {
   // Identities that mix the tag of one counter with the hash words of another in its slot.
   const mixedIdentities: TestIdentity[] = [
     { ...Y, h3: X.h3, h1: 77 },
@@ -320,22 +267,20 @@ test('a peek allows a check of an exhausted identifier only once its counter is 
         );
       },
     });
-    trials.explore(memories[i], [peekAction(X), { run: writer }], (ending) => {
+    trials.explore(memories[i], [peekAction(X), writer], (ending) => {
       assertEnding(ending, { 'the peek returns no decision': !ending.events.includes('stored') });
     });
     for (const mixed of mixedIdentities) {
-      trials.explore(memories[i], [peekAction(mixed), { run: writer }], (ending) => {
+      trials.explore(memories[i], [peekAction(mixed), writer], (ending) => {
         assertEnding(ending, {
           'an identity without a counter is not found': ending.events.length === 0,
         });
       });
     }
   }
-  trials.record('P1', 'a peek while its counter is evicted, every order');
 });
 
-test('batches never deadlock, count all or nothing, and no check sees a part of one', () => {
-  const trials = new ExplorationSet();
+schedules('batches count all or nothing, and no check sees a part of one', (trials) => {
   const [a, b] = [testIdentity(1, 0, 2), testIdentity(1, 1, 2)];
   const passed = (ending: FinalState, thread: number) => {
     assertEnding(ending, { 'all threads end': ending.stuck.length === 0 });
@@ -353,9 +298,9 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
       usageNow(ending, b) - used,
     ];
     const [checkA, checkB] = [a, b].map((id) => ({ id, ...terms }));
-    const both = { run: decideBatchAction(1, [checkA, checkB]) };
+    const both = decideBatchAction(1, [checkA, checkB]);
 
-    const reverse = { run: decideBatchAction(2, [checkB, checkA]) };
+    const reverse = decideBatchAction(2, [checkB, checkA]);
     trials.explore(counters(), [both, reverse], (ending) => {
       assertEnding(ending, {
         'one batch or check passes': passed(ending, 0) !== passed(ending, 1),
@@ -364,7 +309,7 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
     });
 
     for (const [i, id] of [a, b].entries()) {
-      trials.explore(counters(), [both, { run: decideAction(2, id, terms) }], (ending) => {
+      trials.explore(counters(), [both, decideAction(2, id, terms)], (ending) => {
         assertEnding(ending, {
           'one batch or check passes': passed(ending, 0) === (countAllowed(ending, 1) === 0),
         });
@@ -375,10 +320,12 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
     }
 
     const [seeA, seeB] = [checkA, checkB].map((check) => ({ ...check, cost: 0 }));
-    trials.explore(counters(), [both, { run: decideBatchAction(2, [seeB, seeA]) }], (ending) => {
+    trials.explore(counters(), [both, decideBatchAction(2, [seeB, seeA])], (ending) => {
       passed(ending, 0);
       const { remaining } = ending.results[1] as { remaining: number[] };
-      assertEnding(ending, { 'no check sees a part of the batch': remaining[0] === remaining[1] });
+      assertEnding(ending, {
+        'no check sees a part of the batch': remaining[0] === remaining[1],
+      });
     });
 
     for (const [first, second] of [
@@ -389,7 +336,7 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
       const oneByOne = tableAction(2, (table) => {
         return [decide(table, first, seeing), decide(table, second, seeing)];
       });
-      trials.explore(counters(), [both, { run: oneByOne }], (ending) => {
+      trials.explore(counters(), [both, oneByOne], (ending) => {
         const [before, after] = ending.results[1] as DecisionResult[];
         assertEnding(ending, {
           'no check sees a part of the batch': before.remaining >= after.remaining,
@@ -405,20 +352,15 @@ test('batches never deadlock, count all or nothing, and no check sees a part of 
       decide(table, testIdentity(h3, 1, 2), fixedWindow(1));
     }
   }, 2);
-  const both = {
-    run: decideBatchAction(
-      1,
-      [a, b].map((id) => ({ id, ...fixedWindow(1) })),
-    ),
-  };
-  trials.explore(full, [both, { run: decideAction(2, a, fixedWindow(1)) }], (ending) => {
+  const checks = [a, b].map((id) => ({ id, ...fixedWindow(1) }));
+  const both = decideBatchAction(1, checks);
+  trials.explore(full, [both, decideAction(2, a, fixedWindow(1))], (ending) => {
     assertEnding(ending, {
       'the batch is denied': !passed(ending, 0) && countAllowed(ending, 1) === 1,
       'the single check is counted': usageNow(ending, a) === 1,
       'the batch counts nothing': usageNow(ending, b) === 0,
     });
   });
-  trials.record('P1', 'batches with opposite orders of counters, every order');
 });
 
 /** The operations during which a worker may die. */
@@ -429,21 +371,20 @@ const WORK: Record<string, (owner: number, setup: CounterSetup) => ModelThread['
   'a reset': (owner) => tableAction(owner, (table) => table.reset(X, NOW_MS, undefined)),
 };
 
-/** @param again whether the restarted worker repeats the operation, as with a queue entry */
+/**
+ * A worker that may also live: its test is one of both threads without a fault, too.
+ * @param again whether the restarted worker repeats the operation, as with a queue entry
+ */
 const mortalThread = (name: string, setup: CounterSetup, again = true): ModelThread => ({
   run: WORK[name](2, setup),
   isMortal: true,
   restart: afterLockRecovery(2, again ? WORK[name](3, setup) : () => undefined),
 });
 
-test('a worker that dies during a deduction, at any step, loses no counted usage', () => {
-  const trials = new ExplorationSet();
+schedules('a worker that dies during a deduction loses no counted usage', (trials) => {
   for (const again of [true, false]) {
     trials.inEverySetup(
-      (setup) => [
-        { run: decideAction(1, X, setup.parameters) },
-        mortalThread('a deduction', setup, again),
-      ],
+      (setup) => [decideAction(1, X, setup.parameters), mortalThread('a deduction', setup, again)],
       (ending, { used }) => {
         const deducted = ending.deaths === 0 || again ? 1 : 0;
         const minimum = used + countAllowed(ending, 0) + deducted;
@@ -457,11 +398,9 @@ test('a worker that dies during a deduction, at any step, loses no counted usage
       again ? isInQuickSet : undefined,
     );
   }
-  trials.record('P1', 'a worker dies during a deduction, at every step');
 });
 
-test('a GCRA counter allows its last token once, and loses no usage when a worker dies', () => {
-  const trials = new ExplorationSet();
+schedules('a GCRA counter allows its last token once, also if a worker dies', (trials) => {
   const bucket = { ...fixedWindow(10), rule: RULE.gcra };
   const usedTokens = (ending: FinalState) => {
     const cells = readCounter(ending, X, counterKey(RULE.gcra, WINDOW_MS));
@@ -471,7 +410,7 @@ test('a GCRA counter allows its last token once, and loses no usage when a worke
     prepareMemory((table) => {
       decide(table, X, { ...bucket, limit, cost });
     });
-  const checks = [1, 2].map((owner) => ({ run: decideAction(owner, X, bucket) }));
+  const checks = [1, 2].map((owner) => decideAction(owner, X, bucket));
   trials.explore(prepared(10, 9), checks, (ending) => {
     assertEnding(ending, {
       'one check is allowed': countAllowed(ending, 0, 1) === 1,
@@ -492,11 +431,9 @@ test('a GCRA counter allows its last token once, and loses no usage when a worke
       });
     });
   }
-  trials.record('P1', 'a GCRA counter, and a worker that dies during a deduction, at every step');
 });
 
-test('a worker that dies while it inserts a counter or sweeps, at any step, changes no other counter', () => {
-  const trials = new ExplorationSet();
+schedules('a worker that dies during an insert or a sweep changes nothing else', (trials) => {
   const insertion = 'a deduction of a new counter';
   for (const [name, again] of [
     [insertion, true],
@@ -504,7 +441,7 @@ test('a worker that dies while it inserts a counter or sweeps, at any step, chan
     ['a sweep', true],
   ] as const) {
     trials.inEverySetup(
-      (setup) => [{ run: decideAction(1, X, setup.parameters) }, mortalThread(name, setup, again)],
+      (setup) => [decideAction(1, X, setup.parameters), mortalThread(name, setup, again)],
       (ending, setup) => {
         assertEnding(ending, { 'no partial counter is found': hasOnlyKnownCounters(ending) });
         assertExact(ending, setup, [0]);
@@ -512,16 +449,13 @@ test('a worker that dies while it inserts a counter or sweeps, at any step, chan
       name === insertion && again ? isInQuickSet : undefined,
     );
   }
-  trials.record('P1', 'a worker dies during an insert or a sweep, at every step');
 });
 
-test('a worker that dies during a reset, at any step, leaves the whole counter or none', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      (setup) => [
-        { run: decideAction(1, X, setup.parameters) },
-        mortalThread('a reset', setup, false),
-      ],
+schedules(
+  'a worker that dies during a reset leaves the counter or none',
+  (trials) => {
+    trials.inEverySetup(
+      (setup) => [decideAction(1, X, setup.parameters), mortalThread('a reset', setup, false)],
       (ending, { used }) => {
         const is = usageNow(ending, X);
         assertEnding(ending, {
@@ -530,43 +464,31 @@ test('a worker that dies during a reset, at any step, leaves the whole counter o
           'the old counter is kept or removed as a whole': [0, 1, used + 1].includes(is),
         });
       },
-    )
-    .record('P2', 'a worker dies during a reset, at every step');
+    );
+  },
+  'P2',
+);
+
+schedules('an acceptor that stops forever lets no check exceed the limit', (trials) => {
+  trials.inEverySetup(
+    ({ parameters }) => [
+      { run: decideAction(1, X, parameters), isMortal: true },
+      decideAction(2, X, parameters),
+    ],
+    (ending, { used }) => {
+      const more = usageNow(ending, X) - used;
+      const isHeld = attachTable(ending).words[lockAt(0)] === 1;
+      assertEnding(ending, {
+        'the limit holds': countAllowed(ending, 0, 1) <= 1 && more <= 1,
+        'every allowed check is counted': countAllowed(ending, 0, 1) <= more,
+        'only its lock blocks other threads': ending.stuck.length === 0 || isHeld,
+        'a live thread releases its lock': !isHeld || ending.deaths === 1,
+      });
+    },
+  );
 });
 
-test('an acceptor that stops forever, at any step, lets no check exceed the limit', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      ({ parameters }) => [
-        { run: decideAction(1, X, parameters), isMortal: true },
-        { run: decideAction(2, X, parameters) },
-      ],
-      (ending, { used }) => {
-        const more = usageNow(ending, X) - used;
-        const isHeld = attachTable(ending).words[lockAt(0)] === 1;
-        assertEnding(ending, {
-          'the limit holds': countAllowed(ending, 0, 1) <= 1 && more <= 1,
-          'every allowed check is counted': countAllowed(ending, 0, 1) <= more,
-          'only its lock blocks other threads': ending.stuck.length === 0 || isHeld,
-          'a live thread releases its lock': !isHeld || ending.deaths === 1,
-        });
-      },
-    )
-    .record('P1', 'an acceptor stops forever, at every step');
-});
-
-/** The window at OLD is exhausted, and the counter has expired at NOW_MS. */
-const prepareExpiredCounter = () => prepareMemory((table) => consume(table, X, 3, OLD));
-
-function assertWindowNotReopened(ending: FinalState, threads: number[]): void {
-  for (const thread of threads) {
-    const { allowed, window } = ending.results[thread] as DecisionResult;
-    assertEnding(ending, { 'an exhausted window allows no check': !allowed || window >= WINDOW });
-  }
-}
-
-test('a thread that was suspended after reading the clock reopens no exhausted window', () => {
-  const trials = new ExplorationSet();
+schedules('a thread with an old time reopens no exhausted window', (trials) => {
   const others = [
     sweepAction(2),
     decideAction(2, Y, fixedWindow(1)),
@@ -576,94 +498,43 @@ test('a thread that was suspended after reading the clock reopens no exhausted w
   ];
   for (const other of others) {
     for (const terms of [fixedWindow(3), slidingWindow(3)]) {
-      const actors = [{ run: decideAction(1, X, terms, OLD) }, { run: other }];
-      trials.explore(prepareExpiredCounter(), actors, (ending) =>
-        assertWindowNotReopened(ending, [0]),
-      );
+      const actors = [decideAction(1, X, terms, OLD), other];
+      const expired = prepareMemory((table) => consume(table, X, 3, OLD));
+      trials.explore(expired, actors, (ending) => {
+        const { allowed, window } = ending.results[0] as DecisionResult;
+        assertEnding(ending, {
+          'an exhausted window allows no check': !allowed || window >= WINDOW,
+        });
+      });
     }
   }
-  trials.record('P1', 'a thread with an old time, every order');
 });
 
-test('of three checks for the last token one is allowed', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      ({ parameters }) => [1, 2, 3].map((owner) => ({ run: decideAction(owner, X, parameters) })),
-      (ending, setup) => assertExact(ending, setup, [0, 1, 2]),
-      isInQuickSet,
-    )
-    .record('P1', 'three checks for the last token');
+schedules('of three checks for the last token one is allowed', (trials) => {
+  trials.inEverySetup(
+    ({ parameters }) => [1, 2, 3].map((owner) => decideAction(owner, X, parameters)),
+    (ending, setup) => assertExact(ending, setup, [0, 1, 2]),
+    isInQuickSet,
+  );
 });
 
-test('of two checks for the last token during a sweep one is allowed', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      ({ parameters }) => [
-        { run: decideAction(1, X, parameters) },
-        { run: decideAction(2, X, parameters) },
-        { run: sweepAction(3) },
-      ],
-      (ending, setup) => assertExact(ending, setup, [0, 1]),
-      (name) => IS_LONG || name.startsWith('two windows later'),
-    )
-    .record('P1', 'two checks and a sweep');
-});
-
-test('two checks and a worker that dies during a deduction: the limit holds, no usage is lost', () => {
-  new ExplorationSet()
-    .inEverySetup(
-      (setup) => [
-        { run: decideAction(1, X, setup.parameters) },
-        mortalThread('a deduction', setup),
-        { run: decideAction(4, X, setup.parameters) },
-      ],
-      (ending, { used }) => {
-        const allowed = countAllowed(ending, 0, 2);
-        const more = usageNow(ending, X) - used - allowed - 1;
-        assertEnding(ending, {
-          'all threads end': ending.stuck.length === 0,
-          'no partial counter is found': hasOnlyKnownCounters(ending),
-          'the limit holds': allowed <= 1,
-          'all usage is counted, at most once more per death': more >= 0 && more <= ending.deaths,
-        });
-      },
-      (name) => IS_LONG || name === 'in a new window, sliding',
-    )
-    .record('P1', 'two checks, and a worker that dies during a deduction');
-});
-
-test('a check with an old time, a sweep and an insert reopen no exhausted window', () => {
-  const trials = new ExplorationSet();
-  const actors = [
-    { run: decideAction(1, X, fixedWindow(3), OLD) },
-    { run: sweepAction(2) },
-    { run: decideAction(3, Y, fixedWindow(1)) },
-  ];
-  trials.explore(prepareExpiredCounter(), actors, (ending) => {
-    assertWindowNotReopened(ending, [0]);
-    assertEnding(ending, { 'the new counter is counted': usageNow(ending, Y) === 1 });
-  });
-  trials.record('P1', 'a check with an old time, a sweep and an insert');
-});
-
-test('three batches with a cycle of counters: no deadlock, and one batch passes', () => {
-  const trials = new ExplorationSet();
-  const ids = [0, 1, 2].map((group) => ({ id: testIdentity(1, group, 3), ...fixedWindow(1) }));
-  const actors = [0, 1, 2].map((first) => {
-    return { run: decideBatchAction(first + 1, [ids[first], ids[(first + 1) % 3]]) };
-  });
-  trials.explore(
-    prepareMemory(() => {}, 3),
-    actors,
-    (ending) => {
-      const results = ending.results as ({ passed: boolean } | undefined)[];
+schedules('two checks, and a worker that dies: the limit holds, no usage is lost', (trials) => {
+  trials.inEverySetup(
+    (setup) => [
+      decideAction(1, X, setup.parameters),
+      mortalThread('a deduction', setup),
+      decideAction(4, X, setup.parameters),
+    ],
+    (ending, { used }) => {
+      const allowed = countAllowed(ending, 0, 2);
+      const more = usageNow(ending, X) - used - allowed - 1;
       assertEnding(ending, {
         'all threads end': ending.stuck.length === 0,
-        'one batch passes': results.filter((result) => result?.passed).length === 1,
-        'all or nothing is counted':
-          ids.reduce((sum, { id }) => sum + usageNow(ending, id), 0) === 2,
+        'no partial counter is found': hasOnlyKnownCounters(ending),
+        'the limit holds': allowed <= 1,
+        'all usage is counted, at most once more per death': more >= 0 && more <= ending.deaths,
       });
     },
+    (name) => IS_LONG || name === 'in a new window, sliding',
   );
-  trials.record('P1', 'three batches with a cycle of counters');
 });

@@ -32,7 +32,6 @@ import {
 } from '../../src/shared-memory/stats.ts';
 import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import {
-  type ExplorationResult,
   explore,
   type FinalState,
   type ModelMemory,
@@ -146,13 +145,16 @@ const enqueueChecks =
     }
   };
 
+/** Explores the schedules, and records them as a measurement of the running test. */
 function exploreQueue(
   threads: ModelThread[],
   acceptors: number,
   check: (ending: FinalState) => void,
-): ExplorationResult {
+): void {
   const bound = threads.length > 2 ? { preemptions: preemptionsOf(threads) } : {};
-  return explore({ memories: memories(acceptors), threads, ...bound }, check);
+  const explored = explore({ memories: memories(acceptors), threads, ...bound }, check);
+  const trials = `${explored.states} states, ${explored.endings} endings`;
+  recordMeasurement('P3', expect.getState().currentTestName ?? '', trials, '0 broken');
 }
 
 const count = (events: readonly string[], what: string) =>
@@ -178,12 +180,15 @@ function expectAtMostOneLost(
   return extra;
 }
 
-function recordExploration(fault: string, { states, endings }: ExplorationResult): void {
-  recordMeasurement('P3', fault, `${states} states, ${endings} endings`, '0 broken');
-}
+/** Two entries, from one acceptor or one from each of two. */
+const ENTRIES: Record<number, number[][]> = { 1: [[1, 2]], 2: [[1], [2]] };
+const acceptorsThat = (run: typeof enqueueDeductions, count: number) => {
+  return ENTRIES[count].map((costs, acceptor) => ({ run: run(costs, acceptor) }));
+};
 
 test('a queue neither loses, repeats nor overwrites an item', () => {
-  const explored = exploreQueue(
+  let endings = 0;
+  exploreQueue(
     [
       {
         run: ({ memories: [memory], recordEvent }) => {
@@ -215,33 +220,37 @@ test('a queue neither loses, repeats nor overwrites an item', () => {
       const took = events.filter((event) => event.startsWith('took')).map((e) => e.slice(5));
       expect(took).toEqual(put.slice(0, took.length));
       const depth = words[SMALL.head] - words[SMALL.tail];
+      endings++;
       expect([stuck, depth]).toEqual([[], put.length - took.length]);
     },
   );
-  expect(explored.endings).toBeGreaterThan(100);
-  recordExploration('a queue, every order of two threads', explored);
+  expect(endings).toBeGreaterThan(100);
 });
 
-test('a worker that goes to sleep while an entry is published is woken, in every order', () => {
-  const actors = [{ run: enqueueDeductions([1, 2]) }, { run: worker([2]) }];
-  const explored = exploreQueue(actors, 1, ({ events, stuck }) => {
-    expect([stuck, events]).toEqual([[], ['deducted 1', 'deducted 2']]);
-  });
-  recordExploration('a worker that goes to sleep, every order of two threads', explored);
-});
+test.each([1, 2])(
+  'a worker that goes to sleep is woken for each entry of %i acceptors',
+  (count) => {
+    const actors = [...acceptorsThat(enqueueDeductions, count), { run: worker([1, 2]) }];
+    exploreQueue(actors, count, ({ events, stuck }) => {
+      expect([stuck, events.toSorted()]).toEqual([[], ['deducted 1', 'deducted 2']]);
+    });
+  },
+);
 
-test('an acceptor receives every reply, though it is notified only on request', () => {
-  const actors = [{ run: enqueueChecks([1, 2]) }, { run: worker([2]) }];
-  const explored = exploreQueue(actors, 1, ({ events, stuck }) => {
+test.each([
+  [1, ['reply 0 0', 'reply 0 1']],
+  [2, ['reply 0 0', 'reply 1 0']],
+])('each of %i acceptors gets its replies, though it is notified only on request', (count, all) => {
+  const actors = [...acceptorsThat(enqueueChecks, count), { run: worker([1, 2]) }];
+  exploreQueue(actors, count, ({ events, stuck }) => {
     const replies = events.filter((event) => event.startsWith('reply'));
-    expect([stuck, replies]).toEqual([[], ['reply 0 0', 'reply 0 1']]);
+    expect([stuck, replies.toSorted()]).toEqual([[], all]);
   });
-  recordExploration('replies of a worker, every order of two threads', explored);
 });
 
 test('a withdrawn check is decided by the acceptor or the worker, never by both or none', () => {
   const outcomes = new Set<string>();
-  const explored = exploreQueue(
+  exploreQueue(
     [
       {
         run: (world) => {
@@ -261,51 +270,16 @@ test('a withdrawn check is decided by the acceptor or the worker, never by both 
     },
   );
   expect([...outcomes].sort()).toEqual(['decided 1, decided 2', 'decided 2, withdrawn 1']);
-  recordExploration('a withdrawn check, every order of two threads', explored);
 });
 
-test('a worker that dies at any step leaves at most one entry to be repeated, and loses none', () => {
-  const mortal = { run: worker([2]), isMortal: true, restart: worker([2]) };
-  let repeated = 0;
-  const explored = exploreQueue([{ run: enqueueDeductions([1, 2]) }, mortal], 1, (ending) => {
-    repeated += expectAtMostOneLost(ending, [1, 2], 1);
-  });
-  expect(repeated).toBeGreaterThan(0);
-  recordExploration('a worker dies while it processes its queue, at every step', explored);
-});
-
-test('a worker that goes to sleep is woken for each of two acceptors', () => {
-  const actors = [
-    { run: enqueueDeductions([1]) },
-    { run: enqueueDeductions([2], 1) },
-    { run: worker([1, 2]) },
-  ];
-  const explored = exploreQueue(actors, 2, ({ events, stuck }) => {
-    expect([stuck, events.toSorted()]).toEqual([[], ['deducted 1', 'deducted 2']]);
-  });
-  recordExploration('two acceptors and a worker that sleeps, three threads', explored);
-});
-
-test('each of two acceptors receives its own replies', () => {
-  const actors = [
-    { run: enqueueChecks([1]) },
-    { run: enqueueChecks([2], 1) },
-    { run: worker([1, 2]) },
-  ];
-  const explored = exploreQueue(actors, 2, ({ events, stuck }) => {
-    const replies = events.filter((event) => event.startsWith('reply'));
-    expect([stuck, replies.toSorted()]).toEqual([[], ['reply 0 0', 'reply 1 0']]);
-  });
-  recordExploration('two acceptors and their replies, three threads', explored);
-});
-
-test('a worker that dies with two acceptors repeats at most one entry', () => {
-  const mortal = { run: worker([1, 2]), isMortal: true, restart: worker([1, 2]) };
-  const actors = [{ run: enqueueDeductions([1]) }, { run: enqueueDeductions([2], 1) }, mortal];
-  let repeated = 0;
-  const explored = exploreQueue(actors, 2, (ending) => {
-    repeated += expectAtMostOneLost(ending, [1, 2], 2);
-  });
-  expect(repeated).toBeGreaterThan(0);
-  recordExploration('a worker dies with two acceptors, three threads', explored);
-});
+test.each([1, 2])(
+  'a worker of %i acceptors that dies repeats at most one entry, and loses none',
+  (count) => {
+    const mortal = { run: worker([1, 2]), isMortal: true, restart: worker([1, 2]) };
+    let repeated = 0;
+    exploreQueue([...acceptorsThat(enqueueDeductions, count), mortal], count, (ending) => {
+      repeated += expectAtMostOneLost(ending, [1, 2], count);
+    });
+    expect(repeated).toBeGreaterThan(0);
+  },
+);
