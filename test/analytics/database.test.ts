@@ -34,8 +34,7 @@ test('figures of a minute are added up, over writes and over runs, in its hour t
   const first = open(1);
   first.write([point('a', MINUTE, 3), point('é"\u0000', MINUTE + 59, 4)], []);
   first.write([point('a', MINUTE, 2), point('a', MINUTE + 60, 1)], []);
-  first.close();
-  opened.length = 0;
+  opened.pop()?.close();
   const second = open(2);
   second.write([point('a', MINUTE, 10)], []);
   const twoAndThree = { allowed: 15, denied: 3, tokensAllowed: 30, tokensDenied: 1.5 };
@@ -59,8 +58,7 @@ test('the lists of two runs in one hour are both kept, and a run replaces its ow
   const first = open(1);
   first.write([], entry('"old"'));
   first.write([], entry('"new"'));
-  first.close();
-  opened.length = 0;
+  opened.pop()?.close();
   const second = open(2);
   second.write([], entry('"second"'));
   expect(second.identifiers('a', HOUR, HOUR + 1)).toEqual(['"new"', '"second"']);

@@ -4,13 +4,11 @@ import { expect, test } from 'vitest';
 import { decodeLists, type IdentifierLists } from '../../src/analytics/identifier-record.ts';
 import { LiveSketches } from '../../src/analytics/live-sketches.ts';
 import { IdentifierRecorder, type SketchAnnouncement } from '../../src/analytics/recorder.ts';
-import { Bytes } from '../../src/core/bytes.ts';
 import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { type Namespace, NO_SKETCHES } from '../../src/core/namespace.ts';
 import { allocateControl, CONTROL, Control } from '../../src/shared-memory/control.ts';
 import { newNamespaceRow } from '../../src/shared-memory/stats.ts';
-import { newSeed, trialCount } from '../support/guarantees.ts';
 
 const HOUR = 498_660;
 const hasher = new Hasher(Buffer.from('0123456789abcdef'));
@@ -32,13 +30,6 @@ class TestAcceptor {
     const known = this.#namespace(namespace);
     const identity = hasher.hash(known.hashState, identifier, this.#identity);
     this.#recorder.recordText(known, identity, cost, isAllowed, identifier);
-  }
-
-  /** As `record`, for an identifier in the memory of its request. */
-  recordBytes(namespace: string, text: Bytes, from: number, to: number): void {
-    const known = this.#namespace(namespace);
-    hasher.hashBytes(known.hashState, text, from, to, this.#identity);
-    this.#recorder.record(known, this.#identity, 1, true, text, from, to);
   }
 
   /** The namespaces that keep sketches in memory. */
@@ -110,7 +101,11 @@ test('each hour has sketches of its own, which are announced once', () => {
   acceptor.record('a', 'x', 2);
   control.words[CONTROL.analyticsHour] = HOUR + 1;
   acceptor.record('a', 'x', 5);
-  expect(acceptor.announced.map(({ hour }) => hour)).toEqual([HOUR, HOUR + 1]);
+  const bytes = 256 * 1_024 + FIRST_LINE_OFFSET;
+  expect(acceptor.announced.map(({ hour, buffer }) => [hour, buffer?.byteLength])).toEqual([
+    [HOUR, bytes],
+    [HOUR + 1, bytes],
+  ]);
   expect(lists('a').map(({ spent }) => short(spent))).toEqual([[['x', 4, 0]], [['x', 5, 0]]]);
   expect(sketches.before(HOUR + 1).map(({ hour }) => hour)).toEqual([HOUR]);
   sketches.remove(HOUR + 1);
@@ -151,65 +146,3 @@ test('all lists are written in turn, a part at a time, and each of them once', (
   expect(written.reduce((sum, count) => sum + count, 0)).toBe(25);
   expect(Math.max(...written)).toBe(3);
 });
-
-const CHECKS = trialCount(1_000_000, 10_000_000);
-
-/** Among fewer checks, chance decides the order of the identifiers that follow. */
-const TOP = trialCount(10, 20);
-
-test(`the ${TOP} busiest of many identifiers are found in ${CHECKS} checks of a Zipf stream`, () => {
-  const identifiers = CHECKS / 10;
-  const { acceptors, lists } = open(2);
-  const text = new Bytes(16 * identifiers);
-  const ends = new Int32Array(identifiers);
-  for (let i = 0, at = 0; i < identifiers; i++) at = ends[i] = text.write(`user_${i}`, at);
-  const next = zipf(identifiers, newSeed());
-  const truth = new Int32Array(identifiers);
-  for (let i = 0; i < CHECKS; i++) {
-    const id = next();
-    truth[id]++;
-    acceptors[i & 1].recordBytes('a', text, id === 0 ? 0 : ends[id - 1], ends[id]);
-  }
-  const busiest = [...truth.keys()].sort((a, b) => truth[b] - truth[a]).slice(0, TOP);
-  const [{ spent, isComplete }] = lists('a');
-  expect(isComplete).toBe(true);
-  expect(new Set(spent.items.slice(0, TOP).map((item) => item.text))).toEqual(
-    new Set(busiest.map((id) => `user_${id}`)),
-  );
-  for (const { text: identifier, count, error } of spent.items) {
-    const counted = truth[Number(identifier.slice('user_'.length))];
-    expect(count).toBeGreaterThanOrEqual(counted);
-    expect(count - error).toBeLessThanOrEqual(counted);
-  }
-  // What an identifier that is missing may have: about 1 in 1 000 checks.
-  expect(spent.floor).toBeLessThan(CHECKS / 400);
-  const bytes = acceptors.flatMap(({ announced }) =>
-    announced.map(({ buffer }) => buffer!.byteLength),
-  );
-  const fixed = 256 * 1_024 + FIRST_LINE_OFFSET;
-  expect(bytes).toEqual([fixed, fixed]);
-}, 120_000);
-
-/** Numbers from 0, where the number i is drawn in proportion to 1 / (i + 1). */
-function zipf(count: number, seed: number): () => number {
-  const cumulated = new Float64Array(count);
-  let sum = 0;
-  for (let i = 0; i < count; i++) cumulated[i] = sum += 1 / (i + 1);
-  let state = seed | 1;
-  const random = () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
-  return () => {
-    const wanted = random() * sum;
-    let [low, high] = [0, count - 1];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (cumulated[middle] < wanted) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
-}

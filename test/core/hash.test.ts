@@ -54,14 +54,6 @@ describe('the hash', () => {
 
   test('differs for different pairs of namespace and identifier, empty ones included', () => {
     const hasher = new Hasher(KEY);
-    const pair = fc.tuple(text, text);
-    fc.assert(
-      fc.property(pair, pair, (a, b) => {
-        const same = a[0] === b[0] && a[1] === b[1];
-        expect(hashOf(hasher, ...a) === hashOf(hasher, ...b)).toBe(same);
-      }),
-      { numRuns: trialCount(500, 3_000) },
-    );
     const close = ['', 'a', 'ab', 'b', '\0', '\u0001', 'a\0', '\u00e9', 'e\u0301', 'x'.repeat(16)];
     const pairs = close.flatMap((namespace) => close.map((id) => [namespace, id] as const));
     const hashes = new Set(pairs.map(([namespace, id]) => hashOf(hasher, namespace, id)));

@@ -118,22 +118,6 @@ describe('the tables of overrides', () => {
     expect(tables.match('n', 'user', 9)).toEqual({ winner: undefined, losers: [], count: 0 });
   });
 
-  test('do not depend on the order in which overrides are added', () => {
-    const shuffled = overrides.chain((all) => {
-      const whole = { minLength: all.length, maxLength: all.length };
-      return fc.tuple(fc.constant(all), fc.shuffledSubarray(all, whole), checks);
-    });
-    fc.assert(
-      fc.property(shuffled, ([all, reordered, texts]) => {
-        const first = new OverrideResolver(publish(all));
-        const limits = texts.map(([n, i]) => first.resolveLimit(n, i));
-        const second = new OverrideResolver(publish(reordered));
-        expect(texts.map(([n, i]) => second.resolveLimit(n, i))).toEqual(limits);
-      }),
-      { numRuns: trialCount(100, 500) },
-    );
-  });
-
   test('contain additions, changes and removals that a task compiles, and reuse their buffers', async () => {
     const tables = newTables();
     const resolver = new OverrideResolver();

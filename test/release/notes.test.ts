@@ -32,38 +32,25 @@ describe('a release', () => {
     expect(releaseFaults('v1.2.3', files)).toEqual([]);
   });
 
-  test.each([
+  test.each<[tag: string, changed: Partial<typeof files>, fault: string]>([
+    ['v1.2.4', {}, 'the tag must be v1.2.3, the version in package.json; got v1.2.4'],
+    ['1.2.3', {}, 'the tag must be v1.2.3, the version in package.json; got 1.2.3'],
     [
-      'another tag',
-      'v1.2.4',
-      {},
-      'the tag must be v1.2.3, the version in package.json; got v1.2.4',
-    ],
-    [
-      'a tag without v',
-      '1.2.3',
-      {},
-      'the tag must be v1.2.3, the version in package.json; got 1.2.3',
-    ],
-    [
-      'an old lock file',
       'v1.2.3',
-      { lock: JSON.stringify({ packages: { '': { version: '1.2.2' } } }) },
+      { lock: files.lock.replace('1.2.3', '1.2.2') },
       'package-lock.json must have version 1.2.3; it has 1.2.2. Run npm install',
     ],
     [
-      'an old chart',
       'v1.2.3',
       { chart: 'version: 1.2.3\nappVersion: 1.2.2\n' },
       'Chart.yaml must have appVersion 1.2.3; it has 1.2.2',
     ],
     [
-      'no section',
       'v1.2.3',
       { changelog: '## Unreleased\n\n- A thing.\n' },
       'CHANGELOG.md must have a section "## 1.2.3 - YYYY-MM-DD" with text',
     ],
-  ])('is not ready with %s, and the fault names it', (_, tag, changed, fault) => {
+  ])('with the tag %s and with %j is not ready, and the fault names it', (tag, changed, fault) => {
     expect(releaseFaults(tag, { ...files, ...changed })).toEqual([fault]);
   });
 });

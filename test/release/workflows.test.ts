@@ -1,11 +1,11 @@
 /** The workflows run only pinned code, with the permissions they need, and name what exists. */
 
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
 const read = (path: string): string => readFileSync(`${ROOT}/${path}`, 'utf8');
@@ -90,7 +90,7 @@ test('the published package names the repository of its provenance', () => {
   const publish = commands.findIndex((command) => command.startsWith('npm publish'));
   const name = commands[publish - 1];
 
-  const directory = mkdtempSync(join(tmpdir(), 'weir-workflows-'));
+  const directory = temporaryDirectory();
   try {
     copyFileSync(join(ROOT, 'package.json'), join(directory, 'package.json'));
     const github = { GITHUB_SERVER_URL: 'https://github.com', GITHUB_REPOSITORY: 'owner/name' };
@@ -100,7 +100,7 @@ test('the published package names the repository of its provenance', () => {
     const repository = { type: 'git', url: 'git+https://github.com/owner/name.git' };
     expect(manifest).toEqual({ ...JSON.parse(read('package.json')), repository });
   } finally {
-    rmSync(directory, { recursive: true });
+    removeDirectory(directory);
   }
 });
 
