@@ -39,14 +39,8 @@ import { addKey, addRecords, withStore } from '../support/store.ts';
 const OURS = 'rlns_ours';
 const THEIRS = 'rlns_theirs';
 const ACTIONS = [
-  'limit',
-  'read_namespace',
-  'set_override',
-  'read_override',
-  'delete_override',
-  'refund',
-  'reset',
-  'read_analytics',
+  ...['limit', 'read_namespace', 'set_override', 'read_override', 'delete_override'],
+  ...['refund', 'reset', 'read_analytics'],
 ];
 
 /** A way to refer to a namespace in a request. */
@@ -237,12 +231,8 @@ afterAll(async () => {
 });
 
 const callRoute = (route: Operation, fields: Fields, key: string): Promise<ParsedResponse> => {
-  return callOperation(
-    server.port,
-    route,
-    route === 'ratelimit.multiLimit' ? [fields] : fields,
-    key,
-  );
+  const sent = route === 'ratelimit.multiLimit' ? [fields] : fields;
+  return callOperation(server.port, route, sent, key);
 };
 
 test('every operation has a row in the matrix', () => {
@@ -340,24 +330,10 @@ describe('permissions', () => {
       expect([permission, readPermission(permission)]).not.toContain(false);
     expect(readPermission(`ratelimit.${OURS}.limit`)).toEqual({ namespaceId: OURS });
     for (const text of [
-      '',
-      '**',
-      'limit',
-      'keys.*',
-      'keys.delete',
-      'audit',
-      'read_audit ',
-      'ratelimit.*.read_audit',
-      'ratelimit.*',
-      'ratelimit.*.*',
-      'ratelimit.*.nothing',
-      'ratelimit.ours.limit',
-      'ratelimit..limit',
-      `ratelimit.${OURS}.create_namespace`,
-      `ratelimit.${OURS}.limit `,
-      'ratelimit.*.limit\n',
-      'ratelimit.*.constructor',
-      'RATELIMIT.*.limit',
+      ...['', '**', 'limit', 'keys.*', 'keys.delete', 'audit', 'read_audit ', 'ratelimit.*'],
+      ...['ratelimit.*.read_audit', 'ratelimit.*.*', 'ratelimit.*.nothing', 'ratelimit.ours.limit'],
+      ...['ratelimit..limit', `ratelimit.${OURS}.create_namespace`, `ratelimit.${OURS}.limit `],
+      ...['ratelimit.*.limit\n', 'ratelimit.*.constructor', 'RATELIMIT.*.limit'],
     ]) {
       expect([text, readPermission(text)]).toEqual([text, false]);
     }

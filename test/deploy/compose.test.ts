@@ -91,16 +91,14 @@ test.each([
   expect([code, stdout]).toEqual([0, read(file)]);
 });
 
-describe('Prometheus', () => {
-  test('finds the rules beside its configuration', () => {
-    const { rule_files: files, scrape_configs: jobs } = parse(read('prometheus.yml'));
-    const inContainer = mountOf('prometheus', 'prometheus-rules.yml');
-    expect(files).toEqual([basename(inContainer)]);
-    expect(dirname(inContainer)).toBe(dirname(mountOf('prometheus', 'prometheus.yml')));
-    // The job that the rules select.
-    expect(jobs).toHaveLength(1);
-    expect(read('prometheus-rules.yml')).toContain(`job="${jobs[0].job_name}"`);
-  });
+test('Prometheus finds the rules beside its configuration', () => {
+  const { rule_files: files, scrape_configs: jobs } = parse(read('prometheus.yml'));
+  const inContainer = mountOf('prometheus', 'prometheus-rules.yml');
+  expect(files).toEqual([basename(inContainer)]);
+  expect(dirname(inContainer)).toBe(dirname(mountOf('prometheus', 'prometheus.yml')));
+  // The job that the rules select.
+  expect(jobs).toHaveLength(1);
+  expect(read('prometheus-rules.yml')).toContain(`job="${jobs[0].job_name}"`);
 });
 
 describe('Grafana', () => {

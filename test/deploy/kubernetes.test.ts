@@ -99,7 +99,7 @@ describe.each(PODS)('%s', (name) => {
   const { pod, weir } = podOf(name);
   const portNamed = (of: string) => weir.ports.find((port) => port.name === of)?.containerPort;
 
-  test('runs weir without privileges and without a token of the API server', () => {
+  test('runs weir without privileges, without a token of the API server, and with all its memory', () => {
     expect({ ...pod.securityContext, ...weir.securityContext }).toEqual({
       runAsNonRoot: true,
       runAsUser: 10_001,
@@ -112,11 +112,9 @@ describe.each(PODS)('%s', (name) => {
     });
     expect(pod.automountServiceAccountToken).toBe(false);
     expect(weir.args).toEqual(['serve']);
-  });
-
-  test('limits memory, and requests as much as the limit', () => {
-    expect(weir.resources.limits.memory).toMatch(/^\d+Mi$/);
-    expect(weir.resources.requests.memory).toBe(weir.resources.limits.memory);
+    const { limits, requests } = weir.resources;
+    expect(limits.memory).toMatch(/^\d+Mi$/);
+    expect(requests.memory).toBe(limits.memory);
   });
 
   test('sets only variables that weir reads, and the root key from a mounted file', () => {
@@ -140,26 +138,17 @@ describe.each(PODS)('%s', (name) => {
   });
 });
 
-describe('sidecar.yaml', () => {
+test('sidecar.yaml has a native sidecar, which only its pod reaches', () => {
   const { pod, weir } = podOf('sidecar.yaml');
-
-  test('is a native sidecar, which starts before the application and ends after it', () => {
-    expect(pod.initContainers).toEqual([weir]);
-    expect(weir.restartPolicy).toBe('Always');
-    expect(weir.lifecycle).toBeUndefined();
-  });
-
-  test('does not take the application out of its service when weir is not ready', () => {
-    expect(weir.readinessProbe).toBeUndefined();
-  });
-
-  test('accepts checks from its pod only, where the application sends them', () => {
-    const host = weir.env.find((variable) => variable.name === 'WEIR_HOST')?.value;
-    const [application] = pod.containers;
-    const url = application.env.find((variable) => variable.name === 'WEIR_URL')?.value;
-    expect(url).toBe(`http://${host}:${annotations('port').default}`);
-    expect(host).toBe('127.0.0.1');
-  });
+  // It starts before the application and ends after it.
+  expect(pod.initContainers).toEqual([weir]);
+  expect([weir.restartPolicy, weir.lifecycle]).toEqual(['Always', undefined]);
+  // The application stays in its service when weir is not ready.
+  expect(weir.readinessProbe).toBeUndefined();
+  const host = weir.env.find((variable) => variable.name === 'WEIR_HOST')?.value;
+  const [application] = pod.containers;
+  const url = application.env.find((variable) => variable.name === 'WEIR_URL')?.value;
+  expect([host, url]).toEqual(['127.0.0.1', `http://127.0.0.1:${annotations('port').default}`]);
 });
 
 describe.each(SERVICES)('%s', (name) => {

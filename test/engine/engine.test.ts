@@ -229,41 +229,37 @@ function engineCases(mode: EngineMode, leases = true): void {
     });
   });
 
-  describe('a refund', () => {
-    test('returns no more than the window used', async () => {
-      const engine = await open(1_024);
-      const { reset } = await engine.decide('a', { cost: 3 });
-      const window = reset / DURATION_MS - 1;
-      const refund = async (cost: number, of = window) => {
-        const { identity } = engine.check('a');
-        return await engine.engine.refund(identity, RULE.fixed, DURATION_MS, of, cost, confirm);
-      };
-      expect(await refund(2)).toBe(2);
-      expect(await remaining(engine, 'a')).toBe(9);
-      expect(await refund(2)).toBe(1);
-      expect(await refund(2)).toBe(0);
-      expect(await refund(2, window - 1)).toBe(0);
-      expect(engine.count(ACCEPTOR_STAT.refundedTokens)).toBe(3);
-    });
+  test('a refund returns no more than the window used', async () => {
+    const engine = await open(1_024);
+    const { reset } = await engine.decide('a', { cost: 3 });
+    const window = reset / DURATION_MS - 1;
+    const refund = async (cost: number, of = window) => {
+      const { identity } = engine.check('a');
+      return await engine.engine.refund(identity, RULE.fixed, DURATION_MS, of, cost, confirm);
+    };
+    expect(await refund(2)).toBe(2);
+    expect(await remaining(engine, 'a')).toBe(9);
+    expect(await refund(2)).toBe(1);
+    expect(await refund(2)).toBe(0);
+    expect(await refund(2, window - 1)).toBe(0);
+    expect(engine.count(ACCEPTOR_STAT.refundedTokens)).toBe(3);
   });
 
-  describe('a reset', () => {
-    test('removes the counters of the given durations, or of all', async () => {
-      const engine = await open(1_024);
-      const durations = [DURATION_MS, DURATION_MS - 1, DURATION_MS - 2];
-      for (const durationMs of durations) await engine.decide('a', { durationMs });
-      await engine.decide('b');
-      const { identity } = engine.check('a');
-      const reset = async (durationsMs?: number[]) => {
-        return await engine.engine.reset(identity, { durationsMs, rule: undefined }, confirm);
-      };
-      expect(await reset([DURATION_MS, 5_000])).toBe(1);
-      expect(await remaining(engine, 'a')).toBe(10);
-      expect(await reset()).toBe(2);
-      expect(await reset()).toBe(0);
-      expect(await remaining(engine, 'b')).toBe(9);
-      expect(engine.count(ACCEPTOR_STAT.countersReset)).toBe(3);
-    });
+  test('a reset removes the counters of the given durations, or of all', async () => {
+    const engine = await open(1_024);
+    const durations = [DURATION_MS, DURATION_MS - 1, DURATION_MS - 2];
+    for (const durationMs of durations) await engine.decide('a', { durationMs });
+    await engine.decide('b');
+    const { identity } = engine.check('a');
+    const reset = async (durationsMs?: number[]) => {
+      return await engine.engine.reset(identity, { durationsMs, rule: undefined }, confirm);
+    };
+    expect(await reset([DURATION_MS, 5_000])).toBe(1);
+    expect(await remaining(engine, 'a')).toBe(10);
+    expect(await reset()).toBe(2);
+    expect(await reset()).toBe(0);
+    expect(await remaining(engine, 'b')).toBe(9);
+    expect(engine.count(ACCEPTOR_STAT.countersReset)).toBe(3);
   });
 
   describe('an inspection', () => {

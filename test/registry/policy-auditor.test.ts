@@ -72,61 +72,44 @@ test('a reload records each policy that was added, changed or removed, and no ot
   expect(await listPolicyChanges(server)).toEqual(after);
   const [, , updated] = await listAuditEntries(server);
   expect(updated.after).toEqual({
-    gateway: 'nginx',
-    windows: [{ limit: 7, duration: LONGEST_WINDOW_MS }],
-    identify: ['ip'],
-    cost: 1,
-    trustedHops: 1,
-    ipv6Prefix: 64,
-    missing: 'share',
-    onError: 'allow',
-    shadow: false,
-    legacyHeaders: false,
+    ...{ gateway: 'nginx', windows: [{ limit: 7, duration: LONGEST_WINDOW_MS }] },
+    ...{ identify: ['ip'], cost: 1, trustedHops: 1, ipv6Prefix: 64, missing: 'share' },
+    ...{ onError: 'allow', shadow: false, legacyHeaders: false },
   });
   expect(server.stderr().match(/"by":"configuration file".*"msg":"audit"/g)?.length).toBe(6);
 });
 
-test('an entry names the algorithm and the burst of a window, which are changes of a policy', async () => {
-  const server = await start({ a: { limit: 9 } });
-  const windowsIn = (fields: unknown) => (fields as { windows: object[] }).windows;
-  const window = { limit: 9, duration: LONGEST_WINDOW_MS };
-  const algorithm = 'gcra';
-  await reload(server, configText({ a: { limit: 9, algorithm } }), RELOADED);
-  await reload(server, configText({ a: { limit: 9, algorithm, burst: 4 } }), RELOADED);
-  const [last, first] = await listAuditEntries(server);
-  expect([windowsIn(first.before), windowsIn(first.after)]).toEqual([
-    [window],
-    [{ ...window, algorithm }],
-  ]);
-  expect([windowsIn(last.before), windowsIn(last.after)]).toEqual([
-    [{ ...window, algorithm }],
-    [{ ...window, algorithm, burst: 4 }],
-  ]);
-  // A restart finds what was stored, and no difference.
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  const again = await start({ a: { limit: 9, algorithm, burst: 4 } });
-  expect((await listPolicyChanges(again)).length).toBe(3);
-});
-
-test('the gateways of a policy are a name or several, and only a change of them is recorded', async () => {
-  const server = await start({ a: { limit: 1 } });
-  const gatewayIn = (fields: unknown) => (fields as { gateway: unknown }).gateway;
-  // An array of one name says the same, and so does another order.
-  await reload(server, configText({ a: { limit: 1, gateway: ['nginx'] } }), RELOADED);
-  expect((await listPolicyChanges(server)).length).toBe(1);
-  await reload(server, configText({ a: { limit: 1, gateway: ['nginx', 'envoy'] } }), RELOADED);
-  await reload(server, configText({ a: { limit: 1, gateway: ['envoy', 'nginx'] } }), RELOADED);
-  const [update, creation] = await listAuditEntries(server);
-  expect((await listPolicyChanges(server)).length).toBe(2);
-  expect([gatewayIn(creation.after), gatewayIn(update.before), gatewayIn(update.after)]).toEqual([
-    'nginx',
-    'nginx',
-    ['nginx', 'envoy'],
-  ]);
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  const again = await start({ a: { limit: 1, gateway: ['envoy', 'nginx'] } });
-  expect((await listPolicyChanges(again)).length).toBe(2);
-});
+const window = { limit: 9, duration: LONGEST_WINDOW_MS };
+const algorithm = 'gcra';
+test.each<[field: string, policies: PolicySettings[], recorded: unknown[]]>([
+  [
+    'windows',
+    [{}, { algorithm }, { algorithm, burst: 4 }],
+    [[window], [{ ...window, algorithm }], [{ ...window, algorithm, burst: 4 }]],
+  ],
+  // An array of one name says the same as the name, and so does another order.
+  [
+    'gateway',
+    [{}, { gateway: ['nginx'] }, { gateway: ['nginx', 'envoy'] }, { gateway: ['envoy', 'nginx'] }],
+    ['nginx', ['nginx', 'envoy']],
+  ],
+])(
+  'each change of the %s of a policy is recorded, and no other',
+  async (field, policies, recorded) => {
+    const [first, ...others] = policies.map((policy) => ({ a: { limit: 9, ...policy } }));
+    const server = await start(first);
+    for (const other of others) await reload(server, configText(other), RELOADED);
+    const valueIn = (fields: unknown) => (fields as Record<string, unknown> | undefined)?.[field];
+    const entries = (await listAuditEntries(server)).toReversed();
+    expect(entries.map(({ before, after }) => [valueIn(before), valueIn(after)])).toEqual(
+      recorded.map((value, i) => [recorded[i - 1], value]),
+    );
+    // A restart finds what was stored, and no difference.
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+    const again = await start(others.at(-1));
+    expect((await listPolicyChanges(again)).length).toBe(recorded.length);
+  },
+);
 
 test('a start records changes that were made while no server ran, also after kill -9', async () => {
   const first = await start({ a: { limit: 1 }, b: { limit: 2 } });

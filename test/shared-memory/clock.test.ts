@@ -32,7 +32,6 @@ function runClock(ticks: number, offset: (ms: number) => number) {
 }
 
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** The last 100 ms of a difference are absorbed at a lower rate. */
 const SETTLING_MS = 6_000;
 const LEVEL_MS = 2;
@@ -53,7 +52,7 @@ function ticksUntilLevel(offset: (tick: number) => number, minimum: number): num
     if (now - wallMs < 0.899 * CLOCK_TICK_MS) throw new Error(`${now - wallMs} ms at ${tick}`);
     wallMs = now;
     if (tick > minimum && Math.abs(now - system) <= LEVEL_MS) return tick;
-    if (tick > (20 * DAY_MS) / CLOCK_TICK_MS) throw new Error('the clocks never agree');
+    if (tick > (480 * HOUR_MS) / CLOCK_TICK_MS) throw new Error('the clocks never agree');
   }
 }
 
@@ -63,19 +62,6 @@ describe('the clock', () => {
       const seen = runClock(30, (ms) => (ms >= 1_000 ? step : 0));
       for (const { wall, system } of seen) expect(Math.abs(wall - system)).toBeLessThanOrEqual(2);
     }
-  });
-
-  test('absorbs a backward step by running at most 10 % slow until both clocks agree', () => {
-    const seen = runClock(400, (ms) => (ms >= 1_000 ? -1_000 : 0));
-    for (let i = 1; i < seen.length; i++) {
-      const moved = seen[i].wall - seen[i - 1].wall;
-      expect(moved).toBeGreaterThanOrEqual(0.899 * CLOCK_TICK_MS);
-      expect(moved).toBeLessThanOrEqual(CLOCK_TICK_MS + 0.001);
-    }
-    const last = seen.at(-1)!;
-    expect(last.wall - last.system).toBeLessThan(2);
-    // A difference of 1 s, absorbed at 10 %, is below 100 ms after 9 s.
-    expect(seen[105].wall - seen[105].system).toBeLessThan(100);
   });
 
   test('never runs backwards and never stops under any steps of the system clock', () => {
@@ -123,14 +109,14 @@ describe('the clock', () => {
           (10 * 2 * HOUR_MS + SETTLING_MS) / CLOCK_TICK_MS,
         );
       }),
-      { numRuns: 50, examples: [[[0, HOUR_MS - 71, -HOUR_MS], 19]] },
+      {
+        numRuns: 50,
+        examples: [
+          [[0, HOUR_MS - 71, -HOUR_MS], 19],
+          [[-HOUR_MS], 0],
+        ],
+      },
     );
-  });
-
-  test('agrees with the system again ten days after a step back of one day', () => {
-    const ticks = ticksUntilLevel(() => -DAY_MS, 0);
-    expect(ticks).toBeLessThanOrEqual((10 * DAY_MS + SETTLING_MS) / CLOCK_TICK_MS);
-    expect(ticks).toBeGreaterThan((9.9 * DAY_MS) / CLOCK_TICK_MS);
   });
 
   test('shows the system time, from the anchor in the control words', () => {

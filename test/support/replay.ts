@@ -18,12 +18,11 @@ const COLUMN = {
   waited: 6,
 } as const;
 const COLUMNS = Object.keys(COLUMN).length;
-const FIRST_CAPACITY = 1_024;
 
 /** Checks in the order of their answers. */
 export class CheckLog {
   length = 0;
-  #rows = new Float64Array(FIRST_CAPACITY * COLUMNS);
+  readonly #rows: number[] = [];
 
   /** @param waited whether the check waited for Redis, if that is known */
   add(
@@ -35,25 +34,13 @@ export class CheckLog {
     receivedMs: number,
     waited = false,
   ): void {
-    const at = this.length++ * COLUMNS;
-    if (at === this.#rows.length) {
-      const rows = new Float64Array(2 * at);
-      rows.set(this.#rows);
-      this.#rows = rows;
-    }
-    const rows = this.#rows;
-    rows[at + COLUMN.id] = id;
-    rows[at + COLUMN.reset] = reset;
-    rows[at + COLUMN.cost] = cost;
-    rows[at + COLUMN.allowed] = allowed ? 1 : 0;
-    rows[at + COLUMN.sentMs] = sentMs;
-    rows[at + COLUMN.receivedMs] = receivedMs;
-    rows[at + COLUMN.waited] = waited ? 1 : 0;
+    this.length++;
+    this.#rows.push(id, reset, cost, Number(allowed), sentMs, receivedMs, Number(waited));
   }
 
   /** The checks, to be sent to another thread. */
   rows(): Float64Array {
-    return this.#rows.slice(0, this.length * COLUMNS);
+    return new Float64Array(this.#rows);
   }
 }
 

@@ -73,13 +73,15 @@ const counterSetWithMajority = (changes: Record<number, Partial<CounterCase>>) =
 };
 
 describe('the evicted counter', () => {
+  type Changes = Record<number, Partial<CounterCase>>;
+  const ofTwo = (changes: Changes) => evictedIndex(counters([MINE, OTHER], changes), MINE);
+  const ALL_PROTECTED: Changes = Object.fromEntries(
+    Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => [i, { denied: true }]),
+  );
+
   test('is the unprotected counter with the smallest used share of its limit', () => {
-    expect(evictedIndex(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 8 } }), MINE)).toBe(
-      12,
-    );
-    expect(evictedIndex(counters([MINE, OTHER], { 3: { used: 9 }, 12: { used: 10 } }), MINE)).toBe(
-      3,
-    );
+    expect(ofTwo({ 3: { used: 9 }, 12: { used: 8 } })).toBe(12);
+    expect(ofTwo({ 3: { used: 9 }, 12: { used: 10 } })).toBe(3);
   });
 
   test('of equal shares is the one whose window ends first', () => {
@@ -94,34 +96,21 @@ describe('the evicted counter', () => {
 
   test('is of the identity of the new counter only when there is no other', () => {
     const own = { namespace: MINE, used: 1, isOwn: true };
-    expect(evictedIndex(counters([MINE, OTHER], { 2: own, 7: { used: 49 } }), MINE)).toBe(7);
-    const allProtected = Object.fromEntries(
-      Array.from({ length: 2 * BUCKET_SLOTS }, (_, i) => [i, { denied: true }]),
-    );
-    expect(evictedIndex(counters([MINE, OTHER], { ...allProtected, 2: own }), MINE)).toBe(2);
-    expect(
-      evictedIndex(counters([MINE, OTHER], { ...allProtected, 2: own, 9: { used: 99 } }), MINE),
-    ).toBe(9);
-    expect(evictedIndex(counters([MINE], { ...allProtected, 2: own, 9: { used: 99 } }), MINE)).toBe(
-      9,
-    );
+    const other = { ...ALL_PROTECTED, 2: own, 9: { used: 99 } };
+    expect(ofTwo({ 2: own, 7: { used: 49 } })).toBe(7);
+    expect(ofTwo({ ...ALL_PROTECTED, 2: own })).toBe(2);
+    expect(ofTwo(other)).toBe(9);
+    expect(evictedIndex(counters([MINE], other), MINE)).toBe(9);
   });
 
-  test('is never a counter that denied a check in its active window', () => {
-    const set = counters([MINE, OTHER], { 4: { used: 1, denied: true }, 6: { used: 30 } });
-    expect(evictedIndex(set, MINE)).toBe(6);
-  });
-
-  test('may be one that denied in a window that has ended; its share counts as 0', () => {
-    const set = counters([MINE, OTHER], {
-      2: { used: 1 },
-      4: { used: 100, denied: true, window: 999 },
-    });
-    expect(evictedIndex(set, MINE)).toBe(4);
+  test('is never one that denied a check in its active window, but may be after that', () => {
+    expect(ofTwo({ 4: { used: 1, denied: true }, 6: { used: 30 } })).toBe(6);
+    // Its share counts as 0.
+    expect(ofTwo({ 2: { used: 1 }, 4: { used: 100, denied: true, window: 999 } })).toBe(4);
   });
 
   test('does not exist when all are protected and no namespace holds more than half', () => {
-    const set = counters([MINE, OTHER]).map((counter) => ({ ...counter, denied: true }));
+    const set = counters([MINE, OTHER], ALL_PROTECTED);
     expect(evictedIndex(set, MINE)).toBe(NO_COUNTER);
     expect(evictedIndex(set, MAJORITY)).toBe(NO_COUNTER);
   });
@@ -136,15 +125,10 @@ describe('the evicted counter', () => {
     expect(evictedIndex(half, MINE)).toBe(12);
   });
 
-  test('for a new counter of another namespace is a protected one, if that namespace has no other', () => {
+  test('is a protected one of such a namespace only for a new counter of another', () => {
     const set = counterSetWithMajority({ 12: { used: 1 } });
     for (let i = 0; i < 9; i++) Object.assign(set[i], { denied: true, used: i === 7 ? 60 : 90 });
     expect(evictedIndex(set, MINE)).toBe(7);
-  });
-
-  test('for a new counter of that namespace itself is never a protected one of it', () => {
-    const set = counterSetWithMajority({ 12: { used: 1 } });
-    for (let i = 0; i < 9; i++) Object.assign(set[i], { denied: true });
     expect(evictedIndex(set, MAJORITY)).toBe(12);
     for (const counter of set) counter.denied = true;
     expect(evictedIndex(set, MAJORITY)).toBe(NO_COUNTER);

@@ -85,18 +85,14 @@ export function formatComparison(
     return after === undefined ? [] : [{ before, after }];
   });
   const rows = [...foldersOf(pairs.map(({ before }) => before)), 'all'].map((folder) => {
-    const before = count(
-      inFolder(
-        pairs.map((pair) => pair.before),
-        folder,
-      ),
-    );
-    const after = count(
-      inFolder(
-        pairs.map((pair) => pair.after),
-        folder,
-      ),
-    );
+    const [before, after] = (['before', 'after'] as const).map((run) => {
+      return count(
+        inFolder(
+          pairs.map((pair) => pair[run]),
+          folder,
+        ),
+      );
+    });
     return [folder, before.total, before.caught, before.share, after.caught, after.share];
   });
   const lost = pairs.filter(({ before, after }) => {
