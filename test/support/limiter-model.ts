@@ -5,7 +5,7 @@
  */
 
 import fc from 'fast-check';
-import { SHARDS } from '../../src/core/constants.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, SHARDS } from '../../src/core/constants.ts';
 import {
   type CheckParameters,
   type FullTablePolicy,
@@ -335,3 +335,17 @@ export const checkLists = (check: fc.Arbitrary<TestCheck>, maxLength: number) =>
     fc.array(check, { minLength: 1, maxLength: 3, size: 'max' }),
     fc.array(check, { minLength: 1, maxLength: maxLength, size: 'max' }),
   );
+
+/** Amounts of every size, often small or next to the largest. */
+export const amounts = (minimum: number) =>
+  fc.oneof(
+    fc.integer({ min: minimum, max: 20 }),
+    fc.integer({ min: minimum, max: 1_000_000 }),
+    fc.integer({ min: minimum, max: AMOUNT_MAX }),
+    fc.integer({ min: AMOUNT_MAX - 20, max: AMOUNT_MAX }),
+  );
+
+export const durations = fc.oneof(
+  fc.constantFrom(1_000, 1_001, 60_000, 86_400_000, DURATION_MAX_MS),
+  fc.integer({ min: DURATION_MIN_MS, max: DURATION_MAX_MS }),
+);

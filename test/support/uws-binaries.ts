@@ -1,13 +1,9 @@
 /** The build of uWebSockets.js that servers under test load, and the hashes of its binaries. */
 
-import { test } from 'vitest';
 import { platformPackage } from '../../src/server/binary.ts';
 
 /** Whether servers load `uws-pack` although this platform has its own package. */
 const wantsUwsPack = process.env.WEIR_TEST_UWS === 'uws-pack';
-
-/** For a test that takes long and does not depend on uWebSockets.js: it runs with one of both. */
-export const testWithOneBuild = test.skipIf(wantsUwsPack);
 
 /** Whether they load `uws-pack`. Its HTTP parser is older than that of the platform packages. */
 export const hasOldParser = wantsUwsPack || platformPackage() === undefined;

@@ -9,7 +9,6 @@ import type { CounterTable } from '../../../src/engine/memory/table.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import {
   checkLists,
-  countOccupiedSlots,
   decideBatch,
   decideSingle,
   LimiterModel,
@@ -251,22 +250,5 @@ describe('the locks of a batch', () => {
     const [first] = fc.sample(request, 1);
     const costFree = first.map((one) => ({ ...one, cost: 0 }));
     expect(decideBatch(batch, costFree, START_MS).passed).toBe(true);
-  });
-
-  test('of another thread stay held when the batch fails to acquire them', () => {
-    const { tables, batch, start } = recordingTables();
-    const ids = [0, 1, 2].map((shard) => {
-      return makeIdentity({ shard, group: 3, groups, first: 0, second: 1, h3: 1 });
-    });
-    const terms = { limit: 5, durationMs: MINUTE, cost: 1, rule: RULE.sliding, burst: NO_BURST };
-    const checks = ids.map((id) => ({ id, ...terms }));
-    tables[1].words[lockAt(3)] = 77;
-    start(1);
-    expect(() => decideBatch(batch, checks, START_MS)).toThrow('broken');
-    expect(countHeldLocks(tables)).toEqual([77]);
-    expect(countOccupiedSlots(tables)).toBe(0);
-    tables[1].words[lockAt(3)] = 0;
-    start();
-    expect(decideBatch(batch, checks, START_MS).passed).toBe(true);
   });
 });

@@ -114,15 +114,6 @@ describe('a counter of GCRA', () => {
     expect(tables.refund('a', { ...bucket, cost: 1, window: 0 })).toBe(0);
   });
 
-  test('that has denied a check is not evicted until the bucket is full again', () => {
-    const tables = new TestTables(COUNTERS_MIN);
-    tables.decide('denied', { ...bucket, cost: 10 });
-    expect(tables.decide('denied', { ...bucket, cost: 1 }).allowed).toBe(false);
-    for (let i = 0; i < 20 * COUNTERS_MIN; i++) tables.decide(`x${i}`, { cost: 9 });
-    expect(tables.evicted).toBeGreaterThan(COUNTERS_MIN);
-    expect(tables.decide('denied', { ...bucket, cost: 1 }).allowed).toBe(false);
-  });
-
   test('that was never denied is evicted by its share of the limit', () => {
     const cells = { newest: NOW + MINUTE / 2, current: 0, previous: 0, limit: 60 };
     expect(gcra.usedShare(cells, MINUTE, NOW)).toBe(0.5);

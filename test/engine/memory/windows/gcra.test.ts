@@ -2,12 +2,18 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
+import { AMOUNT_MAX } from '../../../../src/core/constants.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { ceilOfQuotient, gcra, refundGcra } from '../../../../src/engine/memory/windows/gcra.ts';
 import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
 import { trialCount } from '../../../support/guarantees.ts';
-import { LimiterModel, makeIdentity, type TestCheck } from '../../../support/limiter-model.ts';
+import {
+  amounts,
+  durations,
+  LimiterModel,
+  makeIdentity,
+  type TestCheck,
+} from '../../../support/limiter-model.ts';
 
 const id = makeIdentity({ shard: 0, group: 0, groups: 1, first: 0, second: 1, h3: 1 });
 
@@ -31,17 +37,6 @@ function decide(cells: Cells, now: number, parameters: Parameters) {
   return decision;
 }
 
-const amount = (minimum: number) =>
-  fc.oneof(
-    fc.integer({ min: minimum, max: 20 }),
-    fc.integer({ min: minimum, max: 1_000_000 }),
-    fc.integer({ min: minimum, max: AMOUNT_MAX }),
-    fc.integer({ min: AMOUNT_MAX - 20, max: AMOUNT_MAX }),
-  );
-const duration = fc.oneof(
-  fc.constantFrom(1_000, 1_001, 60_000, 86_400_000, DURATION_MAX_MS),
-  fc.integer({ min: DURATION_MIN_MS, max: DURATION_MAX_MS }),
-);
 /** A part of an amount, so that costs of any limit pass and are denied. */
 const share = fc.oneof(
   fc.constantFrom(0, 1),
@@ -57,8 +52,8 @@ describe('GCRA', () => {
       fc.double({ min: 0, max: 1.5, noNaN: true }).map((of) => -of),
     ),
     /** Else that of the step before. */
-    limit: fc.option(amount(0), { freq: 2 }),
-    burst: fc.oneof(fc.constant(NO_BURST), amount(1)),
+    limit: fc.option(amounts(0), { freq: 2 }),
+    burst: fc.oneof(fc.constant(NO_BURST), amounts(1)),
     cost: share,
     action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund', 'take back'),
     late: fc.double({ min: 0, max: 1, noNaN: true }),
@@ -69,8 +64,8 @@ describe('GCRA', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1.6e12, max: 4e12 }),
-        duration,
-        amount(1),
+        durations,
+        amounts(1),
         fc.array(step, { minLength: 1, maxLength: 60 }),
         (start, durationMs, firstLimit, steps) => {
           const model = new LimiterModel();
@@ -138,11 +133,11 @@ describe('GCRA', () => {
 
 test('a quotient is exact where the product is no exact number any more', () => {
   const factor = fc.oneof(
-    amount(0),
-    amount(0).map((of) => 0 - of),
+    amounts(0),
+    amounts(0).map((of) => 0 - of),
   );
   fc.assert(
-    fc.property(factor, amount(0), amount(0), amount(1), (a, b, minus, divisor) => {
+    fc.property(factor, amounts(0), amounts(0), amounts(1), (a, b, minus, divisor) => {
       const dividend = BigInt(a) * BigInt(b) - BigInt(minus);
       const floor = dividend / BigInt(divisor);
       const expected = dividend % BigInt(divisor) > 0n ? floor + 1n : floor;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Decision } from '../../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
@@ -14,6 +14,7 @@ import {
 import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
 import { addUsage, isCurrent } from '../../../../src/engine/memory/windows/window.ts';
 import { trialCount } from '../../../support/guarantees.ts';
+import { amounts, durations } from '../../../support/limiter-model.ts';
 
 /** Decides a check, and counts its cost if it is allowed, as the table does. */
 function decide(
@@ -72,17 +73,6 @@ class WindowModel {
   }
 }
 
-const amount = (minimum: number) =>
-  fc.oneof(
-    fc.integer({ min: minimum, max: 20 }),
-    fc.integer({ min: minimum, max: AMOUNT_MAX }),
-    fc.integer({ min: AMOUNT_MAX - 20, max: AMOUNT_MAX }),
-  );
-const duration = fc.oneof(
-  fc.constantFrom(1_000, 1_001, 60_000, 86_400_000, DURATION_MAX_MS),
-  fc.integer({ min: DURATION_MIN_MS, max: DURATION_MAX_MS }),
-);
-
 describe.each([
   ['fixed', judgeFixed],
   ['sliding', judgeSliding],
@@ -90,13 +80,13 @@ describe.each([
   test('equals an exact model on random checks, also when the clock steps back', () => {
     const step = fc.record({
       part: fc.double({ min: -1.5, max: 2, noNaN: true }),
-      limit: amount(0),
-      cost: amount(0),
+      limit: amounts(0),
+      cost: amounts(0),
     });
     fc.assert(
       fc.property(
         fc.integer({ min: 1.6e12, max: 4e12 }),
-        duration,
+        durations,
         fc.array(step, { minLength: 1, maxLength: 60 }),
         (start, length, steps) => {
           const model = new WindowModel(name === 'sliding');
@@ -132,7 +122,7 @@ describe('the sliding window', () => {
     const whole = fc.integer({ min: 1, max: DURATION_MAX_MS });
     fc.assert(
       fc.property(
-        amount(0),
+        amounts(0),
         whole,
         fc.double({ min: 0, max: 1, noNaN: true }),
         (of, length, part) => {
