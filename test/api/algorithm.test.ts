@@ -1,37 +1,18 @@
 /** The fields `algorithm` and `burst` of checks, in both versions and in batches, over HTTP. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import {
-  describeEngines,
-  describeOnce,
-  startEngineServer,
-  testInMemory,
-} from '../support/engine-modes.ts';
-import { errorIn, sendCheck } from '../support/http.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
-import {
-  removeDirectory,
-  type SteppedServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { describe, expect, test } from 'vitest';
+import { describeEngines, describeOnce } from '../support/engine-modes.ts';
+import { errorIn } from '../support/http.ts';
+import type { Fields } from '../support/operations.ts';
+import { waitUntil } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 /** The longest duration of v2: of 10 tokens, none comes back during a test. */
 const MONTH_MS = 2_592_000_000;
 const LIMIT = 10;
-const TOKEN_MS = MONTH_MS / LIMIT;
 
 describeEngines('decided %s:', (mode) => {
-  const dataDir = temporaryDirectory();
-  let server: SteppedServer;
-  beforeAll(async () => {
-    const args = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-    server = await startEngineServer(mode, dataDir, { args });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
+  const server = useServer({ mode });
 
   let serial = 0;
   /** A check of a new identifier that both versions accept. */
@@ -40,13 +21,13 @@ describeEngines('decided %s:', (mode) => {
     return { namespace: 'rules', identifier, limit: LIMIT, duration: MONTH_MS, ...changes };
   };
   const gcra = (changes: Fields = {}) => newCheck({ algorithm: 'gcra', ...changes });
-  const limitV1 = (fields: Fields) => sendCheck(server.port, fields);
+  const limitV1 = (fields: Fields) => server.check(fields);
   const limitV2 = async (fields: Fields) => {
-    const { data } = await callOperationOk(server.port, 'ratelimit.limit', fields);
+    const { data } = await server.ok('ratelimit.limit', fields);
     return data as Awaited<ReturnType<typeof limitV1>>;
   };
   const multiLimit = async (checks: Fields[]) => {
-    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', checks);
+    const { data } = await server.ok('ratelimit.multiLimit', checks);
     return data as { passed: boolean; limits: Fields[] };
   };
 
@@ -54,8 +35,6 @@ describeEngines('decided %s:', (mode) => {
     ['v1', limitV1],
     ['v2', limitV2],
   ] as const)('GCRA in %s', (_version, limit) => {
-    const remaining = async (fields: Fields) => (await limit({ ...fields, cost: 0 })).remaining;
-
     test('lets the burst pass at once, and no more, and counts no denied cost', async () => {
       const fields = gcra({ burst: 3 });
       expect(await limit({ ...fields, cost: 4 })).toMatchObject({ success: false, remaining: 3 });
@@ -70,45 +49,6 @@ describeEngines('decided %s:', (mode) => {
       expect(await limit({ ...fields, cost: LIMIT })).toMatchObject({ success: true });
       expect(await limit(fields)).toMatchObject({ success: false });
     });
-
-    test('answers when the bucket is full, or after a denial when the cost would pass', async () => {
-      const fields = gcra({ burst: 4 });
-      const startMs = server.nowMs();
-      const tokensUntil = async (cost: number) => {
-        const { reset } = await limit({ ...fields, cost });
-        // The server's clock may be a few ms behind that of the test: "+ 0" makes 0 of -0.
-        return Math.round((reset - startMs) / TOKEN_MS) + 0;
-      };
-      expect(await tokensUntil(0)).toBe(0);
-      expect([await tokensUntil(1), await tokensUntil(2), await tokensUntil(1)]).toEqual([1, 3, 4]);
-      expect([await tokensUntil(1), await tokensUntil(3), await tokensUntil(0)]).toEqual([1, 3, 4]);
-    });
-
-    testInMemory('gives back one token at each reset, and at most the burst', async () => {
-      const fields = gcra({ burst: 2 });
-      for (let i = 0; i < 2; i++) expect(await limit(fields)).toMatchObject({ success: true });
-      for (let i = 0; i < 2; i++) {
-        const { success, reset } = await limit(fields);
-        expect(success).toBe(false);
-        await server.stepClock(reset - server.nowMs() - TOKEN_MS / 2);
-        expect(await limit(fields)).toMatchObject({ success: false, reset });
-        await server.stepClock(TOKEN_MS / 2 + 100);
-        expect(await limit(fields)).toMatchObject({ success: true, remaining: 0 });
-      }
-      await server.stepClock(5 * TOKEN_MS);
-      expect(await remaining(fields)).toBe(2);
-    });
-
-    test('counts apart from the windows of the same identifier and duration', async () => {
-      const fields = newCheck();
-      await limit({ ...fields, algorithm: 'fixed', cost: 4 });
-      await limit({ ...fields, algorithm: 'gcra', cost: 3 });
-      await limit({ ...fields, algorithm: 'sliding', cost: 2 });
-      // The two windows share a counter.
-      expect(await remaining({ ...fields, algorithm: 'fixed' })).toBe(4);
-      expect(await remaining({ ...fields, algorithm: 'sliding' })).toBe(4);
-      expect(await remaining({ ...fields, algorithm: 'gcra' })).toBe(7);
-    });
   });
 
   test('the limit of an override lowers the burst, and never raises it', async () => {
@@ -121,13 +61,13 @@ describeEngines('decided %s:', (mode) => {
       const fields = gcra({ burst });
       const { namespace, identifier, duration } = fields;
       const override = { namespace, identifier, limit, duration };
-      await callOperationOk(server.port, 'ratelimit.setOverride', override);
+      await server.ok('ratelimit.setOverride', override);
       for (const check of [limitV1, limitV2]) {
         const answer = { success: allowed! > 0, limit, remaining: 0 };
         expect(await check({ ...fields, cost: allowed! + 1 })).toMatchObject({ success: false });
         if (allowed! > 0) expect(await check({ ...fields, cost: allowed })).toMatchObject(answer);
         else expect(await check(fields)).toMatchObject(answer);
-        await callOperationOk(server.port, 'ratelimits.reset', { namespace, identifier });
+        await server.ok('ratelimits.reset', { namespace, identifier });
       }
     }
   });
@@ -214,14 +154,14 @@ describeEngines('decided %s:', (mode) => {
     ])('%j', async (changes, field, message) => {
       const valid = gcra();
       const invalid = { ...newCheck(), identifier: valid.identifier, ...changes };
-      const v1 = await callOperation(server.port, 'ratelimits.limit', invalid);
+      const v1 = await server.call('ratelimits.limit', invalid);
       expect([v1.status, errorIn(v1)]).toMatchObject([400, { code: 'BAD_REQUEST', message }]);
-      const v2 = await callOperation(server.port, 'ratelimit.limit', invalid);
+      const v2 = await server.call('ratelimit.limit', invalid);
       expect([v2.status, errorIn(v2)]).toMatchObject([
         400,
         { detail: message, errors: [{ location: `body.${field}`, message }] },
       ]);
-      const batch = await callOperation(server.port, 'ratelimit.multiLimit', [valid, invalid]);
+      const batch = await server.call('ratelimit.multiLimit', [valid, invalid]);
       expect([batch.status, errorIn(batch)]).toMatchObject([
         400,
         { detail: `[1]: ${message}`, errors: [{ location: `body[1].${field}` }] },

@@ -2,45 +2,35 @@
 
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { describeEngines, describeOnce, startEngineServer } from '../support/engine-modes.ts';
-import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../support/http.ts';
-import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
-import { forwardedFor, writeConfig } from '../support/policy-config.ts';
-import {
-  freePort,
-  removeDirectory,
-  type ServerProcess,
-  type SteppedServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { describeEngines, describeOnce } from '../support/engine-modes.ts';
+import { LONGEST_WINDOW_MS, sendRequest } from '../support/http.ts';
+import type { ApiClient, Fields } from '../support/operations.ts';
+import { forwardedFor } from '../support/policy-config.ts';
+import { waitUntil } from '../support/server.ts';
+import { SMALL, useServer } from '../support/test-server.ts';
 
 const HOUR_MS = 3_600_000;
-const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
-
-const check = (server: ServerProcess, fields: Fields) => {
-  return sendCheck(server.port, { limit: 5, duration: LONGEST_WINDOW_MS, ...fields });
-};
+const LONGEST = { limit: 5, duration: LONGEST_WINDOW_MS };
 /** Checks of a namespace that is not stored yet are counted some ms later. */
-const create = async (server: ServerProcess, ...names: string[]) => {
+const create = async (server: ApiClient, ...names: string[]) => {
   for (const namespaceName of names) {
     const fields = { namespaceName, identifier: 'unused', limit: 1, duration: 60_000 };
-    await callOperationOk(server.port, 'ratelimits.setOverride', fields);
+    await server.ok('ratelimits.setOverride', fields);
   }
 };
-const figuresOf = async (server: ServerProcess, fields: Fields = {}) => {
-  const { namespaces } = await callOperationOk(server.port, 'analytics.getNamespaces', fields);
+const figuresOf = async (server: ApiClient, fields: Fields = {}) => {
+  const { namespaces } = await server.ok('analytics.getNamespaces', fields);
   return Object.fromEntries(
     (namespaces as Fields[]).map(({ name, id, ...figures }) => [name, figures]),
   );
 };
-const identifiersOf = async (server: ServerProcess, namespaceName: string, limit = 20) => {
+const identifiersOf = async (server: ApiClient, namespaceName: string, limit = 20) => {
   const fields = { namespaceName, limit };
-  const { denied, spent } = await callOperationOk(server.port, 'analytics.getIdentifiers', fields);
+  const { denied, spent } = await server.ok('analytics.getIdentifiers', fields);
   const short = (items: unknown) => {
     return (items as Fields[]).map(({ identifier, count, error }) => [identifier, count, error]);
   };
@@ -48,36 +38,25 @@ const identifiersOf = async (server: ServerProcess, namespaceName: string, limit
 };
 
 describeEngines('analytics, decided %s,', (mode) => {
-  const directory = temporaryDirectory();
-  let server: SteppedServer;
-  let gatewayPort: number;
-  beforeAll(async () => {
-    const windows = [
-      { limit: 2, duration: LONGEST_WINDOW_MS },
-      { limit: 100, duration: LONGEST_WINDOW_MS - 1 },
-    ];
-    const config = writeConfig(directory, { site: { windows, cost: 2 } });
-    gatewayPort = await freePort();
-    server = await startEngineServer(mode, join(directory, 'data'), {
-      args: [...SIZES, '--config', config, '--gateway-port', String(gatewayPort)],
-    });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(directory);
-  });
+  const windows = [
+    { limit: 2, duration: LONGEST_WINDOW_MS },
+    { limit: 100, duration: LONGEST_WINDOW_MS - 1 },
+  ];
+  const policies = { site: { windows, cost: 2 } };
+  const server = useServer({ mode, args: ['--acceptors', '2'], policies });
 
   test('count every decision at once: of checks, batches and asynchronous checks', async () => {
     await create(server, 'login', 'batch');
-    for (let i = 0; i < 7; i++) await check(server, { namespace: 'login', identifier: 'é' });
-    await check(server, { namespace: 'login', identifier: 'b', cost: 4 });
-    await check(server, { namespace: 'login', identifier: 'b', cost: 3 });
-    await check(server, { namespace: 'login', identifier: 'c', cost: 2, async: true });
+    for (let i = 0; i < 7; i++)
+      await server.check({ ...LONGEST, namespace: 'login', identifier: 'é' });
+    await server.check({ ...LONGEST, namespace: 'login', identifier: 'b', cost: 4 });
+    await server.check({ ...LONGEST, namespace: 'login', identifier: 'b', cost: 3 });
+    await server.check({ ...LONGEST, namespace: 'login', identifier: 'c', cost: 2, async: true });
     const batch = ['x', 'x', 'y'].map((identifier) => {
       return { namespace: 'batch', identifier, limit: 2, duration: 30 * 24 * HOUR_MS, cost: 1 };
     });
-    await callOperationOk(server.port, 'ratelimit.multiLimit', batch);
-    await callOperationOk(server.port, 'ratelimit.multiLimit', batch);
+    await server.ok('ratelimit.multiLimit', batch);
+    await server.ok('ratelimit.multiLimit', batch);
     expect(await figuresOf(server)).toMatchObject({
       login: { allowed: 7, denied: 3, tokensAllowed: 11, tokensDenied: 5 },
       batch: { allowed: 3, denied: 3, tokensAllowed: 3, tokensDenied: 3 },
@@ -100,7 +79,7 @@ describeEngines('analytics, decided %s,', (mode) => {
     const headers = forwardedFor('203.0.113.9');
     const request = { method: 'GET', path: '/v1/check/site', headers };
     for (const status of [200, 429]) {
-      expect((await sendRequest(gatewayPort, request)).status).toBe(status);
+      expect((await sendRequest(server.gatewayPort, request)).status).toBe(status);
     }
     expect(await figuresOf(server)).toMatchObject({
       site: { allowed: 1, denied: 1, tokensAllowed: 2, tokensDenied: 2 },
@@ -114,11 +93,11 @@ describeEngines('analytics, decided %s,', (mode) => {
   describeOnce(mode, 'in one mode,', () => {
     test('have points only for minutes and hours with checks', async () => {
       await create(server, 'timed');
-      await check(server, { namespace: 'timed', identifier: 'x' });
+      await server.check({ ...LONGEST, namespace: 'timed', identifier: 'x' });
       await server.stepClock(2 * HOUR_MS);
       // A reading belongs to the minute of the reading before it.
       await figuresOf(server);
-      await check(server, { namespace: 'timed', identifier: 'x', cost: 2 });
+      await server.check({ ...LONGEST, namespace: 'timed', identifier: 'x', cost: 2 });
       const range = { start: server.nowMs() - 5 * HOUR_MS, end: server.nowMs() + HOUR_MS };
       const of = { namespaceName: 'timed' };
       for (const [granularity, unitMs] of [
@@ -126,7 +105,7 @@ describeEngines('analytics, decided %s,', (mode) => {
         ['hour', HOUR_MS],
       ] as const) {
         const fields = { ...of, ...range, granularity };
-        const answer = await callOperationOk(server.port, 'analytics.getTimeline', fields);
+        const answer = await server.ok('analytics.getTimeline', fields);
         const points = answer.points as { time: number; tokensAllowed: number }[];
         expect(points.map(({ tokensAllowed }) => tokensAllowed)).toEqual([1, 2]);
         for (const time of [answer.start as number, answer.end as number, points[0].time]) {
@@ -137,7 +116,7 @@ describeEngines('analytics, decided %s,', (mode) => {
       const before = { start: range.start - 3 * HOUR_MS, end: range.start - 2 * HOUR_MS };
       expect(await figuresOf(server, before)).toEqual({});
       const timeline = { ...of, ...before };
-      const { points } = await callOperationOk(server.port, 'analytics.getTimeline', timeline);
+      const { points } = await server.ok('analytics.getTimeline', timeline);
       expect(points).toEqual([]);
     });
 
@@ -167,12 +146,12 @@ describeEngines('analytics, decided %s,', (mode) => {
         ],
         ['getTimeline', {}, '"namespaceId" or "namespaceName" is required'],
       ] as const) {
-        const [status, error] = await errorOf(server.port, `analytics.${operation}`, fields);
+        const [status, error] = await server.errorOf(`analytics.${operation}`, fields);
         expect([status, error]).toEqual([400, expect.stringContaining(message)]);
       }
       const longest = { ...of, start: 0, end: HOUR_MS * 25 };
-      await callOperationOk(server.port, 'analytics.getTimeline', longest);
-      await callOperationOk(server.port, 'analytics.getNamespaces', {
+      await server.ok('analytics.getTimeline', longest);
+      await server.ok('analytics.getNamespaces', {
         ...{ start: 0, end: HOUR_MS * 744 },
       });
     });
@@ -180,13 +159,12 @@ describeEngines('analytics, decided %s,', (mode) => {
     test('show a key only the namespaces that it may read', async () => {
       await create(server, 'mine', 'theirs');
       for (const namespace of ['mine', 'theirs']) {
-        await check(server, { namespace, identifier: 'x' });
+        await server.check({ ...LONGEST, namespace, identifier: 'x' });
       }
-      const listed = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-      const { id } = (listed.namespaces as Fields[]).find(({ name }) => name === 'mine')!;
+      const id = await server.namespaceId('mine');
       const made = { name: 'mine', permissions: [`ratelimit.${id}.read_analytics`] };
-      const key = (await callOperationOk(server.port, 'keys.create', made)).key as string;
-      const own = await callOperationOk(server.port, 'analytics.getNamespaces', {}, key);
+      const key = (await server.ok('keys.create', made)).key as string;
+      const own = await server.ok('analytics.getNamespaces', {}, key);
       expect(own).toMatchObject({ namespaces: [{ name: 'mine' }], total: 1 });
       for (const [namespaceName, status] of [
         ['mine', 200],
@@ -194,35 +172,31 @@ describeEngines('analytics, decided %s,', (mode) => {
         [OTHER_NAMESPACE, 403],
       ] as const) {
         const fields = { namespaceName };
-        const answer = await callOperation(server.port, 'analytics.getTimeline', fields, key);
+        const answer = await server.call('analytics.getTimeline', fields, key);
         expect(answer.status).toBe(status);
       }
       const others = { namespaceName: OTHER_NAMESPACE };
-      const { namespace, points } = await callOperationOk(
-        server.port,
-        'analytics.getTimeline',
-        others,
-      );
+      const { namespace, points } = await server.ok('analytics.getTimeline', others);
       expect([namespace, points]).toEqual([{ name: OTHER_NAMESPACE }, []]);
     });
   });
 });
 
 describe('the file of the analytics', () => {
-  const own = useDataDirectory(['--acceptors', '1', '--workers', '1', '--counters', '1024']);
+  const own = useDataDirectory(SMALL);
 
   test('survives a restart, and is moved aside if it is damaged', async () => {
     const first = await own.start();
     await create(first, 'a');
-    await check(first, { namespace: 'a', identifier: 'x', cost: 3 });
-    await check(first, { namespace: 'a', identifier: 'long '.repeat(100), cost: 5 });
+    await first.check({ ...LONGEST, namespace: 'a', identifier: 'x', cost: 3 });
+    await first.check({ ...LONGEST, namespace: 'a', identifier: 'long '.repeat(100), cost: 5 });
     await first.stop();
     const second = await own.start();
-    await check(second, { namespace: 'a', identifier: 'x' });
+    await second.check({ ...LONGEST, namespace: 'a', identifier: 'x' });
     expect(await figuresOf(second)).toEqual({
       a: { allowed: 3, denied: 0, tokensAllowed: 9, tokensDenied: 0 },
     });
-    const { complete, spent } = await callOperationOk(second.port, 'analytics.getIdentifiers', {
+    const { complete, spent } = await second.ok('analytics.getIdentifiers', {
       namespaceName: 'a',
     });
     expect({ complete, spent }).toEqual({
@@ -237,17 +211,17 @@ describe('the file of the analytics', () => {
     const third = await own.start();
     const message = 'the analytics cannot be read; weir starts with empty ones';
     await waitUntil('the log says so', () => third.stderr().includes(message));
-    await check(third, { namespace: 'a', identifier: 'y' });
+    await third.check({ ...LONGEST, namespace: 'a', identifier: 'y' });
     expect(await figuresOf(third)).toMatchObject({ a: { allowed: 1 } });
     expect(readdirSync(own.dataDir)).toContain(`${ANALYTICS_FILE}.damaged`);
-    expect(await readMetric(third.adminUrl, 'weir_analytics_write_failures_total')).toBe(0);
+    expect(await third.metric('weir_analytics_write_failures_total')).toBe(0);
   });
 
   test('does not exist while analytics are off, and operations answer 503', async () => {
     const off = ['--acceptors', '1', '--counters', '1024', '--analytics', 'off'];
     const server = await own.start({ args: off });
-    await check(server, { namespace: 'a', identifier: 'x' });
-    expect(await errorOf(server.port, 'analytics.getNamespaces')).toEqual([
+    await server.check({ ...LONGEST, namespace: 'a', identifier: 'x' });
+    expect(await server.errorOf('analytics.getNamespaces')).toEqual([
       503,
       'there are no analytics: WEIR_ANALYTICS is off, or the log says why their file is not used',
     ]);

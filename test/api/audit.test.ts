@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import Database from 'libsql';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import {
   AUDIT_ENTRIES_MAX,
   AUDIT_NAMESPACES_MAX,
@@ -11,25 +11,11 @@ import {
 } from '../../src/core/constants.ts';
 import { type AuditEntryFields, listAuditEntries } from '../support/audit-log.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { sendRequest } from '../support/http.ts';
-import {
-  callOperation,
-  callOperationOk,
-  errorOf,
-  type Fields,
-  type Operation,
-} from '../support/operations.ts';
-import {
-  CLI_PATH,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import type { ApiClient, Fields, Operation } from '../support/operations.ts';
+import { CLI_PATH, type ServerProcess, waitUntil } from '../support/server.ts';
 import { addRecords, withStore } from '../support/store.ts';
+import { SMALL, useServer } from '../support/test-server.ts';
 
-const SIZES = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
 const storePath = (dataDir: string) => join(dataDir, 'store.db');
 
 /** The records of changes in the log of the server. */
@@ -38,33 +24,27 @@ const loggedEntries = (server: ServerProcess): AuditEntryFields[] => {
   const audit = lines.filter((line) => line.endsWith('"msg":"audit"}'));
   return audit.map((line) => JSON.parse(line)).reverse();
 };
-const rootId = async (server: ServerProcess, key?: string) => {
-  const { keys } = await callOperationOk(server.port, 'keys.list', {}, key);
-  return (keys as Fields[]).find(({ name }) => name === 'configured root key')!.keyId as string;
+const rootId = async (server: ApiClient, key?: string) => {
+  const { keys } = await server.ok<{ keys: Fields[] }>('keys.list', {}, key);
+  return keys.find(({ name }) => name === 'configured root key')!.keyId as string;
 };
 const setOverride = (namespaceName: string, identifier: string, limit: number) => {
   return { namespaceName, identifier, limit, duration: 60_000 };
 };
 
 describe('the audit log', () => {
-  const dataDir = temporaryDirectory();
-  let server: ServerProcess;
+  const server = useServer({
+    prepare: (store) => {
+      const namespaces = Array.from({ length: AUDIT_PERMISSIONS_MAX }, (_, i) => {
+        return { id: `rlns_${i}`, name: `stored${i}`, createdMs: 1 };
+      });
+      addRecords(store, 'namespaces', namespaces);
+    },
+  });
   let root: string;
   beforeAll(async () => {
-    const namespaces = Array.from({ length: AUDIT_PERMISSIONS_MAX }, (_, i) => {
-      return { id: `rlns_${i}`, name: `stored${i}`, createdMs: 1 };
-    });
-    withStore(dataDir, (store) => addRecords(store, 'namespaces', namespaces));
-    server = await startServer(dataDir, { args: SIZES });
     root = await rootId(server);
   });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
-  const call = (operation: Operation, fields: Fields, key?: string) => {
-    return callOperationOk(server.port, operation, fields, key);
-  };
   /** The entries that changes have added, and those that were there. */
   const entriesSince = async (before: AuditEntryFields[]) => {
     const entries = await listAuditEntries(server);
@@ -76,22 +56,24 @@ describe('the audit log', () => {
     const from = Date.now();
     const expires = from + 3_600_000;
     const permissions = ['ratelimit.*.set_override', 'ratelimit.*.create_namespace'];
-    const key = await call('keys.create', { name: 'a 😀', permissions, expires });
+    const key = await server.ok('keys.create', { name: 'a 😀', permissions, expires });
     const by = { keyId: key.keyId };
     const set = (fields: Fields, operation: Operation = 'ratelimits.setOverride') => {
-      return call(operation, fields, key.key as string);
+      return server.ok(operation, fields, key.key as string);
     };
     const { overrideId } = await set(setOverride('api', 'user_*', 5));
     await set({ ...setOverride('api', 'user_*', 6), async: true });
-    const { cursor } = await call('ratelimits.listNamespaces', { limit: AUDIT_PERMISSIONS_MAX });
-    const { namespaces } = await call('ratelimits.listNamespaces', { cursor });
+    const { cursor } = await server.ok('ratelimits.listNamespaces', {
+      limit: AUDIT_PERMISSIONS_MAX,
+    });
+    const { namespaces } = await server.ok('ratelimits.listNamespaces', { cursor });
     const { id: namespaceId } = (namespaces as Fields[]).find(({ name }) => name === 'api')!;
     const v2 = { namespace: 'api', identifier: 'user_*' };
     await set({ ...v2, limit: 0, duration: 1_000 }, 'ratelimit.setOverride');
-    await call('ratelimit.deleteOverride', v2);
+    await server.ok('ratelimit.deleteOverride', v2);
     const ofPattern = await set(setOverride('a*', 'abc', 1));
-    await call('ratelimits.deleteOverride', { namespaceName: 'a*', identifier: 'abc' });
-    await call('keys.revoke', { keyId: key.keyId });
+    await server.ok('ratelimits.deleteOverride', { namespaceName: 'a*', identifier: 'abc' });
+    await server.ok('keys.revoke', { keyId: key.keyId });
 
     const target = { overrideId, namespace: 'api', namespaceId, identifier: 'user_*' };
     const pattern = { overrideId: ofPattern.overrideId, namespace: 'a*', identifier: 'abc' };
@@ -112,7 +94,7 @@ describe('the audit log', () => {
       { ...by, action: 'namespace.create', target: { namespaceId, namespace: 'api' } },
       { ...byRoot, action: 'key.create', target: ofKey, after: granted },
     ].map((entry, i, all) => ({ id: all.length - i, at: expect.any(Number), ...entry }));
-    const response = await callOperation(server.port, 'audit.list');
+    const response = await server.call('audit.list');
     expect(JSON.parse(response.body)).toEqual({ entries: expected, total: expected.length });
     for (const { at } of await listAuditEntries(server)) {
       expect(at).toBeGreaterThanOrEqual(from - 1_000);
@@ -128,15 +110,15 @@ describe('the audit log', () => {
 
   test('has no entry for a rejected request, nor for one that changes nothing', async () => {
     const permissions = ['keys.revoke', 'ratelimit.*.set_override'];
-    const key = (await call('keys.create', { name: 'k', permissions })).key as string;
+    const key = (await server.ok('keys.create', { name: 'k', permissions })).key as string;
     const unchanged = setOverride('n', 'abc', 5);
-    await call('ratelimits.setOverride', unchanged);
+    await server.ok('ratelimits.setOverride', unchanged);
     const before = await listAuditEntries(server);
-    const { overrideId } = await call('ratelimits.setOverride', unchanged);
+    const { overrideId } = await server.ok('ratelimits.setOverride', unchanged);
     expect(before[0]).toMatchObject({ target: { overrideId } });
-    await call('ratelimits.importOverrides', { overrides: [unchanged] });
+    await server.ok('ratelimits.importOverrides', { overrides: [unchanged] });
     const other = { overrides: [setOverride('other', 'abc', 5)] };
-    await call('ratelimits.importOverrides', { ...other, dryRun: true });
+    await server.ok('ratelimits.importOverrides', { ...other, dryRun: true });
     const partly = { overrides: [setOverride('n', 'new', 1), setOverride('new', 'abc', 1)] };
     const rejected: [Operation, Fields | Fields[], string | undefined, number][] = [
       ['ratelimits.setOverride', setOverride('n', 'abc', 0), undefined, 400],
@@ -149,24 +131,24 @@ describe('the audit log', () => {
       ['ratelimits.importOverrides', partly, key, 404],
     ];
     for (const [operation, fields, requestKey, status] of rejected) {
-      expect((await callOperation(server.port, operation, fields, requestKey)).status).toBe(status);
+      expect((await server.call(operation, fields, requestKey)).status).toBe(status);
     }
     // Nor for a namespace that a check has created.
     const body = { namespace: 'checked', identifier: 'a', limit: 1, duration: 60_000 };
-    expect((await sendRequest(server.port, { body: JSON.stringify(body) })).status).toBe(200);
+    expect((await server.send({ body: JSON.stringify(body) })).status).toBe(200);
     expect(await entriesSince(before)).toEqual([]);
   });
 
   test('has one entry for an import, with its counts and namespaces', async () => {
     const before = await listAuditEntries(server);
     const many = Array.from({ length: 100 }, (_, i) => setOverride(`n${i % 20}`, `user_${i}`, 1));
-    await call('ratelimits.importOverrides', { overrides: many });
+    await server.ok('ratelimits.importOverrides', { overrides: many });
     const overrides = [
       ...many.slice(1, 5),
       setOverride('n3', 'user_3', 2),
       setOverride('n*', 'abc', 1),
     ];
-    await call('ratelimits.importOverrides', { overrides });
+    await server.ok('ratelimits.importOverrides', { overrides });
     const listed = Array.from({ length: AUDIT_NAMESPACES_MAX }, (_, i) => `n${i}`);
     const expected = [
       {
@@ -185,7 +167,7 @@ describe('the audit log', () => {
     const ofNamespaces = Array.from({ length: AUDIT_PERMISSIONS_MAX }, (_, i) => {
       return `ratelimit.rlns_${i}.limit`;
     });
-    await call('keys.create', { name: 'k', permissions: [...ofNamespaces, 'read_audit'] });
+    await server.ok('keys.create', { name: 'k', permissions: [...ofNamespaces, 'read_audit'] });
     expect((await listAuditEntries(server))[0].after).toEqual({
       permissions: ofNamespaces,
       permissionCount: AUDIT_PERMISSIONS_MAX + 1,
@@ -194,11 +176,11 @@ describe('the audit log', () => {
   });
 
   test('has no entry and no gap for changes that the store could not write', async () => {
-    await call('ratelimits.setOverride', setOverride('n', 'locked', 1));
+    await server.ok('ratelimits.setOverride', setOverride('n', 'locked', 1));
     const before = await listAuditEntries(server);
     await waitUntil('all are logged', () => loggedEntries(server).length === before.length);
     // No other process can write to the store until the connection is closed.
-    const other = new Database(storePath(dataDir));
+    const other = new Database(storePath(server.dataDir));
     other.exec('BEGIN IMMEDIATE');
     for (const [operation, fields] of [
       ['ratelimits.setOverride', setOverride('n', 'locked', 2)],
@@ -206,11 +188,11 @@ describe('the audit log', () => {
       ['ratelimits.importOverrides', { overrides: [setOverride('m', 'abc', 2)] }],
       ['keys.create', { name: 'k', permissions: ['*'] }],
     ] as [Operation, Fields][]) {
-      expect((await callOperation(server.port, operation, fields)).status).toBe(503);
+      expect((await server.call(operation, fields)).status).toBe(503);
     }
     expect(await entriesSince(before)).toEqual([]);
     other.close();
-    await call('ratelimits.setOverride', setOverride('n', 'locked', 3));
+    await server.ok('ratelimits.setOverride', setOverride('n', 'locked', 3));
     expect(await entriesSince(before)).toMatchObject([
       { id: before[0].id + 1, before: { limit: 1 }, after: { limit: 3 } },
     ]);
@@ -219,7 +201,7 @@ describe('the audit log', () => {
 });
 
 describe('the stored audit log', () => {
-  const own = useDataDirectory(SIZES);
+  const own = useDataDirectory(SMALL);
 
   test('is listed in pages, newest first, for keys with the permission', async () => {
     withStore(own.dataDir, (store) => {
@@ -229,14 +211,14 @@ describe('the stored audit log', () => {
       });
       addRecords(store, 'audit', entries);
     });
-    const { port } = await own.start();
+    const server = await own.start();
     const create = async (permissions: string[]) => {
-      const made = await callOperationOk(port, 'keys.create', { name: 'k', permissions });
+      const made = await server.ok('keys.create', { name: 'k', permissions });
       return made.key as string;
     };
     const key = await create(['read_audit']);
     const page = async (fields: Fields) => {
-      const { entries, ...rest } = await callOperationOk(port, 'audit.list', fields, key);
+      const { entries, ...rest } = await server.ok('audit.list', fields, key);
       return { ids: (entries as AuditEntryFields[]).map(({ id }) => id), ...rest };
     };
     const newest = AUDIT_ENTRIES_MAX + 1;
@@ -252,9 +234,9 @@ describe('the stored audit log', () => {
     expect(await page({ cursor: '4', limit: 100 })).toEqual({ ids: [3], total });
     expect(await page({ cursor: '3' })).toMatchObject({ ids: [] });
     for (const fields of [{ limit: 0 }, { limit: 101 }, { limit: 'x' }, { cursor: 'x' }]) {
-      expect((await callOperation(port, 'audit.list', fields, key)).status).toBe(400);
+      expect((await server.call('audit.list', fields, key)).status).toBe(400);
     }
-    expect(await errorOf(port, 'audit.list', {}, other)).toEqual([
+    expect(await server.errorOf('audit.list', {}, other)).toEqual([
       403,
       'the API key lacks the permission "read_audit"',
     ]);
@@ -265,18 +247,18 @@ describe('the stored audit log', () => {
     const root = await rootId(first);
     expect(root).toMatch(/^key_[0-9a-f]{24}$/);
     for (const limit of [1, 2, 3]) {
-      await callOperationOk(first.port, 'ratelimits.setOverride', setOverride('n', 'abc', limit));
+      await first.ok('ratelimits.setOverride', setOverride('n', 'abc', limit));
     }
     expect(await first.stop()).toEqual({ code: 0, signal: null });
     const database = new Database(storePath(own.dataDir));
     database.exec('UPDATE audit SET crc = crc + 1 WHERE rowid = 2');
     database.close();
     const server = await own.start();
-    expect((await callOperation(server.port, 'audit.list')).status).toBe(500);
+    expect((await server.call('audit.list')).status).toBe(500);
     const said = `the store ${storePath(own.dataDir)} cannot be trusted: a record of audit does not`;
     await waitUntil('the log has the cause', () => server.stderr().includes(said));
-    await callOperationOk(server.port, 'ratelimits.setOverride', setOverride('n', 'abc', 4));
-    const list = (fields: Fields) => callOperationOk(server.port, 'audit.list', fields);
+    await server.ok('ratelimits.setOverride', setOverride('n', 'abc', 4));
+    const list = (fields: Fields) => server.ok('audit.list', fields);
     expect((await list({ limit: 1 })).entries).toMatchObject([
       { keyId: root, after: { limit: 4 } },
     ]);
@@ -298,7 +280,7 @@ describe('the stored audit log', () => {
     const server = await own.start({ env: { WEIR_ROOT_KEY } });
     const after = { permissions: ['*'], permissionCount: 1, expires: null };
     const made = { at: expect.any(Number), action, keyId: null, after };
-    const response = await callOperation(server.port, 'audit.list', {}, WEIR_ROOT_KEY);
+    const response = await server.call('audit.list', {}, WEIR_ROOT_KEY);
     expect(JSON.parse(response.body).entries).toEqual([
       { id: 2, by: 'command line', target: { keyId, name: 'back in' }, ...made },
       { id: 1, by: 'first start', target, ...made },

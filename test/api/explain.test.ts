@@ -3,26 +3,15 @@
  * prediction that equals the next check. The property at the end compares both at random.
  */
 
-import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { EXPLAINED_OVERRIDES_MAX } from '../../src/core/constants.ts';
-import { describeEngines, describeOnce, startEngineServer } from '../support/engine-modes.ts';
+import { describeEngines, describeOnce } from '../support/engine-modes.ts';
 import { newSeed, trialCount } from '../support/guarantees.ts';
-import {
-  callOperation,
-  callOperationOk,
-  errorOf,
-  type Fields,
-  type Operation,
-} from '../support/operations.ts';
-import { forwardedFor, sendGatewayCheck, writeConfig } from '../support/policy-config.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type SteppedServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import type { Fields } from '../support/operations.ts';
+import { forwardedFor, sendGatewayCheck } from '../support/policy-config.ts';
+import { ROOT_KEY } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 /** The longest duration of v2: no window ends during a test. */
 const MONTH_MS = 2_592_000_000;
@@ -46,28 +35,22 @@ interface Explanation {
 }
 
 describeEngines('decided %s:', (mode) => {
-  const directory = temporaryDirectory();
-  const dataDir = join(directory, 'data');
-  let server: SteppedServer;
-  beforeAll(async () => {
-    const two = {
-      windows: [
-        { limit: 3, duration: DAY_MS },
-        { limit: 5, duration: MONTH_MS, algorithm: 'gcra' as const, burst: 4 },
-      ],
-    };
-    const config = writeConfig(directory, {
-      two: { ...two, cost: 2 },
+  const server = useServer({
+    mode,
+    args: ['--acceptors', '2'],
+    policies: {
+      two: {
+        windows: [
+          { limit: 3, duration: DAY_MS },
+          { limit: 5, duration: MONTH_MS, algorithm: 'gcra', burst: 4 },
+        ],
+        cost: 2,
+      },
       shadow: { limit: 1, duration: MONTH_MS, shadow: true },
-    });
-    const sizes = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
-    const args = [...sizes, '--config', config];
-    server = await startEngineServer(mode, dataDir, { args });
-    await call('ratelimits.limit', { ...check('first'), cost: 1 });
+    },
   });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(directory);
+  beforeAll(async () => {
+    await server.ok('ratelimits.limit', { ...check('first'), cost: 1 });
   });
 
   let serial = 0;
@@ -75,19 +58,16 @@ describeEngines('decided %s:', (mode) => {
   const check = (identifier: string, changes: Fields = {}): Fields => {
     return { namespace: NAMESPACE, identifier, limit: 10, duration: MONTH_MS, ...changes };
   };
-  const call = (operation: Operation, fields: Fields = {}) => {
-    return callOperationOk(server.port, operation, fields);
-  };
   const explain = async (fields: Fields): Promise<Explanation> => {
-    return (await call('ratelimits.explain', fields)) as unknown as Explanation;
+    return (await server.ok('ratelimits.explain', fields)) as unknown as Explanation;
   };
   const setOverride = async (namespace: string, identifier: string, values: Fields = {}) => {
     const fields = { namespaceName: namespace, identifier, limit: 5, duration: MONTH_MS };
-    const set = await call('ratelimits.setOverride', { ...fields, ...values });
+    const set = await server.ok('ratelimits.setOverride', { ...fields, ...values });
     return set.overrideId as string;
   };
   const deleteOverride = (namespaceName: string, identifier: string) => {
-    return call('ratelimits.deleteOverride', { namespaceName, identifier });
+    return server.ok('ratelimits.deleteOverride', { namespaceName, identifier });
   };
   /** The value and the source of each term of a window. */
   const termsOf = ({ windows }: Explanation, window = 0) => {
@@ -96,14 +76,8 @@ describeEngines('decided %s:', (mode) => {
   };
 
   describe('an explanation', () => {
-    test('shows the counters as an inspection does, and without a limit no decision', async () => {
-      const identifier = fresh();
-      await call('ratelimits.limit', check(identifier, { cost: 4 }));
-      await call('ratelimits.limit', check(identifier, { cost: 2, algorithm: 'gcra' }));
-      const explained = await explain({ namespace: NAMESPACE, identifier });
-      const { counters } = await call('ratelimits.inspect', { namespace: NAMESPACE, identifier });
-      expect(explained.counters).toHaveLength(2);
-      expect(explained.counters).toEqual(counters);
+    test('without a limit has no decision', async () => {
+      const explained = await explain({ namespace: NAMESPACE, identifier: fresh() });
       expect(explained).toMatchObject({ cause: 'no_limit', windows: [], matchingOverrides: 0 });
       expect(explained.reason).toContain('the request has no limit and duration');
       expect(explained.success).toBeUndefined();
@@ -111,7 +85,7 @@ describeEngines('decided %s:', (mode) => {
 
     test('says when a denied check can pass, and when it never can', async () => {
       const identifier = fresh();
-      const { reset } = await call('ratelimits.limit', check(identifier, { cost: 8 }));
+      const { reset } = await server.ok('ratelimits.limit', check(identifier, { cost: 8 }));
       const denied = await explain(check(identifier, { cost: 3 }));
       expect(denied).toMatchObject({ success: false, cause: 'limit_reached', passesAt: reset });
       expect(denied.windows).toMatchObject([{ left: 2, remaining: 2, passesAt: reset }]);
@@ -140,9 +114,9 @@ describeEngines('decided %s:', (mode) => {
         expect(explained.windows).toMatchObject([{ left: 10, remaining: 1 }]);
       }
       const unknown = { namespace: 'never used', identifier };
-      const error = await errorOf(server.port, 'ratelimits.explain', unknown);
+      const error = await server.errorOf('ratelimits.explain', unknown);
       expect(error).toEqual([404, 'there is no namespace "never used"']);
-      const { namespaces } = await call('ratelimits.listNamespaces');
+      const { namespaces } = await server.ok('ratelimits.listNamespaces');
       expect((namespaces as Fields[]).map(({ name }) => name)).not.toContain('never used');
     });
   });
@@ -190,7 +164,7 @@ describeEngines('decided %s:', (mode) => {
       const overrides = prefixes.map((prefix) => {
         return { namespaceName: NAMESPACE, identifier: prefix, limit: 5, duration: MONTH_MS };
       });
-      await call('ratelimits.importOverrides', { overrides });
+      await server.ok('ratelimits.importOverrides', { overrides });
       const explained = await explain({ namespace: NAMESPACE, identifier });
       expect(explained.otherOverrides).toHaveLength(EXPLAINED_OVERRIDES_MAX);
       expect(explained.matchingOverrides).toBe(identifier.length - 4);
@@ -260,18 +234,18 @@ describeEngines('decided %s:', (mode) => {
       [{ algorithm: 'lazy' }, '"algorithm" must be fixed, sliding or gcra; got "lazy"'],
     ])('rejects terms that no check can have: %j', async (fields, message) => {
       const request = { namespace: NAMESPACE, identifier: 'a', ...fields };
-      const error = await errorOf(server.port, 'ratelimits.explain', request);
+      const error = await server.errorOf('ratelimits.explain', request);
       expect(error).toEqual([400, expect.stringContaining(message)]);
     });
 
     test('is given to keys that may read, and to no revoked key', async () => {
       const permissions = ['ratelimit.*.read_namespace', 'ratelimit.*.read_override'];
-      const { key, keyId } = await call('keys.create', { name: 'reader', permissions });
+      const { key, keyId } = await server.ok('keys.create', { name: 'reader', permissions });
       const request = () => {
-        return callOperation(server.port, 'ratelimits.explain', check('a'), key as string);
+        return server.call('ratelimits.explain', check('a'), key as string);
       };
       expect((await request()).status).toBe(200);
-      await call('keys.revoke', { keyId });
+      await server.ok('keys.revoke', { keyId });
       expect((await request()).status).toBe(401);
     });
   });
@@ -364,7 +338,7 @@ describeEngines('decided %s:', (mode) => {
     // Stored before the first question: a check stores its namespace some ms later.
     for (const namespace of ['random.a', 'random.b']) {
       await setOverride(namespace, 'unused');
-      await call('ratelimit.limit', check('first', { namespace }));
+      await server.ok('ratelimit.limit', check('first', { namespace }));
     }
     const allowed = new Set<boolean>();
     const overridden = new Set<boolean>();
@@ -372,12 +346,12 @@ describeEngines('decided %s:', (mode) => {
       fc.array(steps, { minLength: 20, maxLength: 40 }),
       async (sequence) => {
         for (const { kind, ...fields } of sequence) {
-          if (kind === 'set') await call('ratelimit.setOverride', fields);
+          if (kind === 'set') await server.ok('ratelimit.setOverride', fields);
           else if (kind === 'delete') {
-            await callOperation(server.port, 'ratelimit.deleteOverride', fields);
+            await server.call('ratelimit.deleteOverride', fields);
           } else {
             const { override, windows, ...explained } = await explain(fields);
-            const { data } = await call('ratelimit.limit', fields);
+            const { data } = await server.ok('ratelimit.limit', fields);
             const { success, limit, remaining, reset, overrideId } = data as Fields;
             allowed.add(success as boolean);
             overridden.add(overrideId !== undefined);

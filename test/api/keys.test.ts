@@ -1,66 +1,48 @@
 /** The operations on keys, on two acceptors: creation, revocation, and errors of both. */
 
 import { connect } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { KEYS_MAX } from '../../src/core/constants.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { trialCount } from '../support/guarantees.ts';
-import { LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../support/http.ts';
-import { callOperation, callOperationOk, errorOf, type Fields } from '../support/operations.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type SteppedServer,
-  startServer,
-  startSteppedServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
+import type { Fields } from '../support/operations.ts';
+import { ROOT_KEY, waitUntil } from '../support/server.ts';
 import { addKey, fillWithKeys, withStore } from '../support/store.ts';
+import { SMALL, useServer } from '../support/test-server.ts';
 
-const dataDir = temporaryDirectory();
-let server: SteppedServer;
-const start = async () => {
-  const args = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
-  server = await startSteppedServer(dataDir, { args });
-};
-const stop = async () => expect(await server.stop()).toEqual({ code: 0, signal: null });
-beforeAll(start);
-afterAll(async () => {
-  await stop();
-  removeDirectory(dataDir);
-});
+const server = useServer({ args: ['--acceptors', '2'], hasSteppedClock: true });
 
 interface CreatedKey {
   keyId: string;
   key: string;
 }
-const create = async (permissions: string[], fields: Fields = {}, key?: string) => {
+const create = (permissions: string[], fields: Fields = {}, key?: string) => {
   const all = { name: 'k', permissions, ...fields };
-  return (await callOperationOk(server.port, 'keys.create', all, key)) as unknown as CreatedKey;
+  return server.ok<CreatedKey>('keys.create', all, key);
 };
 /** The error for a key with these fields. */
 const rejection = (fields: Fields, key?: string) => {
-  return errorOf(server.port, 'keys.create', { name: 'k', ...fields }, key);
+  return server.errorOf('keys.create', { name: 'k', ...fields }, key);
 };
 const revoke = async (keyId: string, key?: string) => {
-  return (await callOperation(server.port, 'keys.revoke', { keyId }, key)).status;
+  return (await server.call('keys.revoke', { keyId }, key)).status;
 };
 const checkWith = async (key: string) => {
   const headers = { Authorization: `Bearer ${key}` };
   const body = JSON.stringify({ identifier: 'a', limit: 5, duration: LONGEST_WINDOW_MS, cost: 0 });
-  return (await sendRequest(server.port, { headers, body })).status;
+  return (await server.send({ headers, body })).status;
 };
-const list = async () => {
-  const { keys } = await callOperationOk(server.port, 'keys.list');
-  return keys as (Fields & { keyId: string; name: string })[];
-};
+interface ListedKey extends Fields {
+  keyId: string;
+  name: string;
+}
+const list = async () => (await server.ok<{ keys: ListedKey[] }>('keys.list')).keys;
 /** The id of a new namespace. */
 const createNamespace = async (namespaceName: string): Promise<string> => {
   const override = { namespaceName, identifier: 'abc', limit: 5, duration: 1_000 };
-  await callOperationOk(server.port, 'ratelimits.setOverride', override);
-  const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-  return (namespaces as { id: string; name: string }[]).find(({ name }) => name === namespaceName)!
-    .id;
+  await server.ok('ratelimits.setOverride', override);
+  return server.namespaceId(namespaceName);
 };
 
 describe('a key', () => {
@@ -71,12 +53,12 @@ describe('a key', () => {
     expect(keyId).toMatch(/^key_[0-9a-f]{24}$/);
     expect(key).toMatch(/^weir_[\w-]{43}$/);
     for (let i = 0; i < 20; i++) expect(await checkWith(key)).toBe(200);
-    const response = await callOperation(server.port, 'keys.list');
+    const response = await server.call('keys.list');
     expect(response.body).not.toContain(key);
     // It has each permission once.
     const createdAt = expect.any(Number);
     expect(await list()).toContainEqual({ keyId, permissions, createdAt, ...fields });
-    expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(403);
+    expect((await server.call('keys.list', {}, key)).status).toBe(403);
   });
 
   test('that is revoked is rejected on every acceptor as soon as the response arrives', async () => {
@@ -138,7 +120,7 @@ describe('a key', () => {
         expect(await received).toContain('401 Unauthorized');
         socket.destroy();
       }
-      const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+      const { namespaces } = await server.ok('ratelimits.listNamespaces');
       expect(namespaces).not.toContainEqual(expect.objectContaining({ name }));
       expect((await list()).map((one) => one.name)).not.toContain(name);
     },
@@ -151,9 +133,9 @@ describe('a key', () => {
       const fields = { identifier: 'abc', limit: 5, duration: 1_000 };
       const named = { ...fields, namespaceName: name };
       return Promise.all([
-        errorOf(server.port, 'ratelimits.limit', { ...fields, namespace: name }, requestKey),
-        errorOf(server.port, 'ratelimits.setOverride', named, requestKey),
-        errorOf(server.port, 'ratelimits.getOverride', named, requestKey),
+        server.errorOf('ratelimits.limit', { ...fields, namespace: name }, requestKey),
+        server.errorOf('ratelimits.setOverride', named, requestKey),
+        server.errorOf('ratelimits.getOverride', named, requestKey),
       ]);
     };
     const hidden = await errors('there', key);
@@ -186,13 +168,9 @@ const invalidPermission = (permission: string, hint: string) => {
 
 test.each([
   ['ratelimit.*.limits', 'limit'],
-  ['ratelimit.*.create_namespaces', 'create_namespace'],
   ['ratelimit.rlns_0.set_overide', 'set_override'],
-  ['ratelimit.a.b.refnd', 'refund'],
   ['keys.creat', 'keys.create'],
-  ['read_audits', 'read_audit'],
   ['ratelimit.*.everything', undefined],
-  ['ratelimit.rlns_0.create_namespace', undefined],
   ['nothing', undefined],
 ])('the permission "%s" is refused with the nearest, if any', async (permission, near) => {
   const hint = near === undefined ? '' : `: did you mean ${near}?`;
@@ -258,7 +236,7 @@ test('the configured key can be the last with "*", and only its setting removes 
   const others = (await list()).filter((one) => one.name !== 'configured root key');
   for (const { keyId } of others) expect(await revoke(keyId)).toBe(200);
   const [{ keyId }] = await list();
-  expect(await errorOf(server.port, 'keys.revoke', { keyId })).toEqual([
+  expect(await server.errorOf('keys.revoke', { keyId })).toEqual([
     409,
     `${keyId} is the key of WEIR_ROOT_KEY: remove the setting and restart`,
   ]);
@@ -268,9 +246,9 @@ test('the configured key can be the last with "*", and only its setting removes 
 test('the number of keys is limited, and a created or revoked key stays so after a restart', async () => {
   const [kept, gone] = [await create(all), await create(all)];
   await revoke(gone.keyId);
-  await stop();
-  withStore(dataDir, (store) => fillWithKeys(store, KEYS_MAX - 1));
-  await start();
+  await server.expectStop();
+  withStore(server.dataDir, (store) => fillWithKeys(store, KEYS_MAX - 1));
+  await server.start();
   expect([await checkWith(kept.key), await checkWith(gone.key)]).toEqual([200, 401]);
   const last = await create(all);
   expect(await rejection({ permissions: all })).toEqual([
@@ -282,30 +260,29 @@ test('the number of keys is limited, and a created or revoked key stays so after
   expect((await create(all)).key).toMatch(/^weir_/);
 });
 
-test('the last key with "*" cannot be revoked, unless another one lasts as long', async () => {
-  const directory = temporaryDirectory();
-  const id = 'key_own';
-  const own = withStore(directory, (store) => addKey(store, { id, permissions: all }));
-  // Without a configured key, the stored key is the last one.
-  const args = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-  const { port, stop } = await startServer(directory, { args, env: { WEIR_ROOT_KEY: undefined } });
-  const createKey = async (fields: Fields) => {
-    return (await callOperationOk(port, 'keys.create', { name, ...fields }, own)) as Fields;
-  };
-  const revocation = async (keyId: string, key = own) => {
-    const { status, body } = await callOperation(port, 'keys.revoke', { keyId }, key);
-    return [status, status === 200 ? '' : JSON.parse(body).error.message];
-  };
-  await createKey({ permissions: ['keys.create', 'keys.revoke'] });
-  const last = [409, expect.stringContaining('is the last key with the permission "*"')];
-  expect(await revocation(id)).toEqual(last);
-  const soon = await createKey({ permissions: all, expires: Date.now() + 3_600_000 });
-  const lasting = [409, expect.stringContaining('is the last key with "*" that lasts so long')];
-  expect(await revocation(id)).toEqual(lasting);
-  expect(await revocation(String(soon.keyId))).toEqual([200, '']);
-  const other = await createKey({ permissions: all });
-  expect(await revocation(id)).toEqual([200, '']);
-  expect(await revocation(String(other.keyId), String(other.key))).toEqual(last);
-  expect(await stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(directory);
+describe('without a configured key', () => {
+  const own = useDataDirectory(SMALL);
+
+  test('the last key with "*" cannot be revoked, unless another one lasts as long', async () => {
+    const id = 'key_own';
+    const key = withStore(own.dataDir, (store) => addKey(store, { id, permissions: all }));
+    const server = await own.start({ env: { WEIR_ROOT_KEY: undefined } });
+    const create = (fields: Fields) => {
+      return server.ok<CreatedKey>('keys.create', { name, ...fields }, key);
+    };
+    const revocation = async (keyId: string, by = key) => {
+      const { status, body } = await server.call('keys.revoke', { keyId }, by);
+      return [status, status === 200 ? '' : JSON.parse(body).error.message];
+    };
+    await create({ permissions: ['keys.create', 'keys.revoke'] });
+    const last = [409, expect.stringContaining('is the last key with the permission "*"')];
+    expect(await revocation(id)).toEqual(last);
+    const soon = await create({ permissions: all, expires: Date.now() + 3_600_000 });
+    const lasting = [409, expect.stringContaining('is the last key with "*" that lasts so long')];
+    expect(await revocation(id)).toEqual(lasting);
+    expect(await revocation(soon.keyId)).toEqual([200, '']);
+    const other = await create({ permissions: all });
+    expect(await revocation(id)).toEqual([200, '']);
+    expect(await revocation(other.keyId, other.key)).toEqual(last);
+  });
 });

@@ -1,488 +1,395 @@
-/** The operations on overrides, and their effect on the checks of one and of several threads. */
+/** The operations on overrides, and their effect on the checks of several threads. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS, WILDCARDS_PER_TEXT_MAX } from '../../src/core/constants.ts';
-import { errorIn, exchange, LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
-import {
-  callOperation,
-  callOperationOk,
-  errorOf,
-  type Fields,
-  type Operation,
-} from '../support/operations.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
-import { addKey, addRecords, withStore } from '../support/store.ts';
+import { errorIn, exchange, LONGEST_WINDOW_MS } from '../support/http.ts';
+import type { Fields, Operation } from '../support/operations.ts';
+import { ROOT_KEY } from '../support/server.ts';
+import { addKey, addRecords } from '../support/store.ts';
+import { useServer } from '../support/test-server.ts';
 
 const DAY_MS = 86_400_000;
+const keys = { setter: '', ofOne: '' };
+const server = useServer({
+  args: ['--acceptors', '2', '--decide', 'in-place'],
+  prepare: (store) => {
+    addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
+    keys.setter = addKey(store, { permissions: ['ratelimit.*.set_override'] });
+    keys.ofOne = addKey(store, { permissions: ['ratelimit.rlns_1.set_override'] });
+  },
+});
 
-describe('overrides', () => {
-  const dataDir = temporaryDirectory();
-  let server: ServerProcess;
-  const keys = { setter: '', ofOne: '' };
-  beforeAll(async () => {
-    withStore(dataDir, (store) => {
-      addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
-      keys.setter = addKey(store, { permissions: ['ratelimit.*.set_override'] });
-      keys.ofOne = addKey(store, { permissions: ['ratelimit.rlns_1.set_override'] });
-    });
-    const sizes = ['--acceptors', '2', '--workers', '1', '--counters', '1024'];
-    const args = [...sizes, '--decide', 'in-place'];
-    server = await startServer(dataDir, { args });
+const VALUES = { identifier: 'user', limit: 5, duration: LONGEST_WINDOW_MS };
+const set = async (fields: Fields, key?: string) => {
+  const all = { ...VALUES, ...fields };
+  return (await server.ok<{ overrideId: string }>('ratelimits.setOverride', all, key)).overrideId;
+};
+const setError = (fields: Fields, key?: string) => {
+  return server.errorOf('ratelimits.setOverride', { ...VALUES, ...fields }, key);
+};
+const call = (operation: 'get' | 'delete' | 'list' | 'import' | 'export', fields: Fields = {}) => {
+  const isList = ['list', 'import', 'export'].includes(operation);
+  return server.ok(`ratelimits.${operation}Override${isList ? 's' : ''}` as Operation, fields);
+};
+const check = (namespace: string, identifier: string, fields: Fields = {}) => {
+  const body = { namespace, identifier, limit: 1_000, duration: LONGEST_WINDOW_MS };
+  return server.check({ ...body, ...fields });
+};
+const limitOf = async (namespace: string, identifier: string) => {
+  return (await check(namespace, identifier, { cost: 0 })).limit;
+};
+
+describe('setOverride', () => {
+  test('returns an id, and the next check has its limit and window', async () => {
+    const fields = { ...VALUES, namespaceName: 'a', identifier: 'user_1', duration: DAY_MS };
+    const response = await server.ok('ratelimits.setOverride', fields);
+    expect(response).toEqual({ overrideId: expect.stringMatching(/^rlor_[0-9a-f]{24}$/) });
+    const terms = { duration: 1_000 };
+    const { reset, ...rest } = await check('a', 'user_1', { ...terms, cost: 2 });
+    expect(rest).toEqual({ success: true, limit: 5, remaining: 3 });
+    expect(reset % DAY_MS).toBe(0);
+    const denied = { success: false, limit: 5, remaining: 3 };
+    expect(await check('a', 'user_1', { ...terms, cost: 4 })).toMatchObject(denied);
   });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
+
+  test('replaces the values under the same id; after a delete the id is new', async () => {
+    const of = { namespaceName: 'a', identifier: 'again' };
+    const id = await set({ ...of, limit: 5 });
+    expect(await set({ ...of, limit: 6, async: true })).toBe(id);
+    expect(await set({ ...of, limit: 6, async: true })).toBe(id);
+    expect(await limitOf('a', 'again')).toBe(6);
+    const shown = { identifier: 'again', limit: 6, duration: LONGEST_WINDOW_MS, async: true };
+    expect(await call('get', of)).toEqual({ id, ...shown });
+    expect(await call('delete', of)).toEqual({});
+    expect(await limitOf('a', 'again')).toBe(1_000);
+    expect(await set(of)).not.toBe(id);
   });
 
-  const set = (fields: Fields, key?: string) => {
-    const defaults = { identifier: 'user', limit: 5, duration: LONGEST_WINDOW_MS };
-    return callOperation(server.port, 'ratelimits.setOverride', { ...defaults, ...fields }, key);
-  };
-  const setDone = async (fields: Fields): Promise<string> => {
-    const response = await set(fields);
-    if (response.status !== 200) throw new Error(response.body);
-    return JSON.parse(response.body).overrideId;
-  };
-  const call = (
-    operation: 'get' | 'delete' | 'list' | 'import' | 'export',
-    fields: Fields = {},
-  ) => {
-    const isList = ['list', 'import', 'export'].includes(operation);
-    const name = `ratelimits.${operation}Override${isList ? 's' : ''}` as Operation;
-    return callOperationOk(server.port, name, fields);
-  };
-  const namespaces = async () => {
-    const listed = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-    return listed.namespaces as { id: string; name: string }[];
-  };
-  const limitOf = async (namespace: string, identifier: string, fields: Fields = {}) => {
-    const body = { namespace, identifier, limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
-    return (await sendCheck(server.port, { ...body, ...fields })).limit;
-  };
+  test('keeps the usage when the limit changes; another duration has another counter', async () => {
+    await check('a', 'used', { cost: 4 });
+    const of = { namespaceName: 'a', identifier: 'used', limit: 6 };
+    await set(of);
+    expect((await check('a', 'used', { cost: 0 })).remaining).toBe(2);
+    await set({ ...of, duration: DAY_MS });
+    expect((await check('a', 'used', { cost: 0 })).remaining).toBe(6);
+  });
 
-  describe('setOverride', () => {
-    test('returns an id, and the next check has its limit and window', async () => {
-      const response = await set({ namespaceName: 'a', identifier: 'user_1', duration: DAY_MS });
-      expect(response.status).toBe(200);
-      expect(Object.keys(JSON.parse(response.body))).toEqual(['overrideId']);
-      expect(JSON.parse(response.body).overrideId).toMatch(/^rlor_[0-9a-f]{24}$/);
-      const body = { namespace: 'a', identifier: 'user_1', limit: 1_000, duration: 1_000 };
-      const responded = await sendCheck(server.port, { ...body, cost: 2 });
-      expect(responded).toMatchObject({ success: true, limit: 5, remaining: 3 });
-      expect(responded.reset % DAY_MS).toBe(0);
-      expect(await sendCheck(server.port, { ...body, cost: 4 })).toMatchObject({
-        success: false,
-        limit: 5,
-        remaining: 3,
-      });
-    });
+  test('creates the namespace of a name, which then has an id; a pattern creates none', async () => {
+    await set({ namespaceName: 'made by an override' });
+    await set({ namespaceName: 'later.*', identifier: 'abc' });
+    const made = (await server.namespaces()).filter(({ name }) => /^(made|later)/.test(name));
+    expect(made.map(({ name }) => name)).toEqual(['made by an override']);
+    await set({ namespaceId: made[0].id, identifier: 'by id' });
+    expect(await limitOf('made by an override', 'by id')).toBe(5);
+    // A namespace that is created later matches.
+    expect((await check('later.on', 'abc')).limit).toBe(5);
+    expect(await limitOf('never', 'abc')).toBe(1_000);
+  });
 
-    test('replaces the values under the same id; after a delete the id is new', async () => {
-      const of = { namespaceName: 'a', identifier: 'again' };
-      const id = await setDone({ ...of, limit: 5 });
-      expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
-      expect(await setDone({ ...of, limit: 6, async: true })).toBe(id);
-      expect(await limitOf('a', 'again')).toBe(6);
-      expect(await call('get', of)).toEqual({
-        id,
-        identifier: 'again',
-        limit: 6,
-        duration: LONGEST_WINDOW_MS,
-        async: true,
-      });
-      expect(await call('delete', of)).toEqual({});
-      expect(await limitOf('a', 'again')).toBe(1_000);
-      expect(await setDone(of)).not.toBe(id);
-    });
+  test('uses the id if the request has both', async () => {
+    await set({ namespaceId: 'rlns_1', namespaceName: 'other', identifier: 'both' });
+    expect(await limitOf('stored', 'both')).toBe(5);
+    expect(await limitOf('other', 'both')).toBe(1_000);
+  });
 
-    test('keeps the usage when the limit changes; another duration has another counter', async () => {
-      const body = { namespace: 'a', identifier: 'used', limit: 10, duration: LONGEST_WINDOW_MS };
-      await sendCheck(server.port, { ...body, cost: 4 });
-      await setDone({ namespaceName: 'a', identifier: 'used', limit: 6 });
-      expect((await sendCheck(server.port, { ...body, cost: 0 })).remaining).toBe(2);
-      await setDone({ namespaceName: 'a', identifier: 'used', limit: 6, duration: DAY_MS });
-      expect((await sendCheck(server.port, { ...body, cost: 0 })).remaining).toBe(6);
-    });
+  test('by id applies to that namespace only, also if its name looks like a pattern', async () => {
+    const name = 'v*';
+    await check(name, 'a');
+    const id = await server.namespaceId(name);
+    const permissions = [`ratelimit.${id}.set_override`];
+    const { key } = await server.ok('keys.create', { name: 'of one', permissions });
+    const [exact, star] = ['alice', 'bob_*'];
+    expect((await setError({ namespaceName: name }, `${key}`))[0]).toBe(403);
+    for (const [i, identifier] of [exact, star].entries()) {
+      await set({ namespaceId: id, identifier, limit: 7 + i }, `${key}`);
+    }
+    const limits = async () => [
+      ...[await limitOf(name, 'alice'), await limitOf(name, 'bob_1')],
+      ...[await limitOf('victim', 'alice'), await limitOf('victim', 'bob_1')],
+    ];
+    expect(await limits()).toEqual([7, 8, 1_000, 1_000]);
+    // The pattern with the same text is another override, with less precedence than names.
+    await set({ namespaceName: name, identifier: star, limit: 9 });
+    expect(await limits()).toEqual([7, 8, 1_000, 9]);
+    const { overrides } = (await call('export', { limit: 1_000 })) as { overrides: Fields[] };
+    expect(overrides.filter(({ namespaceId }) => namespaceId === id)).toHaveLength(2);
+    await call('import', { overrides });
+    expect(await limits()).toEqual([7, 8, 1_000, 9]);
+    await call('delete', { namespaceId: id, identifier: star });
+    expect(await limits()).toEqual([7, 9, 1_000, 9]);
+    await call('delete', { namespaceName: name, identifier: star });
+    expect(await limits()).toEqual([7, 1_000, 1_000, 1_000]);
+  });
 
-    test('creates the namespace of a name, which then has an id; a pattern creates none', async () => {
-      await setDone({ namespaceName: 'made by an override' });
-      await setDone({ namespaceName: 'later.*', identifier: 'abc' });
-      const made = (await namespaces()).filter(({ name }) => {
-        return name === 'made by an override' || name.startsWith('later');
-      });
-      expect(made.map(({ name }) => name)).toEqual(['made by an override']);
-      await setDone({ namespaceId: made[0].id, identifier: 'by id' });
-      expect(await limitOf('made by an override', 'by id')).toBe(5);
-      // A namespace that is created later matches.
-      expect(await limitOf('later.on', 'abc', { cost: 1 })).toBe(5);
-      expect(await limitOf('later.on', 'abc')).toBe(5);
-      expect(await limitOf('never', 'abc')).toBe(1_000);
-    });
+  test('has a counter for each identifier that matches a pattern', async () => {
+    await set({ namespaceName: 'a', identifier: 'each_*', limit: 2 });
+    for (const identifier of ['each_1', 'each_2']) {
+      expect((await check('a', identifier)).remaining).toBe(1);
+    }
+  });
 
-    test('uses the id if the request has both', async () => {
-      await setDone({ namespaceId: 'rlns_1', namespaceName: 'other', identifier: 'both' });
-      expect(await limitOf('stored', 'both')).toBe(5);
-      expect(await limitOf('other', 'both')).toBe(1_000);
-    });
+  test('follows the order of precedence, also when overrides are deleted', async () => {
+    const order = [
+      ['order', 'user_12'],
+      ['order', 'us*2'],
+      ['order', '***'],
+      ['o*der', '***'],
+      ['*', 'user_12'],
+    ];
+    // From the last to the first, so that each replaces the one before.
+    for (const [i, [namespaceName, identifier]] of [...order.entries()].reverse()) {
+      await set({ namespaceName, identifier, limit: 10 + i });
+      expect(await limitOf('order', 'user_12')).toBe(10 + i);
+    }
+    for (const [i, [namespaceName, identifier]] of order.entries()) {
+      expect(await limitOf('order', 'user_12')).toBe(10 + i);
+      await call('delete', { namespaceName, identifier });
+    }
+    expect(await limitOf('order', 'user_12')).toBe(1_000);
+  });
 
-    test('by id applies to that namespace only, also if its name looks like a pattern', async () => {
-      await sendCheck(server.port, { namespace: 'v*', identifier: 'a', limit: 1, duration: 1_000 });
-      const name = 'v*';
-      let id = '';
-      await waitUntil('the namespace has an id', async () => {
-        id = (await namespaces()).find((n) => n.name === name)?.id ?? '';
-        return id !== '';
-      });
-      const permissions = [`ratelimit.${id}.set_override`];
-      const { key } = await callOperationOk(server.port, 'keys.create', {
-        name: 'of one',
-        permissions,
-      });
-      const [exact, star] = ['alice', 'bob_*'];
-      expect((await set({ namespaceName: name, identifier: exact }, `${key}`)).status).toBe(403);
-      for (const [i, identifier] of [exact, star].entries()) {
-        expect((await set({ namespaceId: id, identifier, limit: 7 + i }, `${key}`)).status).toBe(
-          200,
-        );
-      }
-      const limits = async () => [
-        await limitOf('v*', 'alice'),
-        await limitOf('v*', 'bob_1'),
-        await limitOf('victim', 'alice'),
-        await limitOf('victim', 'bob_1'),
-      ];
-      expect(await limits()).toEqual([7, 8, 1_000, 1_000]);
-      // The pattern with the same text is another override, with less precedence than names.
-      await setDone({ namespaceName: name, identifier: star, limit: 9 });
-      expect(await limits()).toEqual([7, 8, 1_000, 9]);
-      const exported = await call('export', {
-        limit: 1_000,
-      });
-      const { overrides } = exported as { overrides: Fields[] };
-      expect(overrides.filter(({ namespaceId }) => namespaceId === id)).toHaveLength(2);
-      await call('import', { overrides });
-      expect(await limits()).toEqual([7, 8, 1_000, 9]);
-      const of = { namespaceId: id, identifier: star };
+  test('makes the checks that it applies to asynchronous, and no others', async () => {
+    const figure = () => server.metric('weir_queue_deductions_total');
+    const of = { namespaceName: 'async', identifier: 'later_*', limit: 100 };
+    const deductions = async (identifier: string, fields: Fields = {}) => {
+      const before = await figure();
+      expect((await check('async', identifier, fields)).success).toBe(true);
+      return (await figure()) - before;
+    };
+    await set({ ...of, async: true });
+    expect(await deductions('later_1')).toBe(1);
+    expect(await deductions('now_1')).toBe(0);
+    expect(await deductions('now_2', { async: true })).toBe(1);
+    await set({ ...of, async: false });
+    expect(await deductions('later_2')).toBe(0);
+    // Either the check or the override makes it asynchronous.
+    expect(await deductions('later_3', { async: true })).toBe(1);
+  });
+
+  const most = WILDCARDS_PER_TEXT_MAX;
+  test.each<[Fields, string]>([
+    [{ identifier: undefined }, '"identifier" is required: a text of 3 to 512'],
+    [{ identifier: '😀😀' }, '"identifier" must be a text of 3 to 512'],
+    [{ identifier: 'x'.repeat(513) }, 'got a text of 513 characters'],
+    [{ identifier: 'a*'.repeat(most + 1) }, `at most ${most} wildcards`],
+    [{ limit: 0 }, `"limit" must be an integer from 1 to ${AMOUNT_MAX}; got 0`],
+    [{ duration: 999 }, '"duration" must be an integer number of milliseconds from 1000'],
+    [{ duration: DURATION_MAX_MS + 1 }, `to 3155760000000; got ${DURATION_MAX_MS + 1}`],
+    [{ async: null }, '"async" must be true or false; got null'],
+    [{ namespaceName: undefined }, '"namespaceId" or "namespaceName" is required'],
+    [{ namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
+    [{ namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
+    [{ namespaceName: '*'.repeat(most + 1) }, '"namespaceName" must have at most 16'],
+  ])('names the invalid field: %j', async (fields, message) => {
+    const error = await setError({ namespaceName: 'a', ...fields });
+    expect(error).toEqual([400, expect.stringContaining(message)]);
+  });
+
+  test('accepts the longest texts and the most wildcards', async () => {
+    const rest = 512 - 2 * most;
+    const identifier = `${'*a'.repeat(most)}${'😀'.repeat(rest)}`;
+    const namespaceName = `${'*b'.repeat(most)}${'n'.repeat(rest)}`;
+    await set({ identifier, namespaceName, limit: AMOUNT_MAX });
+    const matching = [namespaceName, identifier].map((text) => text.replaceAll('*', ''));
+    expect(await limitOf(matching[0], matching[1])).toBe(AMOUNT_MAX);
+    await call('delete', { identifier, namespaceName });
+  });
+
+  test('responds 404 for an unknown id, and for a name that the key may not create', async () => {
+    expect(await setError({ namespaceId: 'rlns_nowhere' })).toEqual([
+      404,
+      'there is no namespace with the id "rlns_nowhere"',
+    ]);
+    const mayNotCreate = [404, expect.stringContaining('"ratelimit.*.create_namespace"')];
+    expect(await setError({ namespaceName: 'uncreated' }, keys.setter)).toEqual(mayNotCreate);
+    await set({ namespaceName: 'stored' }, keys.setter);
+    // A key of one namespace may set no pattern.
+    await set({ namespaceName: 'stored' }, keys.ofOne);
+    const forbidden = [403, expect.stringContaining('"ratelimit.*.set_override"')];
+    for (const namespaceName of ['sto*', 'other']) {
+      expect(await setError({ namespaceName }, keys.ofOne)).toEqual(forbidden);
+    }
+  });
+});
+
+describe('getOverride and deleteOverride', () => {
+  const OPERATIONS = ['ratelimits.getOverride', 'ratelimits.deleteOverride'] as const;
+
+  test('find an override by the text of its pattern, in a namespace or a pattern of names', async () => {
+    const identifier = 'a&b=c d+%*😀';
+    for (const namespaceName of ['found', 'fou*']) {
+      const of = { namespaceName, identifier };
+      const id = await set(of);
+      expect(await call('get', of)).toMatchObject({ id, identifier });
       await call('delete', of);
-      expect(await limits()).toEqual([7, 9, 1_000, 9]);
-      await call('delete', {
-        namespaceName: name,
-        identifier: star,
-      });
-      expect(await limits()).toEqual([7, 1_000, 1_000, 1_000]);
-    });
-
-    test('has a counter for each identifier that matches a pattern', async () => {
-      await setDone({ namespaceName: 'a', identifier: 'each_*', limit: 2 });
-      const body = { namespace: 'a', limit: 1_000, duration: LONGEST_WINDOW_MS };
-      for (const identifier of ['each_1', 'each_2']) {
-        expect((await sendCheck(server.port, { ...body, identifier })).remaining).toBe(1);
+      for (const operation of OPERATIONS) {
+        expect(await server.errorOf(operation, of)).toEqual([404, expect.any(String)]);
       }
-    });
-
-    test('follows the order of precedence, also when overrides are deleted', async () => {
-      const order: [namespaceName: string, identifier: string][] = [
-        ['order', 'user_12'],
-        ['order', 'user_1*'],
-        ['order', 'us*2'],
-        ['order', '*_12'],
-        ['order', '***'],
-        ['orde*', 'user_12'],
-        ['o*der', '***'],
-        ['*', 'user_12'],
-      ];
-      // From the last to the first, so that each replaces the one before.
-      for (const [i, [namespaceName, identifier]] of [...order.entries()].reverse()) {
-        await setDone({ namespaceName, identifier, limit: 10 + i });
-        expect(await limitOf('order', 'user_12')).toBe(10 + i);
-      }
-      for (const [i, [namespaceName, identifier]] of order.entries()) {
-        expect(await limitOf('order', 'user_12')).toBe(10 + i);
-        await call('delete', {
-          namespaceName,
-          identifier,
-        });
-      }
-      expect(await limitOf('order', 'user_12')).toBe(1_000);
-    });
-
-    test('makes the checks that it applies to asynchronous, and no others', async () => {
-      const figure = () => readMetric(server.adminUrl, 'weir_queue_deductions_total');
-      const of = { namespaceName: 'async', identifier: 'later_*', limit: 100 };
-      const body = { namespace: 'async', limit: 1, duration: LONGEST_WINDOW_MS };
-      const deductions = async (identifier: string, fields: Fields = {}) => {
-        const before = await figure();
-        const check = await sendCheck(server.port, { ...body, identifier, ...fields });
-        expect(check.success).toBe(true);
-        return (await figure()) - before;
-      };
-      await setDone({ ...of, async: true });
-      expect(await deductions('later_1')).toBe(1);
-      expect(await deductions('now_1')).toBe(0);
-      expect(await deductions('now_2', { async: true })).toBe(1);
-      await setDone({ ...of, async: false });
-      expect(await deductions('later_2')).toBe(0);
-      // Either the check or the override makes it asynchronous.
-      expect(await deductions('later_3', { async: true })).toBe(1);
-    });
-
-    const ms = '"duration" must be an integer number of milliseconds from 1000';
-    const most = WILDCARDS_PER_TEXT_MAX;
-    test.each<[Fields, string]>([
-      [{ identifier: undefined }, '"identifier" is required: a text of 3 to 512'],
-      [{ identifier: 'ab' }, '"identifier" must be a text of 3 to 512'],
-      [{ identifier: '😀😀' }, '"identifier" must be a text of 3 to 512'],
-      [{ identifier: 'x'.repeat(513) }, 'got a text of 513 characters'],
-      [{ identifier: 'a*'.repeat(most + 1) }, `at most ${most} wildcards`],
-      [{ limit: undefined }, '"limit" is required: an integer from 1 to'],
-      [{ limit: 0 }, `"limit" must be an integer from 1 to ${AMOUNT_MAX}; got 0`],
-      [{ limit: 1.5 }, '"limit" must be'],
-      [{ duration: 999 }, ms],
-      [{ duration: 60 }, ms],
-      [{ duration: DURATION_MAX_MS + 1 }, `to 3155760000000; got ${DURATION_MAX_MS + 1}`],
-      [{ async: 1 }, '"async" must be true or false; got 1'],
-      [{ async: null }, '"async" must be true or false; got null'],
-      [{ namespaceName: undefined }, '"namespaceId" or "namespaceName" is required'],
-      [{ namespaceName: '' }, '"namespaceName" must be a text of 1 to 512'],
-      [{ namespaceName: 'rlns_1' }, '"namespaceName" must be a name'],
-      [{ namespaceName: '*'.repeat(most + 1) }, '"namespaceName" must have at most 16'],
-    ])('names the invalid field: %j', async (fields, message) => {
-      const response = await set({ namespaceName: 'a', ...fields });
-      expect([response.status, errorIn(response).code]).toEqual([400, 'BAD_REQUEST']);
-      expect(errorIn(response).message).toContain(message);
-    });
-
-    test('accepts the longest texts and the most wildcards', async () => {
-      const rest = 512 - 2 * most;
-      const identifier = `${'*a'.repeat(most)}${'😀'.repeat(rest)}`;
-      const namespaceName = `${'*b'.repeat(most)}${'n'.repeat(rest)}`;
-      await setDone({ identifier, namespaceName, limit: AMOUNT_MAX });
-      const matching = [namespaceName, identifier].map((text) => text.replaceAll('*', ''));
-      expect(await limitOf(matching[0], matching[1])).toBe(AMOUNT_MAX);
-      await call('delete', { identifier, namespaceName });
-    });
-
-    test('responds 404 for an unknown id, and for a name that the key may not create', async () => {
-      const values = { identifier: 'user', limit: 5, duration: LONGEST_WINDOW_MS };
-      const rejection = (fields: Fields, key?: string) => {
-        return errorOf(server.port, 'ratelimits.setOverride', { ...values, ...fields }, key);
-      };
-      expect(await rejection({ namespaceId: 'rlns_nowhere' })).toEqual([
-        404,
-        'there is no namespace with the id "rlns_nowhere"',
-      ]);
-      const mayNotCreate = [404, expect.stringContaining('"ratelimit.*.create_namespace"')];
-      expect(await rejection({ namespaceName: 'uncreated' }, keys.setter)).toEqual(mayNotCreate);
-      expect((await set({ namespaceName: 'stored' }, keys.setter)).status).toBe(200);
-      // A key of one namespace may set no pattern.
-      for (const namespace of [{ namespaceId: 'rlns_1' }, { namespaceName: 'stored' }]) {
-        expect((await set(namespace, keys.ofOne)).status).toBe(200);
-      }
-      const forbidden = [403, expect.stringContaining('"ratelimit.*.set_override"')];
-      for (const namespaceName of ['sto*', 'other']) {
-        expect(await rejection({ namespaceName }, keys.ofOne)).toEqual(forbidden);
-      }
-    });
+    }
   });
 
-  describe('getOverride and deleteOverride', () => {
-    const OPERATIONS = ['ratelimits.getOverride', 'ratelimits.deleteOverride'] as const;
+  test.each(OPERATIONS)('%s needs an identifier and a known namespace', async (operation) => {
+    const identifier = 'abc';
+    for (const [fields, status, message] of [
+      [{ namespaceName: 'nowhere', identifier }, 404, 'there is no namespace "nowhere"'],
+      [{ identifier }, 400, '"namespaceId" or "namespaceName" is required'],
+      [{ namespaceName: 'a' }, 400, '"identifier" is required: '],
+    ] as const) {
+      const error = await server.errorOf(operation, fields);
+      expect(error).toEqual([status, expect.stringContaining(message)]);
+    }
+  });
+});
 
-    test('find an override by the text of its pattern, in a namespace or a pattern of names', async () => {
-      const identifier = 'a&b=c d+%*😀';
-      for (const namespaceName of ['found', 'fou*']) {
-        const of = { namespaceName, identifier };
-        const values = { limit: 7, duration: LONGEST_WINDOW_MS, async: false };
-        const id = await setDone({ ...of, ...values });
-        expect(await call('get', of)).toEqual({ id, identifier, ...values });
-        await call('delete', of);
-        for (const operation of OPERATIONS) {
-          const response = await callOperation(server.port, operation, of);
-          expect([response.status, errorIn(response).code]).toEqual([404, 'NOT_FOUND']);
-        }
-      }
-    });
+describe('a query', () => {
+  /** Sends the query as latin1, one byte per character. */
+  const get = async (path: string) => {
+    const lines = [`GET ${path} HTTP/1.1`, 'Host: h', `Authorization: Bearer ${ROOT_KEY}`];
+    const bytes = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+    const [response] = await exchange(server.port, [bytes]);
+    return response;
+  };
+  const getOverride = (identifier: string) => {
+    return get(`/v1/ratelimits.getOverride?namespaceName=utf8&identifier=${identifier}`);
+  };
+  const latin1 = (text: string) => Buffer.from(text).toString('latin1');
 
-    test.each(OPERATIONS)('%s needs an identifier and a known namespace', async (operation) => {
-      const identifier = 'abc';
-      for (const [fields, status, message] of [
-        [{ namespaceName: 'nowhere', identifier }, 404, 'there is no namespace "nowhere"'],
-        [{ identifier }, 400, '"namespaceId" or "namespaceName" is required'],
-        [{ namespaceName: 'a' }, 400, '"identifier" is required: '],
-      ] as const) {
-        const error = await errorOf(server.port, operation, fields);
-        expect(error).toEqual([status, expect.stringContaining(message)]);
-      }
-    });
+  test.each([
+    ['namespaceName=%ff', 'the query must be percent-encoded UTF-8'],
+    ['namespaceName=a&limit=0', 'from 1 to 100; got 0'],
+    ['namespaceName=a&limit=101', 'from 1 to 100; got 101'],
+    ['namespaceName=a&limit=x', 'from 1 to 100; got "x"'],
+    ['namespaceName=a&cursor=x', '"cursor" must be the cursor'],
+    ['', '"namespaceId" or "namespaceName" is required'],
+  ])('is validated: %s', async (query, message) => {
+    const response = await get(`/v1/ratelimits.listOverrides?${query}`);
+    expect(response.status).toBe(400);
+    expect(errorIn(response).message).toContain(message);
   });
 
-  describe('a query', () => {
-    /** Sends the query as latin1, one byte per character. */
-    const get = async (path: string) => {
-      const lines = [`GET ${path} HTTP/1.1`, 'Host: h', `Authorization: Bearer ${ROOT_KEY}`];
-      const bytes = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
-      const [response] = await exchange(server.port, [bytes]);
-      return response;
+  test('may have unknown and repeated fields', async () => {
+    const query = 'namespaceName=b&namespaceName=a&&__proto__=1&x';
+    expect((await get(`/v1/ratelimits.listOverrides?${query}`)).status).toBe(200);
+  });
+
+  test('with bytes that are not UTF-8 gets a 400, and finds no override of an identifier with U+FFFD', async () => {
+    for (const identifier of ['a\ufffdb', 'a\ufffd\ufffd\ufffdb']) {
+      await set({ namespaceName: 'utf8', identifier });
+    }
+    for (const bytes of ['\xff', '\xc0\x80', '\xe2\x82', '\xed\xa0\x80', '\xf4\x90\x80\x80']) {
+      const encoded = [...bytes].map((byte) => `%${byte.charCodeAt(0).toString(16)}`).join('');
+      for (const identifier of [`a${bytes}b`, `a${encoded}b`]) {
+        const response = await getOverride(identifier);
+        expect([identifier, response.status]).toEqual([identifier, 400]);
+        expect(errorIn(response).message).toMatch(/^the query must be .*UTF-8/);
+      }
+    }
+  });
+
+  test('in UTF-8 is accepted, raw and percent-encoded; U+FFFD only percent-encoded', async () => {
+    for (const identifier of ['a\ufffdb', 'é€😀']) {
+      await set({ namespaceName: 'utf8', identifier });
+      const response = await getOverride(encodeURIComponent(identifier));
+      expect(JSON.parse(response.body).identifier).toBe(identifier);
+    }
+    expect(JSON.parse((await getOverride(latin1('é€😀'))).body).identifier).toBe('é€😀');
+    // uWebSockets.js gives the same text for it and for an ill-formed byte.
+    expect((await getOverride(latin1('a\ufffdb'))).status).toBe(400);
+  });
+});
+
+describe('listOverrides and listNamespaces', () => {
+  test('return pages in a stable order, each item once, while others are added and removed', async () => {
+    const total = 25;
+    const namespaceName = 'listed';
+    const names = Array.from({ length: total + 1 }, (_, i) => `listed_${i}`);
+    const overrides = names.slice(0, total).map((identifier) => {
+      return { namespaceName, identifier, limit: 5, duration: DAY_MS };
+    });
+    await call('import', { overrides });
+    type Page = { overrides: { identifier: string }[]; cursor?: string; total: number };
+    const pages: Page[] = [];
+    do {
+      const { cursor } = pages.at(-1) ?? {};
+      const fields = { namespaceName, limit: 10, ...(cursor === undefined ? {} : { cursor }) };
+      pages.push((await call('list', fields)) as unknown as Page);
+      expect(pages.at(-1)?.total).toBe(total);
+      if (pages.length > 1) continue;
+      // One of a returned page is removed, one changes, one is added.
+      await call('delete', { namespaceName, identifier: names[0] });
+      await set({ namespaceName, identifier: names[1], limit: 9 });
+      await set({ namespaceName, identifier: names[total] });
+    } while (pages.at(-1)?.cursor !== undefined);
+    expect(pages.map((page) => page.overrides.length)).toEqual([10, 10, 6]);
+    const items = pages.flatMap((page) => page.overrides);
+    expect(items.map(({ identifier }) => identifier)).toEqual(names);
+    expect(Object.keys(items[0])).toEqual(['id', 'identifier', 'limit', 'duration', 'async']);
+  });
+
+  test('have no cursor on the last page or on an empty one', async () => {
+    const list = (fields: Fields = {}) => {
+      type Page = { namespaces: Fields[]; total: number; cursor?: string };
+      return server.ok<Page>('ratelimits.listNamespaces', fields);
     };
-    const getOverride = (identifier: string) => {
-      return get(`/v1/ratelimits.getOverride?namespaceName=utf8&identifier=${identifier}`);
+    const { namespaces, total, cursor } = await list();
+    expect([namespaces.length, cursor]).toEqual([total, undefined]);
+    expect(namespaces).toContainEqual({ id: 'rlns_1', name: 'stored' });
+    const one = await list({ limit: 1 });
+    expect([one.namespaces.length, one.total]).toEqual([1, total]);
+    const rest = await list({ limit: total - 1, cursor: one.cursor });
+    expect([rest.namespaces.length, rest.cursor]).toEqual([total - 1, undefined]);
+    expect(await call('list', { namespaceName: 'zz*' })).toEqual({ overrides: [], total: 0 });
+  });
+});
+
+describe('importOverrides and exportOverrides', () => {
+  const line = (i: number, changes: Fields = {}) => ({
+    namespaceName: i % 2 === 0 ? 'imported' : 'impo*',
+    ...{ identifier: `i${i}_*`, limit: i + 1, duration: DAY_MS, async: i % 3 === 0 },
+    ...changes,
+  });
+
+  test('set all overrides, or count them in a dry run, and export the same', async () => {
+    const overrides = Array.from({ length: 50 }, (_, i) => line(i));
+    const dry = await call('import', { overrides, dryRun: true });
+    expect(dry).toEqual({ created: 50, updated: 0, unchanged: 0, dryRun: true });
+    expect(await limitOf('imported', 'i4_x')).toBe(1_000);
+    const wet = await call('import', { overrides: [...overrides, line(4, { limit: 99 })] });
+    expect(wet).toEqual({ created: 50, updated: 1, unchanged: 0, dryRun: false });
+    expect(await limitOf('imported', 'i4_x')).toBe(99);
+    const again = await call('import', { overrides });
+    expect(again).toMatchObject({ created: 0, updated: 1, unchanged: 49 });
+    const exported: Fields[] = [];
+    let cursor: unknown;
+    do {
+      const fields = { limit: 20, ...(cursor === undefined ? {} : { cursor }) };
+      const page = await call('export', fields);
+      exported.push(...(page.overrides as Fields[]));
+      cursor = page.cursor;
+    } while (cursor !== undefined);
+    const ours = exported.filter(({ namespaceName }) => String(namespaceName).startsWith('impo'));
+    expect(ours).toEqual(overrides);
+  });
+
+  test('set nothing if one override is invalid, and name its index', async () => {
+    const total = async () => (await call('export', { limit: 1 })).total;
+    const before = await total();
+    const rejection = (overrides: unknown) => {
+      return server.errorOf('ratelimits.importOverrides', { overrides });
     };
-    const latin1 = (text: string) => Buffer.from(text).toString('latin1');
-
-    test.each([
-      ['namespaceName=%ff', 'the query must be percent-encoded UTF-8'],
-      ['namespaceName=a&limit=0', 'from 1 to 100; got 0'],
-      ['namespaceName=a&limit=101', 'from 1 to 100; got 101'],
-      ['namespaceName=a&limit=x', 'from 1 to 100; got "x"'],
-      ['namespaceName=a&cursor=x', '"cursor" must be the cursor'],
-      ['', '"namespaceId" or "namespaceName" is required'],
-    ])('is validated: %s', async (query, message) => {
-      const response = await get(`/v1/ratelimits.listOverrides?${query}`);
-      expect([response.status, errorIn(response).message]).toEqual([
-        400,
-        expect.stringContaining(message),
-      ]);
-    });
-
-    test('may have unknown and repeated fields', async () => {
-      const query = 'namespaceName=b&namespaceName=a&&__proto__=1&x';
-      expect((await get(`/v1/ratelimits.listOverrides?${query}`)).status).toBe(200);
-    });
-
-    test('with bytes that are not UTF-8 gets a 400, and finds no override of an identifier with U+FFFD', async () => {
-      for (const identifier of ['a\ufffdb', 'a\ufffd\ufffd\ufffdb']) {
-        await setDone({ namespaceName: 'utf8', identifier });
-      }
-      for (const bytes of ['\xff', '\xc0\x80', '\xe2\x82', '\xed\xa0\x80', '\xf4\x90\x80\x80']) {
-        const encoded = [...bytes].map((byte) => `%${byte.charCodeAt(0).toString(16)}`).join('');
-        for (const identifier of [`a${bytes}b`, `a${encoded}b`]) {
-          const response = await getOverride(identifier);
-          expect([identifier, response.status, errorIn(response).message]).toEqual([
-            identifier,
-            400,
-            expect.stringMatching(/^the query must be .*UTF-8/),
-          ]);
-        }
-      }
-    });
-
-    test('in UTF-8 is accepted, raw and percent-encoded; U+FFFD only percent-encoded', async () => {
-      for (const identifier of ['a\ufffdb', 'é€😀']) {
-        await setDone({ namespaceName: 'utf8', identifier });
-        const response = await getOverride(encodeURIComponent(identifier));
-        expect([response.status, JSON.parse(response.body).identifier]).toEqual([200, identifier]);
-      }
-      expect(JSON.parse((await getOverride(latin1('é€😀'))).body).identifier).toBe('é€😀');
-      // uWebSockets.js gives the same text for it and for an ill-formed byte.
-      expect((await getOverride(latin1('a\ufffdb'))).status).toBe(400);
-    });
-  });
-
-  describe('listOverrides and listNamespaces', () => {
-    test('return pages in a stable order, each item once, while others are added and removed', async () => {
-      const total = 25;
-      const namespaceName = 'listed';
-      const names = Array.from({ length: total + 1 }, (_, i) => `listed_${i}`);
-      const values = { limit: 5, duration: DAY_MS };
-      const overrides = names.slice(0, total).map((identifier) => {
-        return { namespaceName, identifier, ...values };
-      });
-      await call('import', { overrides });
-      type Page = { overrides: { identifier: string }[]; cursor?: string; total: number };
-      const pages: Page[] = [];
-      do {
-        const { cursor } = pages.at(-1) ?? {};
-        const fields = { namespaceName, limit: 10, ...(cursor === undefined ? {} : { cursor }) };
-        pages.push((await call('list', fields)) as unknown as Page);
-        expect(pages.at(-1)?.total).toBe(total);
-        if (pages.length > 1) continue;
-        // One of a returned page is removed, one changes, one is added.
-        await call('delete', { namespaceName, identifier: names[0] });
-        await setDone({ namespaceName, identifier: names[1], limit: 9 });
-        await setDone({ namespaceName, identifier: names[total] });
-      } while (pages.at(-1)?.cursor !== undefined);
-      expect(pages.map((page) => page.overrides.length)).toEqual([10, 10, 6]);
-      const items = pages.flatMap((page) => page.overrides);
-      expect(items.map(({ identifier }) => identifier)).toEqual(names);
-      const fields = ['id', 'identifier', 'limit', 'duration', 'async'];
-      expect(Object.keys(items[0])).toEqual(fields);
-    });
-
-    test('have no cursor on the last page or on an empty one', async () => {
-      const list = (fields: Fields = {}) => {
-        return callOperationOk(server.port, 'ratelimits.listNamespaces', fields);
-      };
-      const { namespaces, total, cursor } = await list();
-      expect([(namespaces as object[]).length, cursor]).toEqual([total, undefined]);
-      expect(namespaces).toContainEqual({ id: 'rlns_1', name: 'stored' });
-      const one = await list({ limit: 1 });
-      expect([(one.namespaces as object[]).length, one.total]).toEqual([1, total]);
-      const limit = (total as number) - 1;
-      const rest = await list({ limit, cursor: one.cursor });
-      expect([(rest.namespaces as object[]).length, rest.cursor]).toEqual([limit, undefined]);
-      expect(await call('list', { namespaceName: 'zz*' })).toEqual({ overrides: [], total: 0 });
-    });
-  });
-
-  describe('importOverrides and exportOverrides', () => {
-    const line = (i: number, changes: Fields = {}) => ({
-      namespaceName: i % 2 === 0 ? 'imported' : 'impo*',
-      identifier: `i${i}_*`,
-      limit: i + 1,
-      duration: DAY_MS,
-      async: i % 3 === 0,
-      ...changes,
-    });
-
-    test('set all overrides, or count them in a dry run, and export the same', async () => {
-      const overrides = Array.from({ length: 50 }, (_, i) => line(i));
-      const dry = await call('import', { overrides, dryRun: true });
-      expect(dry).toEqual({ created: 50, updated: 0, unchanged: 0, dryRun: true });
-      expect(await limitOf('imported', 'i4_x')).toBe(1_000);
-      const wet = await call('import', { overrides: [...overrides, line(4, { limit: 99 })] });
-      expect(wet).toEqual({ created: 50, updated: 1, unchanged: 0, dryRun: false });
-      expect(await limitOf('imported', 'i4_x')).toBe(99);
-      const again = await call('import', { overrides });
-      expect(again).toMatchObject({ created: 0, updated: 1, unchanged: 49 });
-      const exported: Fields[] = [];
-      let cursor: unknown;
-      do {
-        const fields = { limit: 20, ...(cursor === undefined ? {} : { cursor }) };
-        const page = await call('export', fields);
-        exported.push(...(page.overrides as Fields[]));
-        cursor = page.cursor;
-      } while (cursor !== undefined);
-      const ours = exported.filter(({ namespaceName }) => String(namespaceName).startsWith('impo'));
-      expect(ours).toEqual(overrides);
-    });
-
-    test('set nothing if one override is invalid, and name its index', async () => {
-      const total = async () => (await call('export', { limit: 1 })).total;
-      const before = await total();
-      const rejection = (overrides: unknown) => {
-        return errorOf(server.port, 'ratelimits.importOverrides', { overrides });
-      };
-      const unnamed = line(61, { namespaceName: undefined });
-      for (const [fault, status, message] of [
-        [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
-        ['text', 400, 'overrides[1]: an override must be a JSON object; got "text"'],
-        [unnamed, 400, 'overrides[1]: "namespaceId" or'],
-        [{ ...unnamed, namespaceId: 'rlns_x' }, 404, 'overrides[1]: there'],
-      ] as const) {
-        const error = await rejection([line(60, { namespaceName: 'never made' }), fault]);
-        expect(error).toEqual([status, expect.stringContaining(message)]);
-      }
-      expect(await limitOf('never made', 'i60_x')).toBe(1_000);
-      expect(await total()).toBe(before);
-      expect((await namespaces()).map(({ name }) => name)).not.toContain('never made');
-      expect(await rejection(5)).toEqual([400, '"overrides" must be an array of overrides; got 5']);
-    });
+    const unnamed = line(61, { namespaceName: undefined });
+    for (const [fault, status, message] of [
+      [line(61, { limit: -1 }), 400, 'overrides[1]: "limit" must be'],
+      ['text', 400, 'overrides[1]: an override must be a JSON object; got "text"'],
+      [unnamed, 400, 'overrides[1]: "namespaceId" or'],
+      [{ ...unnamed, namespaceId: 'rlns_x' }, 404, 'overrides[1]: there'],
+    ] as const) {
+      const error = await rejection([line(60, { namespaceName: 'never made' }), fault]);
+      expect(error).toEqual([status, expect.stringContaining(message)]);
+    }
+    expect(await limitOf('never made', 'i60_x')).toBe(1_000);
+    expect(await total()).toBe(before);
+    expect((await server.namespaces()).map(({ name }) => name)).not.toContain('never made');
+    expect(await rejection(5)).toEqual([400, '"overrides" must be an array of overrides; got 5']);
   });
 });

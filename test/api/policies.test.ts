@@ -1,48 +1,28 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { errorIn } from '../support/http.ts';
-import { callOperation, callOperationOk } from '../support/operations.ts';
-import { writeConfig } from '../support/policy-config.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
-import { addKey, addRecords, withStore } from '../support/store.ts';
+import { expect, test } from 'vitest';
+import { addKey, addRecords } from '../support/store.ts';
+import { useServer } from '../support/test-server.ts';
 
-const dataDir = temporaryDirectory();
-const directory = temporaryDirectory();
-let server: ServerProcess;
 let keyOfB: string;
-beforeAll(async () => {
-  withStore(dataDir, (store) => {
+const server = useServer({
+  prepare: (store) => {
     addRecords(store, 'namespaces', [{ id: 'rlns_b', name: 'b', createdMs: 1 }]);
     keyOfB = addKey(store, { permissions: ['ratelimit.rlns_b.read_namespace'] });
-  });
-  const config = writeConfig(directory, {
+  },
+  policies: {
     a: { limit: 1, duration: 1_000 },
     b: { limit: 2, duration: 2_000, gateway: ['envoy', 'caddy'] },
     c: { limit: 3, duration: 3_000, missing: 'refuse' },
     d: { limit: 4, duration: 4_000, algorithm: 'gcra', burst: 2 },
-  });
-  const sizes = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-  const args = [...sizes, '--config', config, '--gateway-port', '0'];
-  server = await startServer(dataDir, { args });
-});
-afterAll(async () => {
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
-  removeDirectory(directory);
+  },
 });
 
-const list = (fields = {}, key?: string) => {
-  return callOperationOk(server.port, 'ratelimits.listPolicies', fields, key) as Promise<{
-    policies: { namespace: string }[];
-    gateway: { url: string };
-    cursor?: string;
-    total: number;
-  }>;
-};
+interface Page {
+  policies: { namespace: string }[];
+  gateway: { url: string };
+  cursor?: string;
+  total: number;
+}
+const list = (fields = {}, key?: string) => server.ok<Page>('ratelimits.listPolicies', fields, key);
 
 test('active policies are listed with all defaults, and with the listener for gateways', async () => {
   const { policies, gateway, total, cursor } = await list();
@@ -67,8 +47,7 @@ test('active policies are listed with all defaults, and with the listener for ga
     namespace: 'd',
     windows: [{ limit: 4, duration: 4_000, algorithm: 'gcra', burst: 2 }],
   });
-  // The port that was free, at which there is an answer.
-  expect(gateway.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+  expect(gateway.url).toBe(`http://127.0.0.1:${server.gatewayPort}`);
   expect((await fetch(`${gateway.url}/v1/check/a`)).status).toBe(200);
 });
 
@@ -79,12 +58,11 @@ test('policies are listed in pages, and only for keys with the permission', asyn
   expect([policies.map(({ namespace }) => namespace), cursor]).toEqual([['c', 'd'], undefined]);
   const theirs = await list({}, keyOfB);
   expect(theirs.policies.map(({ namespace }) => namespace)).toEqual(['b']);
-  const invalid = await callOperation(server.port, 'ratelimits.listPolicies', { limit: 0 });
-  expect(errorIn(invalid).message).toContain('"limit" must be an integer from 1 to 100');
+  const [, message] = await server.errorOf('ratelimits.listPolicies', { limit: 0 });
+  expect(message).toContain('"limit" must be an integer from 1 to 100');
 });
 
 test('namespaces of policies exist before the first check', async () => {
-  const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-  const names = (namespaces as { name: string }[]).map(({ name }) => name);
+  const names = (await server.namespaces()).map(({ name }) => name);
   expect(names.sort()).toEqual(['a', 'b', 'c', 'd']);
 });

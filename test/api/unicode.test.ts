@@ -3,15 +3,10 @@
  * lone surrogate it gets a 400 in every field that the service reads, and only there.
  */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LONGEST_WINDOW_MS, type ParsedResponse, sendRequest } from '../support/http.ts';
+import { describe, expect, test } from 'vitest';
+import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
 import { type Fields, type Operation, pathAndMethodOf } from '../support/operations.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 /** A placeholder in a body, which raw bytes replace. */
 const HERE = 'HERE';
@@ -77,17 +72,7 @@ const LONE_SURROGATES = ['\\ud800', 'a\\uDFFFb', '\\ude00\\ud83d', '\\ud83d\\ud8
 const ILL_FORMED = [[0x80], [0xff], [0xc3], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80]];
 
 describe('text that is not well-formed Unicode', () => {
-  const dataDir = temporaryDirectory();
-  let server: ServerProcess;
-  beforeAll(async () => {
-    server = await startServer(dataDir, {
-      args: ['--acceptors', '1', '--workers', '1', '--counters', '1024'],
-    });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
+  const server = useServer();
 
   /** Sends a body with these bytes in place of each `HERE`. */
   function send(
@@ -97,7 +82,7 @@ describe('text that is not well-formed Unicode', () => {
   ): Promise<ParsedResponse> {
     const text = JSON.stringify(fields).replaceAll(HERE, bytes.toString('latin1'));
     const { path } = pathAndMethodOf(operation);
-    return sendRequest(server.port, { path, body: Buffer.from(text, 'latin1') });
+    return server.send({ path, body: Buffer.from(text, 'latin1') });
   }
 
   test.each(READ)('as an escape gets a 400 in %s %j', async (operation, body, location) => {

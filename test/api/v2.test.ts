@@ -1,40 +1,18 @@
-/** v2 as bytes: its envelope, its errors, its strictness, and that it shares its state with v1. */
+/** v2: its envelope, its errors, its strictness, and that it shares its state with v1. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   AMOUNT_MAX,
   BODY_MAX_BYTES,
   MULTI_LIMIT_MAX_BYTES,
   NAMESPACES_MAX,
 } from '../../src/core/constants.ts';
-import {
-  describeEngines,
-  describeOnce,
-  startEngineServer,
-  testInMemory,
-} from '../support/engine-modes.ts';
-import {
-  type ParsedResponse,
-  readMetric,
-  readMetrics,
-  sendCheck,
-  sendRequest,
-} from '../support/http.ts';
-import {
-  callOperation,
-  callOperationOk,
-  type Fields,
-  type Operation,
-  pathAndMethodOf,
-} from '../support/operations.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type SteppedServer,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
-import { addKey, addRecords, withStore } from '../support/store.ts';
+import { describeEngines, describeOnce, testInMemory } from '../support/engine-modes.ts';
+import type { ParsedResponse } from '../support/http.ts';
+import { type Fields, type Operation, pathAndMethodOf } from '../support/operations.ts';
+import { ROOT_KEY } from '../support/server.ts';
+import { addKey, addRecords } from '../support/store.ts';
+import { useServer } from '../support/test-server.ts';
 
 /** The longest window of v2; it ends every 30 days. */
 const MONTH_MS = 2_592_000_000;
@@ -51,22 +29,15 @@ interface V2Error {
 }
 
 describeEngines('decided %s:', (mode) => {
-  const dataDir = temporaryDirectory();
-  let server: SteppedServer;
   const keys = { limitOnly: '', oneNamespace: '', expired: '' };
-  beforeAll(async () => {
-    withStore(dataDir, (store) => {
+  const server = useServer({
+    mode,
+    prepare: (store) => {
       addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
       keys.limitOnly = addKey(store, { permissions: ['ratelimit.*.limit'] });
       keys.oneNamespace = addKey(store, { permissions: ['ratelimit.rlns_1.limit'] });
       keys.expired = addKey(store, { expiresMs: 1_600_000_000_000 });
-    });
-    const args = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-    server = await startEngineServer(mode, dataDir, { args });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
+    },
   });
 
   let serial = 0;
@@ -75,19 +46,16 @@ describeEngines('decided %s:', (mode) => {
     return { namespace: 'v2', identifier: fresh(), limit: 10, duration: MONTH_MS, ...changes };
   };
   const limit = async (fields: Fields) => {
-    return (await callOperationOk(server.port, 'ratelimit.limit', fields)).data as Fields;
+    return (await server.ok<{ data: Fields }>('ratelimit.limit', fields)).data;
   };
   const many = async (items: Fields[]) => {
-    const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', items);
+    const { data } = await server.ok('ratelimit.multiLimit', items);
     return data as { passed: boolean; limits: Fields[] };
   };
-  const names = async () => {
-    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
-    return (namespaces as Fields[]).map(({ name }) => name);
-  };
+  const names = async () => (await server.namespaces()).map(({ name }) => name);
   const left = async (fields: Fields) => (await limit({ ...fields, cost: 0 })).remaining;
-  const send = (path: string, body: string | Uint8Array, headers: Record<string, string> = {}) => {
-    return sendRequest(server.port, { path, body, headers });
+  const send = (path: string, body: string, headers: Record<string, string> = {}) => {
+    return server.send({ path, body, headers });
   };
 
   function expectError(
@@ -113,7 +81,7 @@ describeEngines('decided %s:', (mode) => {
   describe('a check', () => {
     test('counts down to a denial, which is a 200, with exactly these fields', async () => {
       const fields = item({ limit: 2, cost: 2 });
-      const response = await callOperation(server.port, 'ratelimit.limit', fields);
+      const response = await server.call('ratelimit.limit', fields);
       expect([response.status, response.headers['content-type']]).toEqual([
         200,
         'application/json',
@@ -137,14 +105,14 @@ describeEngines('decided %s:', (mode) => {
     testInMemory('shares its counter with v1, and has a window rule of its own', async () => {
       const fields = item();
       // The whole limit in one window, and a check of cost 0 in the next.
-      const { reset } = await sendCheck(server.port, { ...fields, cost: 10 });
+      const { reset } = await server.check({ ...fields, cost: 10 });
       expect(await left(fields)).toBe(0);
       // An hour behind the middle of the next window, so that less than 5 tokens count.
       await server.stepClock(reset - server.nowMs() + MONTH_MS / 2 + 3_600_000);
       expect(await limit({ ...fields, cost: 0 })).toMatchObject({
         ...{ remaining: 6, reset: reset + MONTH_MS },
       });
-      expect(await sendCheck(server.port, { ...fields, cost: 0 })).toMatchObject({
+      expect(await server.check({ ...fields, cost: 0 })).toMatchObject({
         ...{ remaining: 10, reset: reset + MONTH_MS },
       });
     });
@@ -165,7 +133,7 @@ describeEngines('decided %s:', (mode) => {
       const namespace = `governed ${mode}`;
       const set = async (identifier: string, max: number) => {
         const fields = { namespace, identifier, limit: max, duration: MONTH_MS };
-        const { data } = await callOperationOk(server.port, 'ratelimit.setOverride', fields);
+        const { data } = await server.ok('ratelimit.setOverride', fields);
         return (data as Fields).overrideId;
       };
       const wildcard = await set('u*', 5);
@@ -187,7 +155,7 @@ describeEngines('decided %s:', (mode) => {
       expect(limits.map((one) => one.passed)).toEqual([true, true, false]);
       // v1 cannot set a limit of 0, but such an override applies to its checks.
       const v1 = { namespace, identifier: 'none_1', limit: 9, duration: MONTH_MS };
-      expect(await sendCheck(server.port, v1)).toMatchObject({ success: false, limit: 0 });
+      expect(await server.check(v1)).toMatchObject({ success: false, limit: 0 });
     });
   });
 
@@ -206,58 +174,40 @@ describeEngines('decided %s:', (mode) => {
       expect([await left(a), await left(b)]).toEqual([0, 10]);
     });
 
-    test('with one denied check consumes nothing, and has the remaining tokens before, or 0 if denied', async () => {
-      const [a, b, c] = [item({ cost: 4 }), item({ limit: 1 }), item({ cost: 3 })];
+    test('with one denied check consumes nothing, and has what was left, or 0 if denied', async () => {
+      const [a, b] = [item({ cost: 4 }), item({ limit: 1 })];
       await limit(b);
-      await limit(c);
-      const { passed, limits } = await many([a, b, c, a, { ...a, cost: 3 }]);
+      const { passed, limits } = await many([a, b, a, { ...a, cost: 3 }]);
       expect(passed).toBe(false);
-      const verdicts = limits.map(({ passed, remaining }) => [passed, remaining]);
-      expect(verdicts).toEqual([
-        [true, 10],
-        [false, 0],
-        [true, 7],
-        [true, 10],
-        [false, 0],
+      expect(limits.map(({ passed, remaining }) => [passed, remaining])).toEqual([
+        ...[
+          [true, 10],
+          [false, 0],
+        ],
+        ...[
+          [true, 10],
+          [false, 0],
+        ],
       ]);
-      expect([await left(a), await left(b), await left(c)]).toEqual([10, 0, 7]);
-    });
-
-    test('is one decision per check in the metrics, allowed only if all are', async () => {
-      const namespace = `counted ${mode}`;
-      const figure = (name: string, outcome: string) => {
-        return `${name}{namespace="${namespace}",outcome="${outcome}"}`;
-      };
-      const [a, b] = [item({ namespace, cost: 3 }), item({ namespace, limit: 1 })];
-      expect((await many([a, b])).passed).toBe(true);
-      expect((await many([a, b])).passed).toBe(false);
-      const counted = async () => {
-        const all = await readMetrics(server.adminUrl);
-        return ['allowed', 'denied'].flatMap((outcome) => [
-          all.get(figure('weir_decisions_total', outcome)),
-          all.get(figure('weir_tokens_total', outcome)),
-        ]);
-      };
-      await expect.poll(counted).toEqual([2, 4, 2, 4]);
+      expect([await left(a), await left(b)]).toEqual([10, 0]);
     });
   });
 
   describeOnce(mode, 'a list of checks', () => {
     test('returns its texts unchanged', async () => {
-      const texts = ['"quoted"', 'back\\slash', 'tab\t\u0000', 'é😀', "' or 1", '\u2028', 'a b'];
+      const texts = ['"quoted"', 'back\\slash', 'tab\t\u0000', 'é😀', '\u2028', 'a b'];
       const items = texts.map((text) => item({ namespace: `ns ${text}`, identifier: text }));
       items.push(item({ namespace: 'rlns_1', identifier: 'by id' }));
       const { limits } = await many(items);
-      for (const [i, { namespace, identifier }] of items.entries()) {
-        expect(limits[i]).toMatchObject({ namespace, identifier, passed: true });
-      }
+      const echoed = items.map(({ namespace, identifier }) => ({ namespace, identifier }));
+      expect(limits).toMatchObject(echoed);
     });
 
     test('has 1 to 100 checks, in up to 1 MiB', async () => {
       const path = '/v2/ratelimit.multiLimit';
       const items = Array.from({ length: 101 }, () => item());
       const accepted = 'the body must be an array of 1 to 100 checks';
-      for (const body of [items, [], {}, 5, null, 'text', items[0]]) {
+      for (const body of [items, [], {}, null, items[0]]) {
         expectError(await send(path, JSON.stringify(body)), 400, accepted, 'body');
       }
       expect((await many(items.slice(1))).limits).toHaveLength(100);
@@ -274,10 +224,7 @@ describeEngines('decided %s:', (mode) => {
       const good = item({ namespace });
       const invalid: [unknown, string, string][] = [
         [item({ limit: 0 }), '[1]: "limit" must be an integer from 1', 'body[1].limit'],
-        [item({ cost: undefined, identifier: 5 }), '[1]: "identifier"', 'body[1].identifier'],
-        ['text', '[1]: a check must be a JSON object', 'body[1]'],
         [null, '[1]: a check must be a JSON object', 'body[1]'],
-        [[good], '[1]: a check must be a JSON object', 'body[1]'],
         [item({ more: 1 }), '[1]: "more" is not a field', 'body[1].more'],
       ];
       for (const [check, detail, location] of invalid) {
@@ -296,7 +243,7 @@ describeEngines('decided %s:', (mode) => {
         [[good, missing], keys.oneNamespace, 403, '[0]: the API key lacks'],
       ];
       for (const [checks, key, status, detail] of cases) {
-        const response = await callOperation(server.port, 'ratelimit.multiLimit', checks, key);
+        const response = await server.call('ratelimit.multiLimit', checks, key);
         expectError(response, status, detail);
       }
       expect(await left(stored)).toBe(10);
@@ -305,40 +252,39 @@ describeEngines('decided %s:', (mode) => {
   });
 
   describeOnce(mode, 'overrides', () => {
-    const namespace = `overrides ${mode}`;
+    const namespace = 'overrides';
     const values = { limit: 3, duration: 60_000 };
     const call = (operation: Operation, fields: Fields) => {
-      return callOperationOk(server.port, operation, { namespace, ...fields });
+      return server.ok(operation, { namespace, ...fields });
     };
 
     test('are set, read, listed and deleted, and are those of v1', async () => {
-      const { data } = await call('ratelimit.setOverride', { identifier: 'a', ...values });
+      // v2 has no asynchronous overrides: the next one replaces that of v1 under its id.
+      const v1 = { namespaceName: namespace, identifier: 'abc' };
+      await server.ok('ratelimits.setOverride', { ...v1, ...values, async: true });
+      const { data } = await call('ratelimit.setOverride', { identifier: 'abc', ...values });
       const { overrideId } = data as { overrideId: string };
-      const shown = { overrideId, identifier: 'a', ...values };
-      expect((await call('ratelimit.getOverride', { identifier: 'a' })).data).toEqual(shown);
-      const v1 = { namespaceName: namespace, identifier: 'a' };
-      expect(await callOperationOk(server.port, 'ratelimits.getOverride', v1)).toEqual({
-        ...{ id: overrideId, identifier: 'a', ...values },
+      const shown = { overrideId, identifier: 'abc', ...values };
+      expect((await call('ratelimit.getOverride', { identifier: 'abc' })).data).toEqual(shown);
+      expect(await server.ok('ratelimits.getOverride', v1)).toEqual({
+        ...{ id: overrideId, identifier: 'abc', ...values },
         async: false,
       });
-      const again = await call('ratelimit.setOverride', { identifier: 'a', ...values, limit: 4 });
+      const again = await call('ratelimit.setOverride', { identifier: 'abc', ...values, limit: 4 });
       expect(again.data).toEqual({ overrideId });
       const { data: listed, pagination } = await call('ratelimit.listOverrides', {});
       expect([listed, pagination]).toEqual([[{ ...shown, limit: 4 }], { hasMore: false }]);
-      expect((await call('ratelimit.deleteOverride', { identifier: 'a' })).data).toEqual({});
-      const gone = await callOperation(server.port, 'ratelimit.getOverride', {
-        namespace,
-        identifier: 'a',
-      });
-      expectError(gone, 404, 'there is no override of "a"');
+      expect((await call('ratelimit.deleteOverride', { identifier: 'abc' })).data).toEqual({});
+      const gone = await server.call('ratelimit.getOverride', { namespace, identifier: 'abc' });
+      expectError(gone, 404, 'there is no override of "abc"');
     });
 
     test('are listed in pages of 50 by default, each once', async () => {
-      const list = `pages ${mode}`;
+      const list = 'pages';
       const overrides = Array.from({ length: 103 }, (_, i) => {
         return { namespaceName: list, identifier: `u${i}`, limit: 1, duration: 1_000 };
       });
-      await callOperationOk(server.port, 'ratelimits.importOverrides', { overrides });
+      await server.ok('ratelimits.importOverrides', { overrides });
       for (const [size, pages] of [
         [undefined, [50, 50, 3]],
         [52, [52, 51]],
@@ -347,7 +293,7 @@ describeEngines('decided %s:', (mode) => {
         let cursor: unknown;
         do {
           const fields = { namespace: list, limit: size, cursor };
-          const page = await callOperationOk(server.port, 'ratelimit.listOverrides', fields);
+          const page = await server.ok('ratelimit.listOverrides', fields);
           const { hasMore, cursor: next } = page.pagination as Fields;
           expect(hasMore).toBe(next !== undefined);
           seen.push(page.data as Fields[]);
@@ -359,33 +305,16 @@ describeEngines('decided %s:', (mode) => {
       }
     });
 
-    test('accept patterns of namespaces, short identifiers and a limit of 0, and export all', async () => {
-      const pattern = `over*${mode} x`;
-      const fields = { namespace: pattern, identifier: '*', limit: 0, duration: 60_000 };
-      const { data } = await callOperationOk(server.port, 'ratelimit.setOverride', fields);
-      const one = item({ namespace: `overdone ${mode} x`, identifier: 'b' });
+    test('accept patterns of namespaces, short identifiers and a limit of 0, also in an import', async () => {
+      const fields = { namespace: 'over* x', identifier: '*', limit: 0, duration: 60_000 };
+      const { data } = await server.ok('ratelimit.setOverride', fields);
+      const one = item({ namespace: 'overdone x', identifier: 'b' });
       expect(await limit(one)).toMatchObject({ ...(data as Fields), success: false });
-      const { overrides } = await callOperationOk(server.port, 'ratelimits.exportOverrides');
+      const { overrides } = await server.ok('ratelimits.exportOverrides');
       const { namespace: namespaceName, ...rest } = fields;
       expect(overrides).toContainEqual({ namespaceName, ...rest, async: false });
-      const imported = await callOperationOk(server.port, 'ratelimits.importOverrides', {
-        overrides,
-      });
+      const imported = await server.ok('ratelimits.importOverrides', { overrides });
       expect(imported).toMatchObject({ created: 0, updated: 0 });
-      const its = { namespace: pattern, identifier: '*' };
-      await callOperationOk(server.port, 'ratelimit.deleteOverride', its);
-      expect(await limit(one)).toMatchObject({ success: true });
-    });
-
-    test('that v2 sets are synchronous, also if they were not before', async () => {
-      const v1 = { namespaceName: namespace, identifier: 'was async', ...values };
-      await callOperationOk(server.port, 'ratelimits.setOverride', { ...v1, async: true });
-      await call('ratelimit.setOverride', { identifier: 'was async', ...values });
-      const shown = await callOperationOk(server.port, 'ratelimits.getOverride', {
-        namespaceName: namespace,
-        identifier: 'was async',
-      });
-      expect(shown.async).toBe(false);
     });
   });
 
@@ -397,26 +326,26 @@ describeEngines('decided %s:', (mode) => {
       'ratelimit.deleteOverride': { namespace: 'n', identifier: 'i' },
       'ratelimit.listOverrides': { namespace: 'n' },
     };
+    // The bounds of all fields are in docs/openapi.json.
     const long = 'x'.repeat(513);
-    const invalid: [Operation, string, unknown[]][] = [
-      ['ratelimit.limit', 'namespace', [undefined, '', long, 5, null]],
-      ['ratelimit.limit', 'identifier', [undefined, '', long, {}, null]],
-      ['ratelimit.limit', 'limit', [undefined, 0, -1, 1.5, '1', null, 2 ** 53]],
-      ['ratelimit.limit', 'duration', [undefined, 999, MONTH_MS + 1, 1_000.5, '1s', null]],
-      ['ratelimit.limit', 'cost', [-1, 0.5, '1', null, 2 ** 53]],
-      ['ratelimit.setOverride', 'namespace', [undefined, '', long, 5, '*'.repeat(17)]],
+    test.each<[Operation, string, unknown[]]>([
+      ['ratelimit.limit', 'namespace', [undefined, '', long, null]],
+      ['ratelimit.limit', 'identifier', [undefined, '', long, {}]],
+      ['ratelimit.limit', 'limit', [undefined, 0, 1.5, '1', 2 ** 53]],
+      ['ratelimit.limit', 'duration', [undefined, 999, MONTH_MS + 1]],
+      ['ratelimit.limit', 'cost', [-1, null, 2 ** 53]],
+      ['ratelimit.setOverride', 'namespace', [undefined, '', long, '*'.repeat(17)]],
       ['ratelimit.setOverride', 'identifier', [undefined, '', long, '*'.repeat(17)]],
-      ['ratelimit.setOverride', 'limit', [undefined, -1, 1.5, null]],
+      ['ratelimit.setOverride', 'limit', [undefined, -1]],
       ['ratelimit.setOverride', 'duration', [undefined, 999, 4e12]],
-      ['ratelimit.getOverride', 'identifier', [undefined, '', long]],
-      ['ratelimit.deleteOverride', 'namespace', [undefined, '', long]],
-      ['ratelimit.listOverrides', 'limit', [0, 101, '5', 1.5]],
+      ['ratelimit.getOverride', 'identifier', [undefined, '']],
+      ['ratelimit.deleteOverride', 'namespace', [undefined, long]],
+      ['ratelimit.listOverrides', 'limit', [0, 101]],
       ['ratelimit.listOverrides', 'cursor', ['', 'x', 5]],
-    ];
-    test.each(invalid)('%s: %s', async (operation, field, values) => {
+    ])('%s: %s', async (operation, field, values) => {
       for (const value of values) {
         const fields = { ...good[operation], [field]: value };
-        const response = await callOperation(server.port, operation, fields);
+        const response = await server.call(operation, fields);
         const message = value === undefined ? 'is required: ' : 'must ';
         expectError(response, 400, `"${field}" ${message}`, `body.${field}`);
       }
@@ -430,11 +359,11 @@ describeEngines('decided %s:', (mode) => {
         [without, `"limit" is required: ${accepted}`, 'body.limit', accepted],
         [item({ duration: 60 }), `"duration" must be ${ms}; got 60`, 'body.duration', ms],
       ] as const) {
-        const response = await callOperation(server.port, 'ratelimit.limit', body);
+        const response = await server.call('ratelimit.limit', body);
         const { detail, errors } = JSON.parse(response.body).error;
         expect(detail).toBe(message);
         expect(errors).toEqual([{ location, message, fix: `give ${fix}` }]);
-        const many = await callOperation(server.port, 'ratelimit.multiLimit', [item(), body]);
+        const many = await server.call('ratelimit.multiLimit', [item(), body]);
         const inItem = { location: location.replace('body', 'body[1]'), fix: `give ${fix}` };
         expect(JSON.parse(many.body).error.errors).toEqual([
           { ...inItem, message: `[1]: ${message}` },
@@ -444,32 +373,23 @@ describeEngines('decided %s:', (mode) => {
 
     test.each(Object.keys(good))('%s: an unknown field', async (name) => {
       const operation = name as Operation;
-      for (const field of ['async', 'Limit', '', 'é', 'namespaceId', 'toString']) {
-        const response = await callOperation(server.port, operation, { ...good[name], [field]: 1 });
-        expectError(response, 400, `${JSON.stringify(field)} is not a field`, `body.${field}`);
+      for (const field of ['async', 'Limit', '', 'toString', 'x'.repeat(10_000)]) {
+        const response = await server.call(operation, { ...good[name], [field]: 1 });
+        const isLong = field.length > 100;
+        const shown = isLong ? 'a text of 10000 characters' : JSON.stringify(field);
+        const location = isLong ? undefined : `body.${field}`;
+        expectError(response, 400, `${shown} is not a field`, location);
+        expect(response.body.length).toBeLessThan(1_000);
       }
-      const long = { ...good[name], ['x'.repeat(10_000)]: 1 };
-      const cut = await callOperation(server.port, operation, long);
-      expectError(cut, 400, 'a text of 10000 characters is not a field');
-      expect(cut.body.length).toBeLessThan(1_000);
       const { path } = pathAndMethodOf(operation);
       const body = JSON.stringify(good[name]).replace('{', '{"__proto__":{"limit":5},');
       expectError(await send(path, body), 400, '"__proto__" is not a field', 'body.__proto__');
     });
 
-    test('negative zero, and a body that is not an object or not JSON, or is empty', async () => {
+    test('a body that is not an object, not JSON or empty', async () => {
       const path = '/v2/ratelimit.limit';
-      const text = JSON.stringify(item({ cost: 7 }));
-      const negative = await send(path, text.replace('7', '-0'));
-      expectError(negative, 400, '"cost" must be an integer from 0', 'body.cost');
-      for (const body of ['[]', '5', 'null', '"x"']) {
-        expectError(await send(path, body), 400, 'the body must be a JSON object', 'body');
-      }
+      expectError(await send(path, '[]'), 400, 'the body must be a JSON object', 'body');
       expectError(await send(path, ''), 400, 'the body is not JSON: it is empty', 'body');
-      expectError(await send(path, `${text},`), 400, 'the body is not JSON', 'body');
-      const zero = `{"namespace":"n","identifier":"i","limit":-0,"duration":1000}`;
-      const set = await send('/v2/ratelimit.setOverride', zero);
-      expectError(set, 400, '"limit" must be an integer from 0', 'body.limit');
     });
 
     test('the largest values are accepted', async () => {
@@ -483,14 +403,13 @@ describeEngines('decided %s:', (mode) => {
 
     test('of a path or a method have the format of v2, with and without a key', async () => {
       const headers = { Authorization: '' };
-      for (const unknown of ['/v2/', '/v2/ratelimits.limit', '/v2/ratelimit.limits', '//v2/x']) {
-        expectError(
-          await sendRequest(server.port, { path: unknown, headers }),
-          404,
-          'there is no POST',
-        );
+      for (const unknown of ['/v2/', '/v2/ratelimits.limit', '//v2/x']) {
+        const response = await server.send({ path: unknown, headers });
+        expectError(response, 404, 'there is no POST');
+        const { type }: V2Error['error'] = JSON.parse(response.body).error;
+        expect((await fetch(type)).status).toBe(200);
       }
-      const get = await sendRequest(server.port, { method: 'GET', path, headers });
+      const get = await server.send({ method: 'GET', path, headers });
       expectError(get, 405, 'accepts the method POST');
       expect(get.headers.allow).toBe('POST');
       // A path with a doubled slash is the same operation.
@@ -535,64 +454,34 @@ describeEngines('decided %s:', (mode) => {
       const created = JSON.stringify(item({ namespace: 'unknown' }));
       expectError(await send(path, created, limited), 404, 'ratelimit.*.create_namespace');
     });
-
-    test('link to a page that is served without a key, and are counted by their codes', async () => {
-      const name = 'weir_errors_total{status="404",code="NOT_FOUND"}';
-      const before = await readMetric(server.adminUrl, name);
-      const response = await sendRequest(server.port, { path: '/v2/nowhere' });
-      const { type }: V2Error['error'] = JSON.parse(response.body).error;
-      expect((await fetch(type)).status).toBe(200);
-      expect(await readMetric(server.adminUrl, name)).toBe(before + 1);
-    });
-
-    test('of paths of v1 have the format of v1', async () => {
-      const response = await sendRequest(server.port, { path: '/v1/nowhere' });
-      expect(Object.keys(JSON.parse(response.body).error)).toEqual([
-        ...['code', 'docs', 'message', 'requestId'],
-      ]);
-    });
-  });
-
-  describeOnce(mode, 'the ids of requests', () => {
-    test('differ', async () => {
-      const responses = await Promise.all(
-        Array.from({ length: 60 }, (_, i) => {
-          return callOperation(server.port, 'ratelimit.limit', i % 2 === 0 ? item() : {});
-        }),
-      );
-      const ids = responses.map(({ body }) => JSON.parse(body).meta.requestId);
-      expect(new Set(ids).size).toBe(60);
-    });
   });
 });
 
-testInMemory('a batch with more new namespaces than are allowed creates none', async () => {
-  const dataDir = temporaryDirectory();
-  withStore(dataDir, (store) => {
-    const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
-      return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
-    });
-    addRecords(store, 'namespaces', records);
+describe('a batch with more new namespaces than are allowed', () => {
+  const server = useServer({
+    prepare: (store) => {
+      const records = Array.from({ length: NAMESPACES_MAX - 3 }, (_, i) => {
+        return { id: `rlns_${i}`, name: `n${i}`, createdMs: 1 };
+      });
+      addRecords(store, 'namespaces', records);
+    },
   });
-  const server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
-  const of = (names: string[], cost = 1) => {
-    return names.map((namespace) => {
-      return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
-    });
-  };
-  const count = async () => (await callOperationOk(server.port, 'ratelimits.listNamespaces')).total;
-  const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
-  const response = await callOperation(server.port, 'ratelimit.multiLimit', items);
-  expect(response.status).toBe(400);
-  expect(JSON.parse(response.body).error.detail).toContain(
-    '[5]: the maximum of 10000 namespaces is reached',
-  );
-  expect(await count()).toBe(NAMESPACES_MAX - 3);
-  const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
-  const { data } = await callOperationOk(server.port, 'ratelimit.multiLimit', queries);
-  expect((data as Fields).passed).toBe(true);
-  await expect.poll(count).toBe(NAMESPACES_MAX);
-  server.child.kill('SIGKILL');
-  await server.exited;
-  removeDirectory(dataDir);
+
+  test('creates none', async () => {
+    const of = (names: string[], cost = 1) => {
+      return names.map((namespace) => {
+        return { namespace, identifier: 'a', limit: 5, duration: MONTH_MS, cost };
+      });
+    };
+    const count = async () => (await server.ok('ratelimits.listNamespaces')).total;
+    const items = of(['new 1', 'new 2', 'n1', 'new 1', 'new 3', 'new 4']);
+    const message = '[5]: the maximum of 10000 namespaces is reached';
+    const error = await server.errorOf('ratelimit.multiLimit', items);
+    expect(error).toEqual([400, expect.stringContaining(message)]);
+    expect(await count()).toBe(NAMESPACES_MAX - 3);
+    const queries = [...items.slice(0, 5), ...of(['new 4', 'new 5'], 0)];
+    const { data } = await server.ok('ratelimit.multiLimit', queries);
+    expect((data as Fields).passed).toBe(true);
+    await expect.poll(count).toBe(NAMESPACES_MAX);
+  });
 });

@@ -1,6 +1,7 @@
 /** Gives every test of a file its own data directory, and the servers that the test starts. */
 
 import { afterEach, beforeEach } from 'vitest';
+import { type ApiClient, apiClient } from './operations.ts';
 import {
   removeDirectory,
   type ServerOptions,
@@ -19,10 +20,13 @@ export function useDataDirectory(defaultArgs: string[]) {
     dataDir: '',
     /** Servers to kill, including those of `start`. */
     started: [] as ServerProcess[],
-    start: async (options: ServerOptions = {}): Promise<ServerProcess> => {
-      const server = await startServer(own.dataDir, { args: defaultArgs, ...options });
+    /** Kills this server after the test as well. */
+    adopt: <T extends ServerProcess>(server: T): T & ApiClient => {
       own.started.push(server);
-      return server;
+      return { ...server, ...apiClient(server) };
+    },
+    start: async (options: ServerOptions = {}) => {
+      return own.adopt(await startServer(own.dataDir, { args: defaultArgs, ...options }));
     },
   };
   beforeEach(() => {

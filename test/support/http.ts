@@ -1,6 +1,6 @@
 /** Requests and responses as bytes, for what `fetch` cannot send, and one-line checks. */
 
-import { connect, type Socket } from 'node:net';
+import { type AddressInfo, connect, type Server, type Socket } from 'node:net';
 import { DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { ROOT_KEY } from './server.ts';
 
@@ -137,6 +137,12 @@ export async function sendCheck(
   const answer = await sendRequest(port, { body: JSON.stringify(body), headers });
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
   return JSON.parse(answer.body);
+}
+
+/** Makes a server of a test listen on a free port, which it returns. */
+export async function listen(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
 }
 
 interface ErrorBody {

@@ -9,8 +9,15 @@ import {
   type OperationName,
   operationPath,
 } from '../../src/api/common/operations.ts';
-import { type ParsedResponse, sendRequest } from './http.ts';
-import { ROOT_KEY } from './server.ts';
+import {
+  type LimitResponse,
+  type ParsedResponse,
+  type RequestParts,
+  readMetric,
+  sendCheck,
+  sendRequest,
+} from './http.ts';
+import { ROOT_KEY, waitUntil } from './server.ts';
 
 export { COUNTER_OPERATION_NAMES };
 export type Fields = Record<string, unknown>;
@@ -61,4 +68,49 @@ export async function errorOf(
   const { status, body } = await callOperation(...call);
   const { error } = JSON.parse(body);
   return [status, error.message ?? error.detail];
+}
+
+type OperationCall = [operation: Operation, fields?: Fields | Fields[], key?: string];
+
+/** Short calls to one server. */
+export interface ApiClient {
+  call: (...call: OperationCall) => Promise<ParsedResponse>;
+  /** The response body. Rejects unless the status is 200. */
+  ok: <T = Fields>(...call: OperationCall) => Promise<T>;
+  errorOf: (...call: OperationCall) => ReturnType<typeof errorOf>;
+  /** A check of v1. Rejects unless the status is 200. */
+  check: (body: object, headers?: Record<string, string>) => Promise<LimitResponse>;
+  send: (parts: RequestParts) => Promise<ParsedResponse>;
+  metric: (name: string) => Promise<number>;
+  namespaces: () => Promise<{ id: string; name: string }[]>;
+  /** The id of a namespace, which exists some ms after its first check. */
+  namespaceId: (name: string) => Promise<string>;
+}
+
+/** @param server may start later, and again: its ports are read by each call */
+export function apiClient(server: { port: number; adminUrl: string }): ApiClient {
+  const ok = async <T = Fields>(...call: OperationCall) => {
+    return (await callOperationOk(server.port, ...call)) as T;
+  };
+  const namespaces = async () => {
+    return (await ok<{ namespaces: { id: string; name: string }[] }>('ratelimits.listNamespaces'))
+      .namespaces;
+  };
+  return {
+    call: (...call) => callOperation(server.port, ...call),
+    ok,
+    errorOf: (...call) => errorOf(server.port, ...call),
+    check: (body, headers) => sendCheck(server.port, body, headers),
+    send: (parts) => sendRequest(server.port, parts),
+    metric: (name) => readMetric(server.adminUrl, name),
+    namespaces,
+    namespaceId: async (name) => {
+      let id: string | undefined;
+      await waitUntil(`${name} has an id`, async () => {
+        id = (await namespaces()).find((one) => one.name === name)?.id;
+        return id !== undefined;
+      });
+      return id!;
+    },
+  };
 }
