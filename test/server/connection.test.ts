@@ -1,28 +1,12 @@
 import { connect } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { exchange, type LimitResponse, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
-import {
-  DECIDE_MODES,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { DECIDE_MODES } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 import { hasOldParser } from '../support/uws-binaries.ts';
 
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {
-  let server: ServerProcess;
-  const dataDir = temporaryDirectory();
-
-  beforeAll(async () => {
-    server = await startServer(dataDir, {
-      args: ['--acceptors', '2', '--counters', '1024', '--decide', mode],
-    });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
+  const server = useServer({ args: ['--acceptors', '2', '--decide', mode] });
 
   const body = (identifier: string, limit = 1_000) => {
     return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
@@ -69,18 +53,6 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         expected--;
         expect([response.status, remainingOf(response.body)]).toEqual([200, expected]);
       }
-    });
-
-    test('in packets of one byte gets the same response', async () => {
-      const text = body('bytewise');
-      const whole = requestBytes({ body: text });
-      const start = whole.length - text.length;
-      const packets = [
-        whole.subarray(0, start),
-        ...[...whole.subarray(start)].map((byte) => Buffer.of(byte)),
-      ];
-      const [response] = await exchange(server.port, packets);
-      expect(remainingOf(response.body)).toBe(999);
     });
 
     test('in chunks of one byte, in one packet or several, gets the same response', async () => {

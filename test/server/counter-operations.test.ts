@@ -1,36 +1,24 @@
 /** Operations on counters that the dashboard passes to acceptors. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { PENDING_COUNTER_OPERATIONS_MAX } from '../../src/core/constants.ts';
 import { DashboardClient, messageOf } from '../support/dashboard.ts';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
-import { callOperation, callOperationOk, type Fields } from '../support/operations.ts';
-import {
-  DECIDE_MODES,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import type { Fields } from '../support/operations.ts';
+import { DECIDE_MODES } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 const CHECK = { namespace: 'n', identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
 const COUNTERS = { namespace: 'n', identifier: 'a' };
 
 describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
-  const dataDir = temporaryDirectory();
-  let server: ServerProcess;
+  const server = useServer({ args: ['--acceptors', '2', '--decide', decide] });
   let client: DashboardClient;
   beforeAll(async () => {
-    const args = ['--counters', '1024', '--acceptors', '2', '--decide', decide];
-    server = await startServer(dataDir, { args });
     // By its response, the namespace is known to all acceptors.
     const other = { namespaceName: 'n', identifier: 'other', limit: 1, duration: 1_000 };
-    await callOperationOk(server.port, 'ratelimits.setOverride', other);
+    await server.ok('ratelimits.setOverride', other);
     client = await DashboardClient.signIn(server.adminUrl);
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
   });
 
   test('a check, an inspection, a refund and a reset have the results of the API', async () => {
@@ -41,9 +29,9 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
     const [status, checked] = await call('ratelimits.limit', { ...CHECK, cost: 4 });
     expect([status, checked]).toMatchObject([200, { success: true, limit: 10, remaining: 6 }]);
     // The counters are those of the API, on every acceptor.
-    const next = await callOperationOk(server.port, 'ratelimits.limit', { ...CHECK, cost: 0 });
+    const next = await server.ok('ratelimits.limit', { ...CHECK, cost: 0 });
     expect(next).toEqual(checked);
-    const inspected = await callOperationOk(server.port, 'ratelimits.inspect', COUNTERS);
+    const inspected = await server.ok('ratelimits.inspect', COUNTERS);
     for (let i = 0; i < 2; i++) {
       expect(await call('ratelimits.inspect', COUNTERS)).toEqual([200, inspected]);
     }
@@ -61,7 +49,7 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
       ['ratelimits.refund', COUNTERS],
     ] as const) {
       const own = await client.call(operation, fields);
-      const ofApi = await callOperation(server.port, operation, fields);
+      const ofApi = await server.call(operation, fields);
       const withoutId = (text: string) => ({ ...JSON.parse(text).error, requestId: '' });
       expect(own.status).toBe(ofApi.status);
       expect(withoutId(own.text)).toEqual(withoutId(ofApi.body));
@@ -83,7 +71,7 @@ describe.each(DECIDE_MODES)('with WEIR_DECIDE=%s', (decide) => {
       ]);
     }
     const look = { ...many, cost: 0 };
-    const { remaining } = await callOperationOk(server.port, 'ratelimits.limit', look);
+    const { remaining } = await server.ok('ratelimits.limit', look);
     expect(remaining).toBe(1_000 - counted.length);
   });
 });

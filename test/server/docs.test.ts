@@ -2,16 +2,11 @@
 
 import { cpSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { exchange } from '../support/http.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import { SMALL, useServer } from '../support/test-server.ts';
 
-const SMALL = ['--counters', '1024', '--acceptors', '1'];
 const HTML = 'text/html; charset=utf-8';
 const PAGES: [path: string, contentType: string][] = [
   ['/docs', HTML],
@@ -22,15 +17,7 @@ const PAGES: [path: string, contentType: string][] = [
 ];
 
 describe('pages of the documentation', () => {
-  const dataDir = temporaryDirectory();
-  let server: ServerProcess;
-  beforeAll(async () => {
-    server = await startServer(dataDir, { args: SMALL });
-  });
-  afterAll(async () => {
-    await server.stop();
-    removeDirectory(dataDir);
-  });
+  const server = useServer();
 
   test.each(PAGES)('%s allows no script, no frame and no other origin', async (path, type) => {
     const response = await fetch(server.url + path);

@@ -6,21 +6,20 @@ import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
 import { readMetrics, sendRequest } from '../support/http.ts';
-import { callOperationOk, type Fields } from '../support/operations.ts';
+import type { ApiClient, Fields } from '../support/operations.ts';
 import { forwardedFor, writeConfig } from '../support/policy-config.ts';
 import {
   freePort,
   ROOT_KEY,
   removeDirectory,
-  type ServerProcess,
   spawnServer,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
+import { SMALL } from '../support/test-server.ts';
 
-const SIZES = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
 const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
-const own = useDataDirectory(SIZES);
+const own = useDataDirectory(SMALL);
 
 const readEvents = (text: string): Fields[] => {
   return text
@@ -30,9 +29,9 @@ const readEvents = (text: string): Fields[] => {
 };
 const eventsIn = (dataDir: string) =>
   readEvents(readFileSync(join(dataDir, 'events.jsonl'), 'utf8'));
-const post = (server: ServerProcess, path: string, body: unknown, headers = {}) => {
+const post = (server: ApiClient, path: string, body: unknown, headers = {}) => {
   const authorization = { Authorization: `Bearer ${ROOT_KEY}` };
-  return sendRequest(server.port, {
+  return server.send({
     ...{ path, body: JSON.stringify(body), headers: { ...authorization, ...headers } },
   });
 };
@@ -50,10 +49,11 @@ describeEngines('events, decided %s:', (mode) => {
     const gatewayPort = await freePort();
     const more = ['--events', 'all', '--config', config, '--gateway-port', String(gatewayPort)];
     const startMs = Date.now() - 1_000;
-    const server = await startEngineServer(mode, own.dataDir, { args: [...SIZES, ...more] });
-    own.started.push(server);
+    const server = own.adopt(
+      await startEngineServer(mode, own.dataDir, { args: [...SMALL, ...more] }),
+    );
     const override = { namespaceName: 'n', identifier: 'vip', limit: 7, duration: DURATION };
-    const { overrideId } = await callOperationOk(server.port, 'ratelimits.setOverride', override);
+    const { overrideId } = await server.ok('ratelimits.setOverride', override);
     const terms = { namespace: 'n', limit: 1, duration: DURATION };
     const meta = { user: { é: 1 }, list: [null] };
     const resources = [{ type: 'project', id: 'p_1' }];
@@ -115,9 +115,8 @@ describeEngines('events, decided %s:', (mode) => {
   });
 
   test('of a sample show all decisions on a request, or none', async () => {
-    const args = [...SIZES, '--events', 'all', '--events-one-in', '2'];
-    const server = await startEngineServer(mode, own.dataDir, { args });
-    own.started.push(server);
+    const args = [...SMALL, '--events', 'all', '--events-one-in', '2'];
+    const server = own.adopt(await startEngineServer(mode, own.dataDir, { args }));
     const terms = { namespace: 'n', limit: 1, duration: DURATION };
     const headers = { traceparent: TRACEPARENT };
     const numbers = Array.from({ length: 40 }, (_, i) => i);
@@ -144,11 +143,11 @@ describeEngines('events, decided %s:', (mode) => {
 
 describe('events', () => {
   test('leave out meta that is nested too deeply to be written, and the check is answered', async () => {
-    const server = await own.start({ args: [...SIZES, '--events', 'all'] });
+    const server = await own.start({ args: [...SMALL, '--events', 'all'] });
     const depth = 30_000;
     const fields = `"namespace":"n","identifier":"deep","limit":5,"duration":${DURATION}`;
     const body = `{${fields},"meta":{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`;
-    expect((await sendRequest(server.port, { body })).status).toBe(200);
+    expect((await server.send({ body })).status).toBe(200);
     await server.stop();
     expect(eventsIn(own.dataDir)).toEqual([
       expect.objectContaining({ identifier: 'deep', decision: 'allowed' }),
@@ -157,7 +156,7 @@ describe('events', () => {
 
   test('go to standard output on request, only of denials, with hashes of identifiers', async () => {
     const args = ['--events', 'denied', '--events-file', '-', '--events-identifier', 'hash'];
-    const server = await own.start({ args: [...SIZES, ...args] });
+    const server = await own.start({ args: [...SMALL, ...args] });
     const body = { namespace: 'n', identifier: 'secret', limit: 1, duration: DURATION };
     for (let i = 0; i < 3; i++) await post(server, '/v1/ratelimits.limit', body);
     const events = () => readEvents(server.stdout().replace(/^[^{].*$/gm, ''));
@@ -172,7 +171,7 @@ describe('events', () => {
   });
 
   test('nobody reads do not keep a server from stopping', async () => {
-    const server = await own.start({ args: [...SIZES, '--events', 'all', '--events-file', '-'] });
+    const server = await own.start({ args: [...SMALL, '--events', 'all', '--events-file', '-'] });
     server.child.stdout?.pause();
     const meta = 'x'.repeat(60_000);
     const body = { namespace: 'n', identifier: 'a', limit: 9, duration: DURATION, meta: { meta } };
@@ -192,7 +191,7 @@ describe('events', () => {
   test('a file that cannot be written stops the start with one sentence', async () => {
     const path = join(own.dataDir, 'missing', 'events.jsonl');
     const server = await spawnServer(own.dataDir, {
-      args: [...SIZES, '--events', 'all', '--events-file', path],
+      args: [...SMALL, '--events', 'all', '--events-file', path],
     });
     const { code } = await server.exited;
     expect(code).not.toBe(0);

@@ -1,26 +1,13 @@
 /** No request is read as two, and no request is served after the last one of a connection. */
 
 import { connect as connectTls } from 'node:tls';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
-import {
-  errorIn,
-  LONGEST_WINDOW_MS,
-  requestBytes,
-  sendCheck,
-  sendRequest,
-} from '../support/http.ts';
-import { gatewayRequestBytes, writeConfig } from '../support/policy-config.ts';
+import { errorIn, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
+import { gatewayRequestBytes } from '../support/policy-config.ts';
 import { sendAndProbe, sendUntilClosed } from '../support/raw-connection.ts';
-import {
-  DECIDE_MODES,
-  freePort,
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { DECIDE_MODES, ROOT_KEY, removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 const LIMIT = 1_000;
 /** Only a failure takes so long. */
@@ -40,27 +27,11 @@ const chunkedCheck = (identifier: string, after: string, headers: Record<string,
 };
 
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {
-  let server: ServerProcess;
-  let gatewayPort: number;
-  const dataDir = temporaryDirectory();
-  const directory = temporaryDirectory();
-
-  beforeAll(async () => {
-    gatewayPort = await freePort();
-    const config = writeConfig(directory, { gw: { limit: LIMIT } });
-    const gateway = ['--config', config, '--gateway-port', `${gatewayPort}`];
-    server = await startServer(dataDir, {
-      args: ['--counters', '1024', '--acceptors', '1', '--decide', mode, ...gateway],
-    });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-    removeDirectory(directory);
-  });
+  const args = ['--decide', mode];
+  const server = useServer({ args, policies: { gw: { limit: LIMIT } } });
 
   const used = async (identifier: string, namespace = 'default') => {
-    const { remaining } = await sendCheck(server.port, {
+    const { remaining } = await server.check({
       ...limited(identifier),
       namespace,
       cost: 0,
@@ -136,10 +107,10 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       for (const [i, headers] of closing.entries()) {
         const body = ['', '0\r\n\r\n', 'hello'][i];
         const one = gatewayCheck(`192.0.2.${i}`, headers) + body;
-        const alone = await sendUntilClosed(gatewayPort, [one], WAIT_MS);
+        const alone = await sendUntilClosed(server.gatewayPort, [one], WAIT_MS);
         expect([i, alone.statuses, alone.isClosed]).toEqual([i, [200], true]);
         const { isClosed } = await sendUntilClosed(
-          gatewayPort,
+          server.gatewayPort,
           [one + gatewayCheck(`198.51.100.${i}`)],
           WAIT_MS,
         );
@@ -162,10 +133,11 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     }
     const checks = [
       gatewayCheck('203.0.113.1'),
+      gatewayCheck('203.0.113.1', {}, 'POST'),
       gatewayCheck('203.0.113.1', { 'Content-Length': '0' }, 'HEAD'),
     ];
     for (const one of checks) {
-      const { statuses, isClosed } = await sendAndProbe(gatewayPort, one, 1);
+      const { statuses, isClosed } = await sendAndProbe(server.gatewayPort, one, 1);
       expect([statuses, isClosed]).toEqual([[200], false]);
     }
   });
@@ -183,7 +155,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect([onPort.isClosed, onPort.statuses.length <= 1]).toEqual([true, true]);
       const chunked = { 'Transfer-Encoding': 'chunked' };
       const atGateway = `${gatewayCheck('203.0.113.3', chunked, 'POST')}0\r\n${trailer}`;
-      const received = await sendUntilClosed(gatewayPort, [atGateway], WAIT_MS);
+      const received = await sendUntilClosed(server.gatewayPort, [atGateway], WAIT_MS);
       expect([received.isClosed, received.statuses.length <= 1]).toEqual([true, true]);
     }
     expect([await used('trailed'), await usedAtGateway('203.0.113.2')]).toEqual([0, 0]);
@@ -228,7 +200,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
       expect(await used(name)).toBe(0);
       const address = '203.0.113.9';
       const atGateway = await sendUntilClosed(
-        gatewayPort,
+        server.gatewayPort,
         [gatewayCheck(address, headers, 'POST')],
         WAIT_MS,
       );
@@ -246,36 +218,28 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
 
   test('an error of framing names the header, the values accepted and the value received', async () => {
     const twice = { 'Content-Length': '0', 'content-length': '0' };
-    expect(errorIn(await sendRequest(server.port, { headers: twice })).message).toBe(
+    expect(errorIn(await server.send({ headers: twice })).message).toBe(
       'the header Content-Length must be a decimal number of bytes, in one header; got 2 headers',
     );
   });
 });
 
-test('with TLS no request is served after one that closes its connection', async () => {
-  const dataDir = temporaryDirectory();
-  const directory = temporaryDirectory();
-  const files = writeCertificate(directory, CERTIFICATE_A);
-  const server = await startServer(dataDir, {
-    args: ['--counters', '1024', '--acceptors', '1'],
-    env: tlsEnvironment(files),
+describe('with TLS', () => {
+  const files = temporaryDirectory();
+  const server = useServer({ env: tlsEnvironment(writeCertificate(files, CERTIFICATE_A)) });
+  afterAll(() => removeDirectory(files));
+
+  test('no request is served after one that closes its connection', async () => {
+    const sendSecurely = (text: string) => {
+      const secure = connectTls({ host: '127.0.0.1', port: server.port, ca: CERTIFICATE_A.cert });
+      return sendUntilClosed(secure, [text], WAIT_MS);
+    };
+    const first = checkBytes('first', { Connection: 'close' });
+    expect(await sendSecurely(first)).toMatchObject({ statuses: [200], isClosed: true });
+    const transcript = await sendSecurely(first + checkBytes('behind'));
+    expect([transcript.isClosed, transcript.statuses.length <= 1]).toEqual([true, true]);
+    const query = JSON.stringify({ ...limited('behind'), cost: 0 });
+    const { text } = await sendSecurely(checkBytes('', { Connection: 'close' }, query));
+    expect(text).toContain(`"remaining":${LIMIT}`);
   });
-  const secure = () => connectTls({ host: '127.0.0.1', port: server.port, ca: CERTIFICATE_A.cert });
-  const first = checkBytes('first', { Connection: 'close' });
-  expect(await sendUntilClosed(secure(), [first], WAIT_MS)).toMatchObject({
-    statuses: [200],
-    isClosed: true,
-  });
-  const transcript = await sendUntilClosed(secure(), [first + checkBytes('behind')], WAIT_MS);
-  expect([transcript.isClosed, transcript.statuses.length <= 1]).toEqual([true, true]);
-  const query = { ...limited('behind'), cost: 0 };
-  const { text } = await sendUntilClosed(
-    secure(),
-    [checkBytes('', { Connection: 'close' }, JSON.stringify(query))],
-    WAIT_MS,
-  );
-  expect(text).toContain(`"remaining":${LIMIT}`);
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
-  removeDirectory(directory);
 });

@@ -1,23 +1,11 @@
 /** HEAD gets the head of the response to GET, with its Content-Length, and no body. */
 
-import { connect } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { exchange, type ParsedResponse } from '../support/http.ts';
-import {
-  forwardedFor,
-  gatewayRequestBytes,
-  sendGatewayCheck,
-  writeConfig,
-} from '../support/policy-config.ts';
-import {
-  DECIDE_MODES,
-  freePort,
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { forwardedFor, gatewayRequestBytes, sendGatewayCheck } from '../support/policy-config.ts';
+import { sendUntilClosed } from '../support/raw-connection.ts';
+import { DECIDE_MODES, ROOT_KEY } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 /** The name of each response, the path and the headers of its request. */
 const WITH_BODY: [string, string, Record<string, string>?][] = [
@@ -42,22 +30,13 @@ const WITHOUT_BODY: [string, string][] = [
 ];
 
 describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
-  let server: ServerProcess;
-  let gatewayPort = 0;
-  const dataDir = temporaryDirectory();
-  const directory = temporaryDirectory();
-  beforeAll(async () => {
-    gatewayPort = await freePort();
-    const config = writeConfig(directory, { denied: { limit: 1 }, allowed: { limit: 1_000 } });
-    const args = ['--counters', '1024', '--acceptors', '1', '--decide', mode, '--config', config];
-    server = await startServer(dataDir, { args: [...args, '--gateway-port', `${gatewayPort}`] });
-    // From now on, the policy "denied" denies every check of this address.
-    await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    for (const path of [dataDir, directory]) removeDirectory(path);
-  });
+  const policies = { denied: { limit: 1 }, allowed: { limit: 1_000 } };
+  const server = useServer({ args: ['--decide', mode], policies });
+  const check = (path: string, method?: string) => {
+    return sendGatewayCheck(server.gatewayPort, path, forwardedFor('10.0.0.1'), method);
+  };
+  // From now on, the policy "denied" denies every check of this address.
+  beforeAll(() => check('/v1/check/denied'));
 
   /** The responses to HEAD, GET and HEAD on one connection: in one packet, or one by one. */
   async function headAndGet(path: string, headers: Record<string, string>, isSequential: boolean) {
@@ -95,18 +74,13 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
 
   test.each(WITHOUT_BODY)('%s has the Content-Length 0, as for GET', async (_, path) => {
     for (const method of ['HEAD', 'GET']) {
-      const { headers } = await sendGatewayCheck(
-        gatewayPort,
-        path,
-        forwardedFor('10.0.0.1'),
-        method,
-      );
+      const { headers } = await check(path, method);
       expect([method, headers['content-length']]).toEqual([method, '0']);
     }
   });
 
   test('a denied check that announces a body has the Content-Length, and closes', async () => {
-    const get = await sendGatewayCheck(gatewayPort, '/v1/check/denied', forwardedFor('10.0.0.1'));
+    const get = await check('/v1/check/denied');
     const announced = { ...forwardedFor('10.0.0.1'), 'Content-Length': '5' };
     const received = await untilClosed(gatewayRequestBytes('/v1/check/denied', announced, 'HEAD'));
     expect(received.match(/^(?:HTTP|Content-Length|Connection).*/gm)).toEqual([
@@ -124,19 +98,9 @@ describe.each(DECIDE_MODES)('decided %s, HEAD of', (mode) => {
   });
 
   /** Everything that the server sends before it closes the connection. */
-  function untilClosed(bytes: Uint8Array): Promise<string> {
-    return new Promise((resolve, reject) => {
-      const socket = connect(gatewayPort, '127.0.0.1', () => socket.write(bytes));
-      let received = '';
-      socket.setTimeout(20_000, () => {
-        socket.destroy();
-        reject(new Error(`not closed within 20 s, after ${received}`));
-      });
-      socket.on('data', (data) => {
-        received += data;
-      });
-      socket.on('error', reject);
-      socket.on('close', () => resolve(received));
-    });
+  async function untilClosed(bytes: Buffer): Promise<string> {
+    const { text, isClosed } = await sendUntilClosed(server.gatewayPort, [bytes], 20_000);
+    expect(isClosed).toBe(true);
+    return text;
   }
 });

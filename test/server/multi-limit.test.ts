@@ -1,16 +1,11 @@
 /** multiLimit over HTTP: many connections to several acceptors, concurrent with single checks. */
 
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
-import { callOperationOk, type Fields } from '../support/operations.ts';
+import { expect, test } from 'vitest';
+import { describeEngines } from '../support/engine-modes.ts';
+import type { Fields } from '../support/operations.ts';
 import { seededRandom } from '../support/seeded-random.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  type SteppedServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { ROOT_KEY } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 interface Answer {
   data: { success: boolean; passed: boolean; limits: Fields[] };
@@ -23,27 +18,15 @@ const LIMIT = 60;
 /** The longest window of v2. */
 const DURATION_MS = 2_592_000_000;
 
-async function postTo(server: ServerProcess, path: string, body: unknown): Promise<Answer> {
-  const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
-  const init = { method: 'POST', headers, body: JSON.stringify(body) };
-  const answer = await fetch(server.url + path, init);
-  expect(answer.status).toBe(200);
-  return (await answer.json()) as Answer;
-}
-
 describeEngines('decided %s:', (mode) => {
-  const dataDir = temporaryDirectory();
-  let server: SteppedServer;
-  beforeAll(async () => {
-    const args = ['--acceptors', '2', '--counters', '4096'];
-    server = await startEngineServer(mode, dataDir, { args });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
-
-  const post = (path: string, body: unknown) => postTo(server, path, body);
+  const server = useServer({ mode, args: ['--acceptors', '2', '--counters', '4096'] });
+  const post = async (path: string, body: unknown) => {
+    const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
+    const init = { method: 'POST', headers, body: JSON.stringify(body) };
+    const answer = await fetch(server.url + path, init);
+    expect(answer.status).toBe(200);
+    return (await answer.json()) as Answer;
+  };
   const check = (number: number, cost: number) => {
     return {
       namespace: 'many',
@@ -84,7 +67,7 @@ describeEngines('decided %s:', (mode) => {
     await Promise.all(Array.from({ length: CLIENTS }, (_, i) => client(i + 1)));
     for (const [number, used] of consumed.entries()) {
       expect([number, used <= LIMIT]).toEqual([number, true]);
-      const { data } = await callOperationOk(server.port, 'ratelimit.limit', check(number, 0));
+      const { data } = await server.ok('ratelimit.limit', check(number, 0));
       expect([number, (data as Fields).remaining]).toEqual([number, LIMIT - used]);
     }
     expect(verdicts.passed).toBeGreaterThan(10);

@@ -3,16 +3,10 @@
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { trialCount } from '../support/guarantees.ts';
-import { LONGEST_WINDOW_MS, parseResponses, readMetric, requestBytes } from '../support/http.ts';
-import { callOperation } from '../support/operations.ts';
+import { LONGEST_WINDOW_MS, parseResponses, requestBytes } from '../support/http.ts';
 import { seededRandom } from '../support/seeded-random.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { waitUntil } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 const ACCEPTORS = 3;
 /** Enough connections that each acceptor has some of them. */
@@ -69,19 +63,13 @@ const setOverrideBytes = (namespaceName: string, identifier: string, limit: numb
 const limitIn = (response: string): number => JSON.parse(response).limit;
 
 describe('an acknowledged override', () => {
-  const dataDir = temporaryDirectory();
-  let server: ServerProcess;
+  const server = useServer({ args: ['--acceptors', String(ACCEPTORS)] });
   let lines: SequentialConnection[];
-  beforeAll(async () => {
-    server = await startServer(dataDir, {
-      args: ['--acceptors', String(ACCEPTORS), '--counters', '1024'],
-    });
+  beforeAll(() => {
     lines = Array.from({ length: CONNECTIONS }, () => new SequentialConnection(server.port));
   });
-  afterAll(async () => {
+  afterAll(() => {
     for (const line of lines) line.close();
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
   });
 
   const CHANGES = trialCount(60, 1_000);
@@ -118,7 +106,7 @@ describe('an acknowledged override', () => {
         duration: LONGEST_WINDOW_MS,
       });
       const overrides = [override('exact'), override('star*')];
-      return callOperation(server.port, 'ratelimits.importOverrides', { overrides });
+      return server.call('ratelimits.importOverrides', { overrides });
     };
     await set(1);
     let published = 1;
@@ -155,7 +143,7 @@ describe('an acknowledged override', () => {
   const IDLE_CHANGES = 5;
 
   test('applies to the first check on an idle server, with one round per change', async () => {
-    const before = await readMetric(server.adminUrl, 'weir_write_transactions_total');
+    const before = await server.metric('weir_write_transactions_total');
     for (let i = 1; i <= IDLE_CHANGES; i++) {
       // The threads of an idle server sleep.
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -169,13 +157,11 @@ describe('an acknowledged override', () => {
       expect(limits.map(limitIn)).toEqual(fresh.map(() => i));
       for (const line of [admin, ...fresh]) line.close();
     }
-    expect((await readMetric(server.adminUrl, 'weir_write_transactions_total')) - before).toBe(
-      IDLE_CHANGES,
-    );
+    expect((await server.metric('weir_write_transactions_total')) - before).toBe(IDLE_CHANGES);
   });
 
   test('is counted when it applies to a check', async () => {
-    const figure = () => readMetric(server.adminUrl, 'weir_overridden_checks_total');
+    const figure = () => server.metric('weir_overridden_checks_total');
     await lines[0].send(setOverrideBytes('counted', 'governed', 5));
     const before = await figure();
     await lines[1].send(checkBytes('counted', 'governed'));

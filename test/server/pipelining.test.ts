@@ -1,22 +1,10 @@
 /** Several requests in one packet, decided in place, by a worker or with tokens from Redis. */
 
 import { connect } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { describeEngines, startEngineServer } from '../support/engine-modes.ts';
-import {
-  exchange,
-  type LimitResponse,
-  LONGEST_WINDOW_MS,
-  requestBytes,
-  sendCheck,
-} from '../support/http.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  type SteppedServer,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { describe, expect, test } from 'vitest';
+import { describeEngines } from '../support/engine-modes.ts';
+import { exchange, type LimitResponse, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
+import { useServer } from '../support/test-server.ts';
 
 const body = (identifier: string, limit = 1_000) => {
   return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
@@ -24,15 +12,7 @@ const body = (identifier: string, limit = 1_000) => {
 const remainingOf = (text: string) => (JSON.parse(text) as LimitResponse).remaining;
 
 describe('decided in place, a connection', () => {
-  let server: ServerProcess;
-  const dataDir = temporaryDirectory();
-  beforeAll(async () => {
-    server = await startServer(dataDir, { args: ['--counters', '1024', '--acceptors', '1'] });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
+  const server = useServer();
 
   test('with 100 requests in one packet gets 100 responses in order', async () => {
     const all = Buffer.concat(
@@ -67,17 +47,7 @@ const WAITING_MODES = ['worker', 'redis'] as const;
 describeEngines(
   'decided by %s, a connection',
   (mode) => {
-    let server: SteppedServer;
-    const dataDir = temporaryDirectory();
-    beforeAll(async () => {
-      server = await startEngineServer(mode, dataDir, {
-        args: ['--counters', '1024', '--acceptors', '1'],
-      });
-    });
-    afterAll(async () => {
-      expect(await server.stop()).toEqual({ code: 0, signal: null });
-      removeDirectory(dataDir);
-    });
+    const server = useServer({ mode });
 
     test('that sends a second check before the first is decided is closed by uWebSockets.js', async () => {
       const two = Buffer.concat([0, 1].map(() => requestBytes({ body: body('two') })));
@@ -93,7 +63,7 @@ describeEngines(
       expect(received).toBe('');
       // The first check was complete, so it was counted; the second reached no handler.
       const look = { identifier: 'two', limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
-      expect(await sendCheck(server.port, look)).toMatchObject({ remaining: 999 });
+      expect(await server.check(look)).toMatchObject({ remaining: 999 });
     });
 
     test('gets all errors of one packet in order: they need no worker', async () => {

@@ -4,27 +4,14 @@
  */
 
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { type BareItem, parseList } from 'structured-headers';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, NAMESPACE_MAX_CHARACTERS } from '../../src/core/constants.ts';
 import { LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
-import { callOperationOk } from '../support/operations.ts';
-import {
-  forwardedFor,
-  type PolicySettings,
-  sendGatewayCheck,
-  writeConfig,
-} from '../support/policy-config.ts';
-import {
-  DECIDE_MODES,
-  freePort,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { forwardedFor, type PolicySettings, sendGatewayCheck } from '../support/policy-config.ts';
+import { DECIDE_MODES, removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 const LONGEST_WINDOW_S = LONGEST_WINDOW_MS / 1_000;
 /** The largest integer of a structured field. */
@@ -77,28 +64,23 @@ function quotasOf(response: ParsedResponse) {
 }
 
 describe.each(DECIDE_MODES)('with decisions %s, an RFC 9651 parser reads', (mode) => {
-  const dataDir = temporaryDirectory();
-  const directory = temporaryDirectory();
-  const faultFile = join(directory, 'fault');
-  let server: ServerProcess;
-  let port = 0;
-  beforeAll(async () => {
-    port = await freePort();
-    const fault = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
-    const config = ['--config', writeConfig(directory, POLICIES), '--gateway-port', `${port}`];
-    server = await startServer(dataDir, {
-      args: ['--counters', '1024', '--acceptors', '1', '--decide', mode, ...config],
-      execArgv: ['--import', fault],
-      env: { FAULT: 'address', FAULT_FILE: faultFile },
-    });
+  const fault = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
+  const faultFile = join(temporaryDirectory(), 'fault');
+  const server = useServer({
+    args: ['--decide', mode],
+    policies: POLICIES,
+    execArgv: ['--import', fault],
+    env: { FAULT: 'address', FAULT_FILE: faultFile },
   });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    for (const path of [dataDir, directory]) removeDirectory(path);
-  });
+  afterAll(() => removeDirectory(dirname(faultFile)));
 
   const send = (namespace: string, method = 'GET', route = 'check') => {
-    return sendGatewayCheck(port, `/v1/${route}/${namespace}`, forwardedFor('10.0.0.1'), method);
+    return sendGatewayCheck(
+      server.gatewayPort,
+      `/v1/${route}/${namespace}`,
+      forwardedFor('10.0.0.1'),
+      method,
+    );
   };
 
   test.each(['one', SPECIAL, LONG])(
@@ -140,7 +122,7 @@ describe.each(DECIDE_MODES)('with decisions %s, an RFC 9651 parser reads', (mode
   test('the limit and window of an override', async () => {
     const override = { identifier: '10.0.0.1', limit: 9, duration: 86_400_000 };
     const fields = { namespaceName: 'overridden', ...override };
-    await callOperationOk(server.port, 'ratelimits.setOverride', fields);
+    await server.ok('ratelimits.setOverride', fields);
     const expected = { name: 'overridden', q: 9, w: 86_400, r: 8 };
     expect(quotasOf(await send('overridden'))).toEqual([expected]);
   });

@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import {
   CERTIFICATE_A,
@@ -21,7 +21,6 @@ import {
   exchange,
   type LimitResponse,
   LONGEST_WINDOW_MS,
-  readMetric,
   requestBytes,
 } from '../support/http.ts';
 import {
@@ -31,12 +30,11 @@ import {
   removeDirectory,
   type ServerProcess,
   spawnServer,
-  startServer,
   temporaryDirectory,
   waitUntil,
 } from '../support/server.ts';
+import { SMALL, useServer } from '../support/test-server.ts';
 
-const SMALL = ['--counters', '1024'];
 const own = useDataDirectory(SMALL);
 /** The directory of the TLS files; the data directory is for weir alone. */
 const directory = temporaryDirectory();
@@ -87,27 +85,16 @@ test.each([
     const [unknown] = await exchange(openTls(server), [requestBytes({ path: '/nowhere' })]);
     expect(errorIn(unknown).docs).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/docs\/errors\//);
     await waitUntil('all are counted as closed', async () => {
-      return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
+      return (await server.metric('weir_connections')) === 0;
     });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   },
 );
 
 describe('with TLS,', () => {
-  const dataDir = temporaryDirectory();
   const path = join(directory, 'weir.sock');
-  let server: ServerProcess;
-  beforeAll(async () => {
-    const env = tlsEnvironment(writeCertificate(directory, CERTIFICATE_A));
-    server = await startServer(dataDir, {
-      args: [...SMALL, '--acceptors', '2', '--socket', path],
-      env,
-    });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-  });
+  const env = tlsEnvironment(writeCertificate(directory, CERTIFICATE_A));
+  const server = useServer({ args: ['--acceptors', '2', '--socket', path], env });
 
   test('pipelined requests get their responses in order', async () => {
     const packet = Buffer.concat(
@@ -170,12 +157,9 @@ test('with TLS a connection over the limit is closed before its handshake, and n
   for (let i = 0; i < 5; i++) await expect(ask(openTls(server))).rejects.toThrow();
   expect(held.filter((socket) => socket.destroyed)).toEqual([]);
   for (const socket of held) socket.destroy();
-  await waitUntil(
-    'they are closed',
-    async () => (await readMetric(server.adminUrl, 'weir_connections')) === 0,
-  );
+  await waitUntil('they are closed', async () => (await server.metric('weir_connections')) === 0);
   expect(remainingOf((await ask(openTls(server)))[0].body)).toBe(999);
-  expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="connections"}')).toBe(5);
+  expect(await server.metric('weir_shed_total{reason="connections"}')).toBe(5);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 });
 

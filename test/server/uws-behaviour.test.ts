@@ -3,26 +3,13 @@
  * has loaded. docs/security.md documents it.
  */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LONGEST_WINDOW_MS, requestBytes, sendCheck } from '../support/http.ts';
+import { describe, expect, test } from 'vitest';
+import { LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
 import { sendAndProbe, sendUntilClosed } from '../support/raw-connection.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 import { hasOldParser } from '../support/uws-binaries.ts';
 
-let server: ServerProcess;
-const dataDir = temporaryDirectory();
-beforeAll(async () => {
-  server = await startServer(dataDir, { args: ['--counters', '1024', '--acceptors', '1'] });
-});
-afterAll(async () => {
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
-});
+const server = useServer();
 
 const checkFields = (identifier: string) => ({
   identifier,
@@ -31,7 +18,7 @@ const checkFields = (identifier: string) => ({
 });
 const body = (identifier: string) => JSON.stringify(checkFields(identifier));
 const remaining = async (identifier: string) => {
-  return (await sendCheck(server.port, { ...checkFields(identifier), cost: 0 })).remaining;
+  return (await server.check({ ...checkFields(identifier), cost: 0 })).remaining;
 };
 
 /** Only a failure takes so long. */
