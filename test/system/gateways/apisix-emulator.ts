@@ -8,15 +8,13 @@
 
 import { parse } from 'yaml';
 import {
-  applicationResponse,
   type ClientRequest,
-  type EmulatorOptions,
   type GatewayEmulator,
-  HOST,
-  KEY_VARIABLE,
-  sendOnce,
+  pickHeaders,
   serializeHead,
 } from './gateway-emulator.ts';
+
+const KEY_VARIABLE = 'WEIR_KEY';
 
 interface ForwardAuth {
   uri: string;
@@ -27,112 +25,134 @@ interface ForwardAuth {
   upstream_headers: string[];
   allow_degradation: boolean;
   status_on_error?: number;
+  timeout: number;
+}
+
+interface Plugins {
+  'forward-auth'?: ForwardAuth;
+  'serverless-pre-function'?: { functions: string[] };
+  'response-rewrite'?: { vars: [string, '~~', string][]; headers: { set: Record<string, string> } };
+  'proxy-rewrite'?: { headers: { remove: string[] } };
+}
+
+interface Route {
+  uri: string;
+  plugins?: Plugins;
+  plugin_config_id?: string;
+}
+
+/** @returns the plugins of the route with the longest prefix of the path; undefined without one */
+function pluginsFor(text: string, path: string): Plugins | undefined {
+  const { routes, plugin_configs: configs = [] } = parse(text);
+  const prefixOf = ({ uri }: Route) => uri.replace(/\*$/, '');
+  const matching: Route[] = routes.filter((route: Route) => path.startsWith(prefixOf(route)));
+  const [route] = matching.toSorted((a, b) => prefixOf(b).length - prefixOf(a).length);
+  if (route === undefined) return undefined;
+  const config = configs.find(({ id }: { id: string }) => id === route.plugin_config_id);
+  return route.plugins ?? config?.plugins ?? {};
 }
 
 /** As ngx.req.get_headers returns them: names in lower case, all values of each name. */
-function normalizeHeaders(
-  { headers = [] }: ClientRequest,
-  firstOnlyNames: string[],
-): Map<string, string[]> {
+function normalizeHeaders({ headers }: ClientRequest, plugins: Plugins): Map<string, string[]> {
   const header = new Map<string, string[]>();
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
     header.set(key, [...(header.get(key) ?? []), value]);
   }
-  for (const name of firstOnlyNames) {
+  // The printed function keeps only the first of repeated headers.
+  const [lua] = plugins['serverless-pre-function']?.functions ?? [''];
+  const [, names = ''] = /ipairs\(\{(.*?)\}\)/.exec(lua) ?? [];
+  for (const name of JSON.parse(`[${names}]`)) {
     const values = header.get(name);
     if (values !== undefined) header.set(name, values.slice(0, 1));
   }
   return header;
 }
 
-/** The header names in the printed function that keeps only the first of repeated headers. */
-function firstOnlyHeaderNames(plugins: Record<string, { functions: string[] }>): string[] {
-  const [text] = plugins['serverless-pre-function']?.functions ?? [''];
-  const [, names = ''] = /ipairs\(\{(.*?)\}\)/.exec(text) ?? [];
-  return JSON.parse(`[${names}]`);
-}
-
-/** resty.http_headers: names that differ only in case are the same header. */
-function setHeader(to: Map<string, [string, string]>, name: string, value: string): void {
-  to.set(name.toLowerCase(), [name, value]);
-}
-
-export function emulateApisix(text: string, { key = '' }: EmulatorOptions = {}): GatewayEmulator {
-  const [route] = parse(text).routes;
-  const auth: ForwardAuth = route.plugins['forward-auth'];
-  const rewrite = route.plugins['response-rewrite'];
-  const removed: string[] = route.plugins['proxy-rewrite'].headers.remove;
-  const firstOnly = firstOnlyHeaderNames(route.plugins);
-  const uri = new URL(auth.uri);
-  const checkRequest = (request: ClientRequest) => {
-    const from = request.remoteAddress ?? '198.51.100.1';
-    const header = normalizeHeaders(request, firstOnly);
-    const forwarded = {
-      'X-Forwarded-Proto': 'http',
-      'X-Forwarded-Method': request.method ?? 'GET',
-      'X-Forwarded-Host': HOST,
-      'X-Forwarded-Uri': request.target ?? '/',
-      'X-Forwarded-For': from,
-    };
-    const checkHeaders = new Map<string, [string, string]>();
-    for (const [name, value] of Object.entries(forwarded)) setHeader(checkHeaders, name, value);
-    const variables: Record<string, string> = {
-      $proxy_add_x_forwarded_for: [...(header.get('x-forwarded-for') ?? []), from].join(', '),
-      // apisix/core/config_yaml.lua replaces it when it reads the file.
-      [`\${{${KEY_VARIABLE}}}`]: key,
-    };
-    for (const [name, value] of Object.entries(auth.extra_headers ?? {})) {
-      setHeader(checkHeaders, name, variables[value] ?? value);
-    }
-    for (const name of auth.request_headers ?? []) {
-      // core.request.header returns the first value of a name.
-      const value = header.get(name.toLowerCase())?.[0];
-      if (!Object.hasOwn(forwarded, name) && value !== undefined) {
-        setHeader(checkHeaders, name, value);
-      }
-    }
-    setHeader(checkHeaders, 'Host', uri.host);
-    setHeader(checkHeaders, 'User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
-    const requestLine = `${auth.request_method} ${uri.pathname} HTTP/1.1`;
-    return serializeHead(requestLine, [...checkHeaders.values()]);
-  };
+export function emulateApisix(text: string, key = ''): GatewayEmulator {
+  const { routes, plugin_configs: configs = [] } = parse(text);
+  const [{ plugins }] = [...configs, ...routes];
+  const { uri, timeout }: ForwardAuth = plugins['forward-auth'];
+  const { hostname: host, port } = new URL(uri);
   return {
-    checkRequest,
-    send: async (request) => {
-      const response = await sendOnce(uri.hostname, Number(uri.port), checkRequest(request));
-      const header = normalizeHeaders(request, firstOnly);
-      for (const name of removed) header.delete(name.toLowerCase());
+    weir: { host, port: Number(port) },
+    timeoutMs: timeout,
+
+    checkRequest: (request) => {
+      const plugins = pluginsFor(text, request.target);
+      const auth = plugins?.['forward-auth'];
+      if (plugins === undefined || auth === undefined) return undefined;
+      const header = normalizeHeaders(request, plugins);
+      const forwarded = {
+        'X-Forwarded-Proto': 'http',
+        'X-Forwarded-Method': request.method,
+        'X-Forwarded-Host': header.get('host')?.[0] ?? '',
+        'X-Forwarded-Uri': request.target,
+        'X-Forwarded-For': request.remoteAddress,
+      };
+      // resty.http_headers: names that differ only in case are the same header.
+      const check = new Map<string, [string, string]>();
+      const set = (name: string, value: string) => check.set(name.toLowerCase(), [name, value]);
+      for (const [name, value] of Object.entries(forwarded)) set(name, value);
+      const proxies = header.get('x-forwarded-for') ?? [];
+      const variables: Record<string, string> = {
+        $proxy_add_x_forwarded_for: [...proxies, request.remoteAddress].join(', '),
+        // apisix/core/config_yaml.lua replaces it when it reads the file.
+        [`\${{${KEY_VARIABLE}}}`]: key,
+      };
+      for (const [name, value] of Object.entries(auth.extra_headers ?? {})) {
+        set(name, variables[value] ?? value);
+      }
+      for (const name of auth.request_headers ?? []) {
+        // core.request.header returns the first value of a name.
+        const value = header.get(name.toLowerCase())?.[0];
+        if (!Object.hasOwn(forwarded, name) && value !== undefined) set(name, value);
+      }
+      const { host, pathname, search } = new URL(auth.uri);
+      if (!check.has('host')) set('Host', host);
+      if (!check.has('user-agent')) {
+        set('User-Agent', 'lua-resty-http/0.17.1 (Lua) ngx_lua/10026');
+      }
+      const line = `${auth.request_method} ${pathname}${search} HTTP/1.1`;
+      return serializeHead(line, [...check.values()]);
+    },
+
+    react: (request, response) => {
+      const plugins = pluginsFor(text, request.target);
+      if (plugins === undefined) return { denial: { status: 404, headers: {}, body: '' } };
+      const auth = plugins['forward-auth'];
+      const header = normalizeHeaders(request, plugins);
+      for (const name of plugins['proxy-rewrite']?.headers.remove ?? []) {
+        header.delete(name.toLowerCase());
+      }
+      if (auth === undefined) {
+        return { headers: Object.fromEntries(header), responseHeaders: () => ({}) };
+      }
       if (response === undefined && !auth.allow_degradation) {
-        return { status: auth.status_on_error ?? 403, headers: {}, body: '' };
+        return { denial: { status: auth.status_on_error ?? 403, headers: {}, body: '' } };
       }
       if (response !== undefined && response.status >= 300) {
-        const headers = Object.fromEntries(
-          auth.client_headers
-            .map((name) => name.toLowerCase())
-            .filter((name) => response.headers[name] !== undefined)
-            .map((name) => [name, response.headers[name]]),
-        );
-        const body = request.method === 'HEAD' ? '' : response.body;
-        return { status: response.status, headers, body };
+        const { status, body } = response;
+        return { denial: { status, headers: pickHeaders(response, auth.client_headers), body } };
       }
       for (const name of response === undefined ? [] : auth.upstream_headers) {
         const value = response?.headers[name.toLowerCase()];
         header.delete(name.toLowerCase());
         if (value !== undefined) header.set(name.toLowerCase(), [value]);
       }
-      const variable = (name: string) => {
-        if (name === 'upstream_status') return '200';
-        return header.get(name.replace('http_', '').replaceAll('_', '-'))?.[0] ?? '';
+      const { vars, headers } = plugins['response-rewrite']!;
+      const responseHeaders = (status: number) => {
+        const variable = (name: string) => {
+          if (name === 'upstream_status') return String(status);
+          return header.get(name.replace('http_', '').replaceAll('_', '-'))?.[0] ?? '';
+        };
+        const isRewritten = vars.every(([name, , regex]) => new RegExp(regex).test(variable(name)));
+        const set = Object.entries(isRewritten ? headers.set : {});
+        return Object.fromEntries(
+          set.map(([name, of]) => [name.toLowerCase(), variable(of.slice(1))]),
+        );
       };
-      const vars: [string, '~~', string][] = rewrite.vars;
-      const isRewritten = vars.every(([name, , regex]) => new RegExp(regex).test(variable(name)));
-      const set = Object.entries<string>(isRewritten ? rewrite.headers.set : {});
-      return applicationResponse(
-        request,
-        Object.fromEntries([...header].map(([name, values]) => [name, values.join(', ')])),
-        Object.fromEntries(set.map(([name, of]) => [name.toLowerCase(), variable(of.slice(1))])),
-      );
+      return { headers: Object.fromEntries(header), responseHeaders };
     },
   };
 }

@@ -1,16 +1,26 @@
 /**
- * Runs gateways as processes with the configuration that `weir gateway` prints. Also the
- * application behind them, a recording proxy between them and weir, and clients that send requests
- * through them.
+ * Runs gateways as processes. Also the application behind them, a recording proxy between them and
+ * weir, and clients that send requests through them.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { chmodSync, writeFileSync } from 'node:fs';
-import { Agent, createServer, type IncomingHttpHeaders, request, type Server } from 'node:http';
+import {
+  Agent,
+  type AgentOptions,
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request,
+  type ServerResponse,
+} from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import type { CertificatePair } from '../../support/certificates.ts';
 import type { ParsedResponse, RequestParts } from '../../support/http.ts';
 import {
   cleanEnvironment,
@@ -32,10 +42,15 @@ process.once('exit', () => {
 
 export interface Gateway {
   port: number;
-  child: ChildProcess;
-  /** Its standard output and standard error. */
+  /** All that it has logged. */
   output: () => string;
   stop: () => Promise<void>;
+}
+
+export interface GatewayProcess extends Gateway {
+  child: ChildProcess;
+  /** Its working directory. */
+  directory: string;
 }
 
 interface GatewayOptions {
@@ -51,7 +66,7 @@ interface GatewayOptions {
 }
 
 /** Starts a gateway in its own directory, which is also its home, and waits until it listens. */
-export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+export async function startGateway(options: GatewayOptions): Promise<GatewayProcess> {
   const { configuration, fileName, port } = options;
   const directory = temporaryDirectory();
   // Gateways started by root may drop to another user.
@@ -96,7 +111,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await stop();
     throw error;
   }
-  return { port, child, output: () => output, stop };
+  return { port, child, directory, output: () => output, stop };
 }
 
 function isListening(port: number): Promise<boolean> {
@@ -118,6 +133,8 @@ interface ReceivedRequest {
   /** Names and values in turn, in the order received. */
   rawHeaders: string[];
   body: string;
+  /** The server name of TLS; false if the client sent none. */
+  servername: unknown;
 }
 
 export interface Application {
@@ -127,23 +144,10 @@ export interface Application {
   stop: () => Promise<void>;
 }
 
-/** Accepts any protocol upgrade, and echoes what it receives. @returns the sockets */
-export function echoUpgrades(server: Server): Set<Duplex> {
-  const upgraded = new Set<Duplex>();
-  server.on('upgrade', ({ headers }, socket: Duplex) => {
-    upgraded.add(socket);
-    socket.on('error', () => {});
-    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET_GUID}`);
-    const response = [
-      'HTTP/1.1 101 Switching Protocols',
-      'Connection: Upgrade',
-      `Upgrade: ${headers.upgrade}`,
-      `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
-    ];
-    socket.write(`${response.join('\r\n')}\r\n\r\n`);
-    socket.pipe(socket);
-  });
-  return upgraded;
+interface ApplicationOptions {
+  tls?: CertificatePair;
+  /** Whether it sends the client the quota that it has received, as behind Traefik. */
+  returnsQuota?: boolean;
 }
 
 /**
@@ -151,39 +155,55 @@ export function echoUpgrades(server: Server): Set<Duplex> {
  * status, .../limited gets RateLimit headers of the application, and /broken closes the connection.
  * It accepts any protocol upgrade and any CONNECT, and echoes what it receives there.
  */
-export async function startApplication(): Promise<Application> {
+export async function startApplication({
+  tls,
+  returnsQuota = false,
+}: ApplicationOptions = {}): Promise<Application> {
   const requests: ReceivedRequest[] = [];
-  const server = createServer(
-    { keepAliveTimeout: 60_000, maxHeaderSize: 131_072 },
-    (incoming, response) => {
-      const chunks: Buffer[] = [];
-      incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
-      incoming.on('end', () => {
-        const { method = '', url = '', headers, rawHeaders } = incoming;
-        const whole = Buffer.concat(chunks).toString();
-        requests.push({ method, url, headers, rawHeaders, body: whole });
-        if (url === '/broken') {
-          incoming.socket.destroy();
-          return;
-        }
-        const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
-        const body = 'application';
-        if (url.endsWith('/limited')) {
-          response.setHeader('RateLimit-Policy', '"application";q=9;w=9');
-          response.setHeader('RateLimit', '"application";r=9;t=9');
-        }
-        response.writeHead(status, { 'X-Application': 'yes', 'Content-Length': body.length });
-        response.end(body);
-      });
-    },
-  );
-  const upgraded = echoUpgrades(server);
-  server.on('connect', (_, socket: Duplex) => {
+  const respond = async (incoming: IncomingMessage, response: ServerResponse) => {
+    const body = Buffer.concat(await incoming.toArray()).toString();
+    const { method = '', url = '', headers, rawHeaders, socket } = incoming;
+    const { servername } = socket as TLSSocket & { servername: unknown };
+    requests.push({ method, url, headers, rawHeaders, body, servername });
+    if (url === '/broken') {
+      socket.destroy();
+      return;
+    }
+    for (const [name, value] of Object.entries(returnsQuota ? headers : {})) {
+      if (/^(x-)?ratelimit/.test(name)) response.setHeader(name, value!);
+    }
+    if (url.endsWith('/limited')) {
+      response.setHeader('RateLimit-Policy', '"application";q=9;w=9');
+      response.setHeader('RateLimit', '"application";r=9;t=9');
+    }
+    const text = 'application';
+    const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
+    response.writeHead(status, { 'X-Application': 'yes', 'Content-Length': text.length });
+    response.end(text);
+  };
+  const options = { keepAliveTimeout: 60_000, maxHeaderSize: 131_072 };
+  const server =
+    tls === undefined
+      ? createServer(options, respond)
+      : createTlsServer({ ...options, ...tls }, respond);
+  const upgraded = new Set<Duplex>();
+  const echo = (socket: Duplex, head: string) => {
     upgraded.add(socket);
     socket.on('error', () => {});
-    socket.write('HTTP/1.1 200 OK\r\n\r\n');
+    socket.write(head);
     socket.pipe(socket);
+  };
+  server.on('upgrade', ({ headers }: IncomingMessage, socket: Duplex) => {
+    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET_GUID}`);
+    const lines = [
+      'HTTP/1.1 101 Switching Protocols',
+      'Connection: Upgrade',
+      `Upgrade: ${headers.upgrade}`,
+      `Sec-WebSocket-Accept: ${accepted.digest('base64')}`,
+    ];
+    echo(socket, `${lines.join('\r\n')}\r\n\r\n`);
   });
+  server.on('connect', (_: unknown, socket: Duplex) => echo(socket, 'HTTP/1.1 200 OK\r\n\r\n'));
   await new Promise<void>((resolve) => server.listen(0, HOST, resolve));
   return {
     port: (server.address() as AddressInfo).port,
@@ -205,14 +225,19 @@ export interface RecordingProxy {
   stop: () => Promise<void>;
 }
 
-/** A proxy between a gateway and weir that records the bytes sent to weir. */
-export async function startRecordingProxy(weirPort: number): Promise<RecordingProxy> {
+/**
+ * A proxy between a gateway and weir that records the bytes sent to weir.
+ * @param misdirect another port, to which the first `count` connections go
+ */
+export async function startRecordingProxy(
+  weirPort: number,
+  misdirect = { count: 0, port: 0 },
+): Promise<RecordingProxy> {
   const sockets = new Set<Socket>();
   let connections = 0;
   let sent = '';
   const server = createTcpServer((downstream) => {
-    connections++;
-    const upstream = connect(weirPort, HOST);
+    const upstream = connect(connections++ < misdirect.count ? misdirect.port : weirPort, HOST);
     for (const [socket, other] of [
       [downstream, upstream],
       [upstream, downstream],
@@ -242,6 +267,31 @@ export async function startRecordingProxy(weirPort: number): Promise<RecordingPr
   };
 }
 
+let lastClientNumber = 0;
+/** A name of a client without usage. */
+export const newClientName = () => `client-${++lastClientNumber}`;
+/** The header that identifies a client without usage, where a policy looks at X-Api-Key. */
+export const newKey = () => ({ 'X-Api-Key': newClientName() });
+
+let lastAddress = 1;
+/** An address without usage: the whole of 127.0.0.0/8 belongs to this machine. */
+export function newAddress(): string {
+  lastAddress++;
+  return `127.0.${lastAddress >> 8}.${lastAddress & 255}`;
+}
+
+/** One connection from such an address. */
+export function agentFromNewAddress(): Agent {
+  const options = { keepAlive: true, maxSockets: 1, localAddress: newAddress() };
+  return new Agent(options as AgentOptions);
+}
+
+export const statusesOf = (responses: ParsedResponse[]) => responses.map(({ status }) => status);
+
+/** The remaining tokens that a response shows. */
+export const remainingIn = ({ headers }: ParsedResponse) =>
+  Number(/;r=(\d+)/.exec(headers.ratelimit)?.[1]);
+
 /** Sends a request through a gateway: by default a GET of / on its own connection. */
 export function sendThrough(
   port: number,
@@ -250,23 +300,18 @@ export function sendThrough(
 ): Promise<ParsedResponse> {
   const { method = 'GET', path = '/', headers = {}, body = '' } = parts;
   return new Promise((resolve, reject) => {
-    const outgoing = request(
-      { host: HOST, port, method, path, headers, agent: agent ?? false },
-      (response) => {
-        const chunks: Buffer[] = [];
-        response.on('data', (chunk: Buffer) => chunks.push(chunk));
-        response.on('error', reject);
-        response.on('end', () => {
-          resolve({
-            status: response.statusCode ?? 0,
-            headers: Object.fromEntries(
-              Object.entries(response.headers).map(([name, value]) => [name, String(value)]),
-            ),
-            body: Buffer.concat(chunks).toString(),
-          });
-        });
-      },
-    );
+    const options = { host: HOST, port, method, path, headers, agent: agent ?? false };
+    const outgoing = request(options, (response) => {
+      const headers = Object.entries(response.headers).map(([name, value]) => {
+        return [name, String(value)];
+      });
+      const toResponse = (chunks: Buffer[]) => ({
+        status: response.statusCode ?? 0,
+        headers: Object.fromEntries(headers),
+        body: Buffer.concat(chunks).toString(),
+      });
+      resolve(response.toArray().then(toResponse));
+    });
     outgoing.on('error', reject);
     outgoing.end(body);
   });

@@ -5,7 +5,7 @@
 
 import { parse, parseAllDocuments, stringify } from 'yaml';
 
-interface Ports {
+export interface SitePorts {
   listen: number;
   application: number;
 }
@@ -15,7 +15,7 @@ function partsOf(snippet: string): string[] {
   return snippet.split(/^(?=# Part \d+: )/m).slice(1);
 }
 
-export function nginxSite(snippet: string, { listen, application }: Ports): string {
+export function nginxSite(snippet: string, { listen, application }: SitePorts): string {
   const [http, server, location] = partsOf(snippet);
   return `
 worker_processes 1;
@@ -48,7 +48,7 @@ http {
 /** How a site handles its own errors. */
 const OWN_ERRORS = 'respond "error of the site" 500';
 
-export function caddySite(snippet: string, { listen, application }: Ports): string {
+export function caddySite(snippet: string, { listen, application }: SitePorts): string {
   const [options, definitions, site, proxy] = partsOf(snippet);
   const [imported, ofSite] = site.split(/^(?=import weir_paths$)/m);
   return `
@@ -74,7 +74,7 @@ ${definitions}
 `;
 }
 
-export function haproxySite(snippet: string, { listen, application }: Ports): string {
+export function haproxySite(snippet: string, { listen, application }: SitePorts): string {
   const [global, frontend, section] = partsOf(snippet);
   return `
 global
@@ -103,7 +103,7 @@ backend static
 ${section}`;
 }
 
-export function envoySite(snippet: string, { listen, application }: Ports): string {
+export function envoySite(snippet: string, { listen, application }: SitePorts): string {
   const [manager, filters, clusters, route] = parseAllDocuments(snippet)
     .map((document) => document.toJS())
     .filter((part) => part !== null);

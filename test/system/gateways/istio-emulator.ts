@@ -11,12 +11,9 @@
 
 import { parseAllDocuments } from 'yaml';
 import {
-  applicationResponse,
   type ClientRequest,
-  type EmulatorOptions,
   type GatewayEmulator,
-  HOST,
-  sendOnce,
+  pickHeaders,
   serializeHead,
 } from './gateway-emulator.ts';
 
@@ -33,33 +30,22 @@ interface Provider {
   headersToDownstreamOnAllow: string[];
 }
 
-/** The address of Envoy's host, which replaces a client address on the loopback interface. */
-const LOCAL_ADDRESS = '10.0.0.2';
-
-const has = (names: string[] = [], name: string) => {
-  return names.some((other) => other.toLowerCase() === name);
-};
-
-/** Names in lower case, repeated headers joined, and the address of the connection appended. */
-function normalizeHeaders({
-  headers = [],
-  remoteAddress = '198.51.100.1',
-}: ClientRequest): Map<string, string> {
-  const header = new Map<string, string>();
+/** The values by names in lower case, with the address of the connection appended. */
+function headersOf({ headers, remoteAddress }: ClientRequest): Map<string, string[]> {
+  const values = new Map<string, string[]>();
   const append = (name: string, value: string) => {
-    const current = header.get(name);
-    header.set(name, current === undefined ? value : `${current},${value}`);
+    values.set(name, [...(values.get(name) ?? []), value]);
   };
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
     if (!key.startsWith('x-envoy-')) append(key, value);
   }
   // Istio's gateways use the address of the connection: pilot/pkg/networking/core/gateway.go.
-  append('x-forwarded-for', remoteAddress.startsWith('127.') ? LOCAL_ADDRESS : remoteAddress);
-  return header;
+  append('x-forwarded-for', remoteAddress);
+  return values;
 }
 
-export function emulateIstio(text: string, { key = '' }: EmulatorOptions = {}): GatewayEmulator {
+export function emulateIstio(text: string, key = ''): GatewayEmulator {
   const [operator, service] = parseAllDocuments(text).map((document) => document.toJS());
   const [{ envoyExtAuthzHttp }] = operator.spec.meshConfig.extensionProviders;
   const provider: Provider = envoyExtAuthzHttp;
@@ -67,44 +53,44 @@ export function emulateIstio(text: string, { key = '' }: EmulatorOptions = {}): 
   const timeoutMs = Number.parseFloat(provider.timeout) * 1_000;
   const added = Object.entries(provider.includeAdditionalHeadersInCheck ?? {});
   const overwritten = added.map(([name]) => name.toLowerCase());
-  /** RawHttpClientImpl::check */
-  const checkRequest = (request: ClientRequest) => {
-    const checkHeaders: [string, string][] = [
-      ['host', HOST],
-      ['content-length', '0'],
-    ];
-    for (const [name, value] of normalizeHeaders(request)) {
-      if (['host', 'content-length'].includes(name) || overwritten.includes(name)) continue;
-      const isSent = name === 'authorization' || has(provider.includeRequestHeadersInCheck, name);
-      if (isSent) checkHeaders.push([name, value]);
-    }
-    for (const [name, value] of added) {
-      checkHeaders.push([name.toLowerCase(), value.replace('<key>', key)]);
-    }
-    checkHeaders.push(['x-envoy-internal', 'true']);
-    checkHeaders.push(['x-envoy-expected-rq-timeout-ms', String(timeoutMs)]);
-    const target = provider.pathPrefix + (request.target ?? '/');
-    return serializeHead(`${request.method ?? 'GET'} ${target} HTTP/1.1`, checkHeaders);
-  };
+  const included = (provider.includeRequestHeadersInCheck ?? []).map((name) => name.toLowerCase());
   return {
-    checkRequest,
-    send: async (request) => {
-      const response = await sendOnce(address, provider.port, checkRequest(request));
-      const application = Object.fromEntries(normalizeHeaders(request));
+    weir: { host: address, port: provider.port },
+    timeoutMs,
+
+    /** RawHttpClientImpl::check */
+    checkRequest: (request) => {
+      const header = headersOf(request);
+      // A check has repeated headers joined.
+      const joined = (name: string) => header.get(name)?.join(',') ?? '';
+      const sent = ['authorization', ...included].filter((name) => {
+        return header.has(name) && !['host', 'content-length', ...overwritten].includes(name);
+      });
+      return serializeHead(`${request.method} ${provider.pathPrefix}${request.target} HTTP/1.1`, [
+        ['host', joined('host')],
+        ['content-length', '0'],
+        ...[...new Set(sent)].map((name): [string, string] => [name, joined(name)]),
+        ...added.map(([name, value]): [string, string] => {
+          return [name.toLowerCase(), value.replace('<key>', key)];
+        }),
+        ['x-envoy-internal', 'true'],
+        ['x-envoy-expected-rq-timeout-ms', String(timeoutMs)],
+      ]);
+    },
+
+    react: (request, response) => {
+      const headers = Object.fromEntries(headersOf(request));
       if (response === undefined || response.status >= 500) {
-        if (provider.failOpen) return applicationResponse(request, application);
-        return { status: Number(provider.statusOnError ?? 403), headers: {}, body: '' };
+        if (provider.failOpen) return { headers, responseHeaders: () => ({}) };
+        const status = Number(provider.statusOnError ?? 403);
+        return { denial: { status, headers: {}, body: '' } };
       }
-      const picked = (names: string[]) => {
-        const headers = Object.entries(response.headers);
-        return Object.fromEntries(headers.filter(([name]) => has(names, name)));
-      };
       if (response.status === 200) {
-        const headers = picked(provider.headersToDownstreamOnAllow);
-        return applicationResponse(request, application, headers);
+        const allowed = pickHeaders(response, provider.headersToDownstreamOnAllow);
+        return { headers, responseHeaders: () => allowed };
       }
-      const headers = picked(provider.headersToDownstreamOnDeny);
-      return { status: response.status, headers, body: response.body };
+      const denied = pickHeaders(response, provider.headersToDownstreamOnDeny);
+      return { denial: { ...response, headers: denied } };
     },
   };
 }

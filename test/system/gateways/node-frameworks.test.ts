@@ -5,5 +5,5 @@ import { defineGatewayTests } from './gateway-cases.ts';
 import { realExpress, realFastify } from './real-gateways.ts';
 
 describe.each([realExpress, realFastify])('$name', (application) => {
-  defineGatewayTests({ ...application, isProxy: false });
+  defineGatewayTests(application);
 });

