@@ -50,31 +50,20 @@ function install(node: string, version: string | undefined, args: string[]): str
 }
 
 describe.skipIf(!isRegistryReachable())('npm ci', () => {
-  test('installs the platform package of this Node, which loads, and uws-pack', {
-    timeout: INSTALL_MS,
-  }, () => {
-    const platform = platformPackage();
-    expect(install(process.execPath, undefined, [])).toEqual([
-      ...(platform ? [platform] : []),
-      'uWebSockets.js',
-    ]);
+  const versions = ['20.20.2', '22.22.2'].flatMap((node) => {
+    return ['10', '11'].map((npm) => ({ node, npm }));
   });
-
-  test('installs uws-pack alone for a platform without a package', { timeout: INSTALL_MS }, () => {
-    const args = ['--os=darwin', '--cpu=arm64'];
-    expect(install(process.execPath, undefined, args)).toEqual(['uWebSockets.js']);
-  });
-
-  const long = ['20.20.2', '22.22.2'].flatMap((node) => ['10', '11'].map((npm) => [node, npm]));
-  test.runIf(IS_LONG && isLinux).each(long)(
-    'on Node %s with npm %s installs the same, and uws-pack alone for another platform',
-    { timeout: INSTALL_MS },
-    (version, npmVersion) => {
-      const node = fetchNode(version);
-      const platform = `@uwsjs/linux-x64-${version.split('.')[0]}`;
-      expect(install(node, npmVersion, [])).toEqual([platform, 'uWebSockets.js']);
-      const other = install(node, npmVersion, ['--os=darwin', '--cpu=arm64']);
-      expect(other).toEqual(['uWebSockets.js']);
+  const all = [{ node: undefined, npm: undefined }, ...(IS_LONG && isLinux ? versions : [])];
+  test.each(all)(
+    'installs the package of the platform, if there is one, and uws-pack: Node $node, npm $npm',
+    { timeout: 2 * INSTALL_MS },
+    ({ node: version, npm }) => {
+      const node = version === undefined ? process.execPath : fetchNode(version);
+      const platform =
+        version === undefined ? platformPackage() : `@uwsjs/linux-x64-${version.split('.')[0]}`;
+      const expected = [...(platform ? [platform] : []), 'uWebSockets.js'];
+      expect(install(node, npm, [])).toEqual(expected);
+      expect(install(node, npm, ['--os=darwin', '--cpu=arm64'])).toEqual(['uWebSockets.js']);
     },
   );
 
