@@ -1,9 +1,12 @@
 import { describe, test } from 'vitest';
 import { isRedisMissing } from '../../support/programs/redis.ts';
-import { followExample } from './example.ts';
-import { PAGE_TIMEOUT_MS } from './page-follower.ts';
+import { followPage, PAGE_TIMEOUT_MS } from './page-follower.ts';
 import { canRunPages } from './page-runner.ts';
 
 describe.skipIf(!canRunPages() || isRedisMissing)('the example of a cluster', () => {
-  test('does what its README shows', () => followExample('cluster'), PAGE_TIMEOUT_MS);
+  test(
+    'does what its README shows',
+    () => followPage('examples/cluster/README.md'),
+    PAGE_TIMEOUT_MS,
+  );
 });

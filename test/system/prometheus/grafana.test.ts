@@ -5,21 +5,18 @@
 
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { grafanaDashboard } from '../../../src/observe/grafana/dashboard.ts';
 import { ClusterMetrics } from '../../support/cluster-metrics.ts';
 import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../../support/http.ts';
-import { isMissing } from '../../support/programs/program.ts';
 import {
-  freePort,
   removeDirectory,
   type ServerProcess,
   startServer,
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
-import { type Gateway, startGateway } from '../gateways/gateway-process.ts';
+import { isPrometheusMissing, startPrometheus } from './prometheus-programs.ts';
 
 interface Panel {
   title: string;
@@ -46,7 +43,7 @@ const interpolate = (expr: string) => {
   return expr.replaceAll('$__rate_interval', '4s').replaceAll(/\$(job|instance|namespace)/g, '.*');
 };
 
-describe.skipIf(isMissing('prometheus', '--version'))('the printed dashboard', () => {
+describe.skipIf(isPrometheusMissing)('the printed dashboard', () => {
   const directory = temporaryDirectory();
   /** Serves the metrics of weir, and those that it would have with Redis. */
   const exporter = createServer(async (_request, response) => {
@@ -55,8 +52,7 @@ describe.skipIf(isMissing('prometheus', '--version'))('the printed dashboard', (
     response.end(`${own}\n${await new ClusterMetrics().text()}`);
   });
   let weir: ServerProcess;
-  let prometheus: Gateway;
-  let url: string;
+  let prometheus: { url: string; stop: () => Promise<void> };
   let sendTraffic: () => Promise<void>;
 
   beforeAll(async () => {
@@ -65,22 +61,13 @@ describe.skipIf(isMissing('prometheus', '--version'))('the printed dashboard', (
     });
     await new Promise<void>((resolve) => exporter.listen(0, '127.0.0.1', resolve));
     const { port: exporterPort } = exporter.address() as AddressInfo;
-    const port = await freePort();
-    url = `http://127.0.0.1:${port}/api/v1`;
-    prometheus = await startGateway({
-      configuration: [
+    prometheus = await startPrometheus(
+      [
         'global: { scrape_interval: 1s }',
         'scrape_configs:',
         `  - { job_name: weir, static_configs: [{ targets: ["127.0.0.1:${exporterPort}"] }] }`,
       ].join('\n'),
-      fileName: 'prometheus.yml',
-      port,
-      command: (path, data) => [
-        'prometheus',
-        ...[`--config.file=${path}`, `--storage.tsdb.path=${join(data, 'data')}`],
-        `--web.listen-address=127.0.0.1:${port}`,
-      ],
-    });
+    );
     let sent = 0;
     sendTraffic = async () => {
       const body = { namespace: 'login', limit: 1, duration: LONGEST_WINDOW_MS };
@@ -97,7 +84,7 @@ describe.skipIf(isMissing('prometheus', '--version'))('the printed dashboard', (
 
   async function query(expr: string): Promise<{ metric: Record<string, string> }[]> {
     const search = new URLSearchParams({ query: interpolate(expr) });
-    const response = await fetch(`${url}/query?${search}`);
+    const response = await fetch(`${prometheus.url}/query?${search}`);
     const { status, error, data } = (await response.json()) as {
       status: string;
       error?: string;

@@ -1,6 +1,5 @@
 /** Checks the metrics, and the expressions of `docs/metrics.md`, with `promtool` of Prometheus. */
 
-import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -9,7 +8,6 @@ import { useDataDirectory } from '../../support/data-directory.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck, sendRequest } from '../../support/http.ts';
 import { callOperationOk } from '../../support/operations.ts';
 import { forwardedFor, sendGatewayCheck, writeConfig } from '../../support/policy-config.ts';
-import { isMissing } from '../../support/programs/program.ts';
 import {
   DECIDE_MODES,
   freePort,
@@ -17,6 +15,7 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
+import { isPromtoolMissing, promtool } from './prometheus-programs.ts';
 
 const NAMES = ['plain', 'a "quoted" name', 'back\\slash', 'two\nlines', '{a="b"} 1', 'é€😀'];
 
@@ -33,7 +32,7 @@ function documentedQueries(): Query[] {
   return [...rows].map(([, alert, expr]) => ({ alert, expr }));
 }
 
-describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', () => {
+describe.skipIf(isPromtoolMissing)('promtool check metrics', () => {
   const own = useDataDirectory(['--counters', '1024']);
   const directory = temporaryDirectory();
   afterAll(() => removeDirectory(directory));
@@ -64,22 +63,14 @@ describe.skipIf(isMissing('promtool', '--version'))('promtool check metrics', ()
       return names.includes('weir_checkpoint_age_seconds') && names.includes('é€😀');
     });
     const scraped = await (await fetch(`${server.adminUrl}/metrics`)).text();
-    const input = `${scraped}\n${await new ClusterMetrics().text()}`;
-    const { status, stdout, stderr, error } = spawnSync('promtool', ['check', 'metrics'], {
-      input,
-      encoding: 'utf8',
-    });
-    expect([error, status, stdout + stderr]).toEqual([undefined, 0, '']);
+    const text = `${scraped}\n${await new ClusterMetrics().text()}`;
+    expect(promtool(['check', 'metrics'], text)).toEqual([0, '']);
   });
 
   test('finds a metric name that violates its rules', () => {
     const input = '# HELP weir_counter_slots Slots.\n# TYPE weir_counter_slots gauge\n';
-    const text = `${input}weir_counter_slots 1\n`;
-    const { status, stderr } = spawnSync('promtool', ['check', 'metrics'], {
-      input: text,
-      encoding: 'utf8',
-    });
-    expect([status, stderr]).toEqual([3, expect.stringContaining('should not include type')]);
+    const finding = expect.stringContaining('should not include type');
+    expect(promtool(['check', 'metrics'], `${input}weir_counter_slots 1\n`)).toEqual([3, finding]);
   });
 });
 
@@ -89,15 +80,12 @@ describe('the expressions of docs/metrics.md', () => {
   afterAll(() => removeDirectory(directory));
   const queries = documentedQueries();
 
-  test.skipIf(isMissing('promtool', '--version'))('are accepted by promtool check rules', () => {
+  test.skipIf(isPromtoolMissing)('are accepted by promtool check rules', () => {
     const file = join(directory, 'rules.json');
     // JSON is YAML.
     writeFileSync(file, JSON.stringify({ groups: [{ name: 'weir', rules: queries }] }));
-    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', file], {
-      encoding: 'utf8',
-    });
-    expect([status, stderr]).toEqual([0, '']);
-    expect(stdout).toContain(`SUCCESS: ${queries.length} rules found`);
+    const success = `SUCCESS: ${queries.length} rules found`;
+    expect(promtool(['check', 'rules', file])).toEqual([0, expect.stringContaining(success)]);
     const sections = readFileSync(METRICS_PAGE, 'utf8').split(/^## /m).slice(1);
     expect(queries.length).toBeGreaterThan(sections.length);
   });
@@ -129,10 +117,8 @@ describe('the expressions of docs/metrics.md', () => {
   });
 });
 
-test.skipIf(isMissing('promtool', '--version'))('accepts the configuration of Compose', () => {
+test.skipIf(isPromtoolMissing)('accepts the configuration of Compose', () => {
   const path = new URL('../../../deploy/compose/prometheus.yml', import.meta.url).pathname;
-  const { status, stdout, stderr } = spawnSync('promtool', ['check', 'config', path], {
-    encoding: 'utf8',
-  });
-  expect([status, stderr, stdout]).toEqual([0, '', expect.stringContaining('rules found')]);
+  const result = promtool(['check', 'config', path]);
+  expect(result).toEqual([0, expect.stringContaining('rules found')]);
 });
