@@ -6,6 +6,7 @@
  */
 
 import { share } from '../../src/engine/memory/windows/sliding.ts';
+import { CLEARED } from '../../src/engine/redis/scripts/prelude.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -13,6 +14,7 @@ import {
   type CounterAnswer,
   type CounterMessage,
   MESSAGE_STATUS,
+  type MemberMessage,
   NO_WINDOW,
   SERVED,
   type TokenCheck,
@@ -88,7 +90,7 @@ export interface RedisState {
 
 export interface Publication {
   to: string;
-  kind: 'recall' | 'wake' | 'report';
+  kind: MemberMessage['kind'];
   key: string;
   window: number;
 }
@@ -109,8 +111,6 @@ export interface ExchangeRules {
   lease: (demand: LeaseDemand) => number;
   smallestLeasedLimit: number;
   fenceSlackUs: number;
-  /** Whether members receive what is published to them. Holders that do not are written off. */
-  hasSubscribers: boolean;
   checksSequence: boolean;
   foldsOlderSlots: boolean;
   keepsWrittenOffTokens: boolean;
@@ -164,7 +164,6 @@ export const EXCHANGE_RULES: ExchangeRules = {
   lease: leaseTokens,
   smallestLeasedLimit: SMALLEST_LEASED_LIMIT,
   fenceSlackUs: 1_000_000,
-  hasSubscribers: true,
   checksSequence: true,
   foldsOlderSlots: true,
   keepsWrittenOffTokens: true,
@@ -190,7 +189,10 @@ export const newRedis = (runId: string): RedisState => ({ runId, counters: {} })
 
 export const counterAt = (key: string, window: number) => `${key}:${window}`;
 
-export function keyOfMessage({ identity, durationMs }: CounterMessage): string {
+export function keyOfMessage({
+  identity,
+  durationMs,
+}: Pick<CounterMessage, 'identity' | 'durationMs'>): string {
   const words = [identity.h0, identity.h1, identity.h2, identity.h3];
   return `${words.map((word) => (word >>> 0).toString(16).padStart(8, '0')).join('')}:${durationMs}`;
 }
@@ -649,16 +651,19 @@ class Exchange {
     const counter = redis.counters[at] ?? newCounter();
     const stored = counter.members[member];
     const was = { used: counter.used, known: counter.known };
-    let [used, held] = [0, 0];
-    if (window === this.#window) used = previousSpent;
-    else if (window === this.#window - 1) {
-      [used, held] = [spent, rules.settlesPreviousWithKept ? kept : 0];
+    const isOfOlderSlot = stored !== undefined && stored.sequence < firstSequence;
+    const base = isOfOlderSlot ? 0 : (stored?.base ?? 0);
+    // A member that knows nothing of the window has used nothing since its base.
+    let [used, held] = [base, 0];
+    if (window === this.#window - 1) held = rules.settlesPreviousWithKept ? kept : 0;
+    if (base < CLEARED) {
+      if (window === this.#window) used = previousSpent;
+      else if (window === this.#window - 1) used = spent;
     }
     const isUnchanged =
-      used - (stored?.base ?? 0) + held === (stored?.deducted ?? 0) &&
-      used - (stored?.base ?? 0) === (stored?.spent ?? 0) &&
-      stored?.isWrittenOff !== true;
-    const isOfOlderSlot = stored !== undefined && stored.sequence < firstSequence;
+      used - base + held === (stored?.deducted ?? 0) &&
+      used - base === (stored?.spent ?? 0) &&
+      (stored?.isWrittenOff !== true || stored.deducted === stored.spent);
     if (isUnchanged && !isOfOlderSlot) return nothing;
     const record = this.#settle(counter, used, held, true);
     record.sequence = sequence;
@@ -797,12 +802,11 @@ class Exchange {
       if (record === mine || lent <= 0 || record.isWrittenOff) continue;
       const isCorrection = this.#message.checks.length === 0;
       const writeOffUs = isCorrection ? CORRECTION_WRITE_OFF_US : WRITE_OFF_US;
-      let isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= writeOffUs;
+      const isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= writeOffUs;
       if (!isOverdue && nowUs - record.lastRecallUs >= REPEATED_RECALL_US) {
         record.firstRecallUs ||= nowUs;
         record.lastRecallUs = nowUs;
         isSent = true;
-        isOverdue = !rules.hasSubscribers;
         published.push({ to, kind: 'recall', key: this.#key, window });
       }
       if (!isOverdue) continue;
@@ -878,20 +882,27 @@ function lentToOthers(counter: CounterRecord, mine: MemberRecord | undefined): n
   return counter.used - counter.known - own;
 }
 
-/** Removes the usage that is known. Tokens in leases stay deducted. */
-export function resetCounter(redis: RedisState, key: string, window: number): Publication[] {
+/**
+ * Removes the usage of one window that is known. Tokens in leases stay deducted.
+ * @param isOver whether the window had ended: then all that it was used for was before the reset
+ */
+export function resetCounter(
+  redis: RedisState,
+  key: string,
+  window: number,
+  isOver = false,
+): Publication[] {
   const counter = redis.counters[counterAt(key, window)];
   if (counter === undefined) return [];
-  counter.used = 0;
-  counter.known = 0;
-  counter.hasDenials = false;
-  for (const record of Object.values(counter.members)) {
-    record.base += record.spent;
-    record.denies = false;
-    record.deducted -= record.spent;
-    record.spent = 0;
-    counter.used += record.deducted;
-    if (record.isWrittenOff) counter.known += record.deducted;
+  const { waiters, members } = counter;
+  Object.assign(counter, { used: 0, known: 0, limit: 0, hasDenials: false, waiters: [] });
+  for (const record of Object.values(members)) {
+    const deducted = isOver ? 0 : record.deducted - record.spent;
+    const base = isOver ? CLEARED : record.base + record.spent;
+    Object.assign(record, { base, deducted, spent: 0, denies: false });
+    counter.used += deducted;
+    if (record.isWrittenOff) counter.known += deducted;
   }
-  return Object.keys(counter.members).map((to) => ({ to, kind: 'wake', key, window }));
+  const told = Object.keys(members).map((to) => ({ to, kind: 'reset' as const, key, window }));
+  return [...told, ...waiters.map((to) => ({ to, kind: 'wake' as const, key, window }))];
 }

@@ -607,7 +607,7 @@ export class LeaseWorld {
     const isDenied = isCurrent && world.nowMs < slot.boundMs;
     if (isDenied && !isSliding && slot.others + slot.spent + cost > limit) {
       // It may be false until the machine is told of refunds and resets.
-      if (!world.news.some(({ machine, kind }) => machine === i && kind === 'wake')) {
+      if (!world.news.some(({ machine, kind }) => machine === i && kind !== 'recall')) {
         this.#deny(world, slot.window, check, slot.others + slot.spent);
       }
       return;

@@ -1,7 +1,7 @@
 /**
  * Explores schedules of machines that share one counter in Redis: small scenarios in every order of
  * events, and random schedules to their end. Machines and the script are models; the tests in
- * `test/engine/redis/scripts` with `model` in their names compare the latter with the real scripts.
+ * `test/system/redis/scripts` with `model` in their names compare the latter with the real scripts.
  *
  * A scenario has two or three machines, one to five checks of each, limits from 1 to 6, leases of up
  * to 2 tokens, and the faults that it names, each at most once or twice. Any message may be delivered
@@ -247,7 +247,7 @@ const MUTATIONS: [rule: keyof Rules, name: ScenarioName, found?: number | string
     'subtractsBase',
     'a reset of one machine',
     'arrive 0, arrive 0, send 0, arrive 0, deliver request 0/1, deliver answer 0/1, send 0,' +
-      ' deliver request 0/2, deliver answer 0/2, reset, deliver wake 0, arrive 0, prefetch 0,' +
+      ' deliver request 0/2, deliver answer 0/2, reset, deliver reset 0, arrive 0, prefetch 0,' +
       ' deliver request 0/3, deliver answer 0/3, send 0, arrive 0',
   ],
   ['provesDenials', 'machines that answer at once'],
@@ -270,7 +270,7 @@ const MUTATIONS: [rule: keyof Rules, name: ScenarioName, found?: number | string
     'a denial before a reset',
     'arrive 0, send 0, arrive 1, send 1, deliver request 0/1, deliver answer 0/1, prefetch 0,' +
       ' deliver request 0/2, deliver request 1/1, deliver answer 0/2, deliver answer 1/1, reset,' +
-      ' deliver wake 1, arrive 1',
+      ' deliver reset 1, arrive 1',
   ],
   ['endsDenials', 'a denial before a refund', 33],
 ];

@@ -1,3 +1,5 @@
+/** What `members-model.test.ts` does not compare: the usage of counters, and real losses of memory. */
+
 import { afterEach, describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
@@ -77,14 +79,6 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     return member.send(message);
   };
 
-  it('get nothing from an empty Redis until one of them opens it', async () => {
-    const a = await connect('a');
-    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
-    expect(await redis.command('DBSIZE')).toBe(0);
-    expect(await a.present()).toBe(CALL_STATUS.done);
-    expect((await check(a, 0, 100)).served).toEqual([SERVED.allowed]);
-  });
-
   it('that know no others do not open a server that has just started', async () => {
     const a = await connect('a');
     expect(await a.present([], 1_000_000)).toBe(CALL_STATUS.joining);
@@ -93,83 +87,13 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect(await a.present([], 1_000_000)).toBe(CALL_STATUS.done);
   });
 
-  // Repeated, because a pause of 3 s makes the others count as dead.
-  it('wait until all live members know them', { retry: 3 }, async () => {
-    const [a, b] = await join(2);
-    const c = await connect('c');
-    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
-    expect((await c.call([c.message({ ...OF, checks: [costs(1, 100)] })])).counters).toEqual([]);
-    expect(await statusOf(a)).toBe(CALL_STATUS.done);
-    expect(await statusOf(a)).toBe(CALL_STATUS.done);
-    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
-    expect(await statusOf(b)).toBe(CALL_STATUS.done);
-    expect(await statusOf(b)).toBe(CALL_STATUS.done);
-    expect(await statusOf(c)).toBe(CALL_STATUS.done);
-    expect((await c.call([])).machineCount).toBe(3);
-  });
-
-  it('do not wait for members that have been silent for 3 s', async () => {
+  it('count as machines while they have called within 3 s', async () => {
     await join(2);
     const c = await connect('c');
     expect(await statusOf(c)).toBe(CALL_STATUS.joining);
     c.header.clockUs += 4 * SECOND_US;
     const answer = await c.call([]);
     expect(answer).toMatchObject({ status: CALL_STATUS.done, machineCount: 1 });
-  });
-
-  it('do not wait for members that have left', async () => {
-    const [a, b] = await join(2);
-    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
-    expect(await a.leave()).toBe(true);
-    const c = await connect('c');
-    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
-    // It learns of the new one.
-    expect(await statusOf(b)).toBe(CALL_STATUS.done);
-    expect(await statusOf(b)).toBe(CALL_STATUS.done);
-    expect(await c.call([])).toMatchObject({ status: CALL_STATUS.done, machineCount: 2 });
-    expect((await check(c, 0, 71)).served).toEqual([SERVED.unproven]);
-    expect((await check(c, 0, 70)).served).toEqual([SERVED.allowed]);
-  });
-
-  it('are removed after they have left, when their usage no longer counts', async () => {
-    const [a, b, c] = await join(3);
-    const nowMs = Math.floor(c.header.clockUs / 1_000);
-    expect(await a.leave(nowMs - 1_000)).toBe(true);
-    expect(await b.leave(nowMs + 60_000)).toBe(true);
-    const before = await list(c);
-    expect(await statusOf(c)).toBe(CALL_STATUS.done);
-    const after = await list(c);
-    expect(after.members.map(({ member }) => member).sort()).toEqual([b.name, c.name]);
-    expect(after.version).toBeGreaterThan(before.version);
-  });
-
-  it('wait for members that have left, and call again', async () => {
-    const [a] = await join(1);
-    expect(await a.leave()).toBe(true);
-    expect(await statusOf(a)).toBe(CALL_STATUS.done);
-    expect(await statusOf(await connect('c'))).toBe(CALL_STATUS.joining);
-  });
-
-  it('do not leave in a recovery, or before they have reported', async () => {
-    const [a, b] = await join(2);
-    a.header.reportedEpoch = '';
-    expect(await a.leave()).toBe(false);
-    await restartEmpty(redis);
-    expect(await b.leave()).toBe(false);
-    await report(b, 20, 0, [a.name, b.name]);
-    expect(await b.leave()).toBe(false);
-  });
-
-  it('are presented to an empty Redis after they have left, which waits for their usage', async () => {
-    const [a, b] = await join(2);
-    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
-    expect(await a.leave()).toBe(true);
-    await restartEmpty(redis);
-    await report(b, 0, 0, [a.name, b.name]);
-    expect((await check(b, 0, 80)).status).toBe(MESSAGE_STATUS.recovering);
-    expect((await list(b)).members.find(({ member }) => member === a.name)).toMatchObject({
-      isAwaited: true,
-    });
   });
 
   it('are listed, and can be forgotten', async () => {
@@ -190,91 +114,26 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect((await list(a)).isRecovering).toBe(false);
   });
 
-  it('restore all usage after Redis has restarted empty, and before that are served nothing', async () => {
-    const [a, b] = await join(2);
-    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
-    expect((await check(b, 0, 20)).served).toEqual([SERVED.allowed]);
-    await restartEmpty(redis);
-
-    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
-    const fresh = await connect('f');
-    expect(await statusOf(fresh)).toBe(CALL_STATUS.needsMembers);
-    expect(await fresh.present([], 1_000_000)).toBe(CALL_STATUS.joining);
-
-    await report(a, 30, 5, [a.name, b.name]);
-    expect((await check(a, 30, 1)).status).toBe(MESSAGE_STATUS.recovering);
-    expect(await statusOf(b)).toBe(CALL_STATUS.needsMembers);
-    await report(b, 20, 0, [a.name, b.name]);
-    const answer = await check(b, 20, 46);
-    expect(answer).toMatchObject({ status: MESSAGE_STATUS.done, served: [SERVED.unproven] });
-    expect((await check(b, 20, 45)).served).toEqual([SERVED.allowed]);
-    const ended = { isRecovering: false, recoveryEnding: RECOVERY_ENDING.complete, openedUs: 0 };
-    expect(await b.call([])).toMatchObject(ended);
-  });
-
-  it('restore all usage if a member that knows none has opened the empty Redis', async () => {
-    const [a] = await join(1);
-    expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
-    await restartEmpty(redis);
-    const fresh = await connect('f');
-    expect(await fresh.present()).toBe(CALL_STATUS.done);
-    fresh.finishReport();
-    expect((await check(fresh, 0, 10)).served).toEqual([SERVED.allowed]);
-    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
-    await report(a, 30, 0, []);
-    expect((await fresh.call([])).status).toBe(CALL_STATUS.needsMembers);
-    await report(fresh, 10, 0, []);
-    expect((await check(fresh, 10, 61)).served).toEqual([SERVED.denied]);
-    expect((await check(fresh, 10, 60)).served).toEqual([SERVED.allowed]);
-  });
-
-  it('report what a restarted Redis has not written to its disk', async () => {
-    const [a, b] = await join(2);
-    await check(a, 0, 30);
-    await check(b, 0, 20);
-    await redis.kill();
-    await redis.restart();
-    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
-    await report(a, 33, 2);
-    expect((await check(a, 33, 1)).status).toBe(MESSAGE_STATUS.recovering);
-    await report(b, 20, 0);
-    expect((await check(b, 20, 46)).served).toEqual([SERVED.unproven]);
-    expect((await check(b, 20, 45)).served).toEqual([SERVED.allowed]);
-  });
-
-  it('do not wait for a member whose death is older than what a restarted Redis knows', async () => {
-    const [a, b] = await join(2);
-    await check(b, 0, 20);
-    a.header.clockUs += 4 * SECOND_US;
-    await check(a, 0, 30);
-    await redis.kill();
-    await redis.restart();
-    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
-    await report(a, 30, 0);
-    const answer = await check(a, 30, 51);
-    expect(answer.status).toBe(MESSAGE_STATUS.done);
-    expect(answer.served[0]).not.toBe(SERVED.allowed);
-    expect((await check(a, 30, 50)).served).toEqual([SERVED.allowed]);
-  });
-
-  it('wait for a member that joined after what a failed-over server remembers', async () => {
-    const [a, b] = await join(2);
-    const c = await connect('c');
-    expect(await statusOf(c)).toBe(CALL_STATUS.joining);
-    // The replica has seen no more than this; `c` has joined, and has used tokens, before it took over.
-    const { membersVersion } = c.header;
-    a.header.membersVersion = membersVersion;
-    b.header.membersVersion = membersVersion;
-    await redis.command('HSET', `${context.keys.members(0)}`, 'e', '0'.repeat(40));
-    const known = [a.name, b.name, c.name];
-    await report(a, 0, 0, known);
-    await report(b, 0, 0, known);
-    const checks = [costs(60, 100)];
-    expect((await a.send({ ...OF, checks })).status).toBe(MESSAGE_STATUS.recovering);
-    await report(c, 50, 0, known);
-    const { status, served } = await a.send({ ...OF, checks });
-    expect([status, served]).toEqual([MESSAGE_STATUS.done, [SERVED.denied]]);
-  });
+  it.each([true, false])(
+    'restore all usage after a restart of Redis (empty: %s)',
+    async (isEmpty) => {
+      const [a, b] = await join(2);
+      expect((await check(a, 0, 30)).served).toEqual([SERVED.allowed]);
+      expect((await check(b, 0, 20)).served).toEqual([SERVED.allowed]);
+      await redis.kill();
+      await redis.restart({ isEmpty });
+      expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
+      await report(a, 33, 2, [a.name, b.name]);
+      expect((await check(a, 33, 1)).status).toBe(MESSAGE_STATUS.recovering);
+      expect(await statusOf(b)).toBe(CALL_STATUS.needsMembers);
+      await report(b, 20, 0, [a.name, b.name]);
+      const answer = await check(b, 20, 46);
+      expect(answer).toMatchObject({ status: MESSAGE_STATUS.done, served: [SERVED.unproven] });
+      expect((await check(b, 20, 45)).served).toEqual([SERVED.allowed]);
+      const ended = { isRecovering: false, recoveryEnding: RECOVERY_ENDING.complete, openedUs: 0 };
+      expect(await b.call([])).toMatchObject(ended);
+    },
+  );
 
   it('restore the usage of a counter that was deleted', async () => {
     const [a, b] = await join(2);
@@ -289,16 +148,6 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     await report(b, 20, 0);
     expect((await check(b, 20, 51)).served).toEqual([SERVED.denied]);
     expect((await check(b, 20, 50)).served).toEqual([SERVED.allowed]);
-  });
-
-  it('restore all usage after FLUSHALL', async () => {
-    const [a] = await join(1);
-    await check(a, 0, 30);
-    await redis.command('FLUSHALL');
-    expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
-    await report(a, 30, 0);
-    expect((await check(a, 30, 71)).served).toEqual([SERVED.denied]);
-    expect((await check(a, 30, 70)).served).toEqual([SERVED.allowed]);
   });
 
   it('wait for a missing member until it is forgotten', async () => {

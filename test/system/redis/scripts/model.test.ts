@@ -1,12 +1,11 @@
 /**
- * The script `exchange` on a real server, beside its model that the explorer of schedules uses:
- * random messages get the same answers and leave the same state. The clock of the bucket is the one
- * in the header, so the test moves the time.
+ * The scripts `exchange` and `reset` on a real server, beside their model that the explorer of
+ * schedules uses: random messages get the same answers, publish the same and leave the same state.
+ * The clock of the bucket is the one in the header, so the test moves the time.
  */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hexOf } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   CALL_STATUS,
   type CounterAnswer,
@@ -14,6 +13,7 @@ import {
   MESSAGE_STATUS,
   NO_WINDOW,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
+import { encodeReset, reset } from '../../../../src/engine/redis/scripts/reset.ts';
 import {
   counterAt,
   EXCHANGE_RULES,
@@ -21,27 +21,27 @@ import {
   joinedRedis,
   keyOfMessage,
   leaseTokens,
+  type Publication,
   type RedisState,
+  resetCounter,
 } from '../../../model/lease-model.ts';
 import { newSeed, trialCount } from '../../../support/guarantees.ts';
 import { isRedisMissing } from '../../../support/programs/redis.ts';
+import { waitUntil } from '../../../support/server.ts';
 import { IDENTITY, useMembers } from '../script-member.ts';
 
-const DURATION_MS = 1_000;
 const MEMBERS = 3;
-/** Long and short enough for each time in the rules, ms. */
-const STEPS_MS = [0, 0, 0, 1, 5, 11, 13, 300, DURATION_MS] as const;
+const ALL = { durationsMs: undefined, windows: true, gcra: true };
 
 const tokens = fc.nat({ max: 30 });
 const check = fc.record({
   cost: tokens,
-  limit: fc.constantFrom(0, 10, 40, 100, 400),
+  limit: fc.constantFrom(0, 10, 19, 20, 40, 100, 400),
   isSliding: fc.boolean(),
   countsDenied: fc.boolean(),
 });
-const step = fc.record({
-  member: fc.nat({ max: MEMBERS - 1 }),
-  stepMs: fc.constantFrom(...STEPS_MS),
+const message = fc.record({
+  counter: fc.nat({ max: 1 }),
   /** The window that the message names, before the one of the clock; 9: none. */
   windowsBefore: fc.constantFrom(0, 0, 0, 0, 1, 2, 9, -1),
   /** How far the sequence number is above the last one; 0 and below: a repeated message. */
@@ -58,7 +58,15 @@ const step = fc.record({
   isReport: fc.constantFrom(false, false, false, true),
   recalls: fc.constantFrom(false, false, false, true),
   refund: fc.constantFrom(0, 0, 0, 3, 50),
+  isOtherRefund: fc.constantFrom(false, false, true),
   checks: fc.array(check, { maxLength: 3 }),
+});
+const step = fc.record({
+  member: fc.nat({ max: MEMBERS - 1 }),
+  /** Long and short enough for each time in the rules, ms; negative: before the next window. */
+  stepMs: fc.constantFrom(0, 0, 0, 0, 1, 4, 6, 10, 12, 250, 1_000, 100_000, -5, -6),
+  messages: fc.array(message, { minLength: 1, maxLength: 2 }),
+  resets: fc.constantFrom(...Array<boolean>(9).fill(false), true),
 });
 
 /** What is stored of a counter, as text: its numbers, then each member with its numbers. */
@@ -82,58 +90,96 @@ return lines
 describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
   const { members } = useMembers(MEMBERS);
 
-  it('answer and store the same for random messages', { timeout: 300_000 }, async () => {
-    const { keys } = members[0].context;
-    let identities = 1_000;
+  it('answer, publish and store the same for random messages', { timeout: 300_000 }, async () => {
+    const { context } = members[0];
+    let runs = 0;
     // Ahead of the server's, by whose time keys expire.
     let clockUs = (Date.now() + 3_600_000) * 1_000;
     const statuses = new Set<number>();
+    const kinds = new Set<string>();
     const names = members.map(({ name }) => name);
-    const run = fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
-      const identity = { ...IDENTITY, h1: identities++ };
+    const run = async (
+      steps: readonly (typeof step extends fc.Arbitrary<infer T> ? T : never)[],
+    ) => {
+      const durationMs = [1_000, 100_000][runs % 2];
+      const identities = [0, 1].map((h2) => ({ ...IDENTITY, h1: 1_000 + runs, h2 }));
+      runs++;
       const model = joinedRedis('r', clockUs, names);
-      const sequences = members.map(() => 10);
-      const firsts = members.map(() => 1);
-      for (const { member: at, stepMs, windowsBefore, sequenceStep, isNewSlot, ...rest } of steps) {
+      const sequences = members.map(() => [10, 10]);
+      const firsts = members.map(() => [1, 1]);
+      const published: Publication[] = [];
+      for (const member of members) member.received.splice(0);
+      for (const { member: at, stepMs, messages: wanted, resets } of steps) {
         const member = members[at];
-        const nowUs = clockUs + stepMs * 1_000;
-        const window = Math.floor(nowUs / 1_000 / DURATION_MS);
-        const sequence = sequences[at] + sequenceStep;
-        sequences[at] = Math.max(sequences[at], sequence);
-        if (isNewSlot) firsts[at] = sequence;
-        const message: CounterMessage = {
-          ...{ ...rest, identity, durationMs: DURATION_MS, sequence, firstSequence: firsts[at] },
-          window: windowsBefore === 9 ? NO_WINDOW : window - windowsBefore,
-          isStored: false,
-          refundWindow: rest.refund > 0 ? window : NO_WINDOW,
-        };
+        const leftMs = durationMs - ((clockUs / 1_000) % durationMs);
+        const nowUs = clockUs + (stepMs < 0 ? Math.max(0, leftMs + stepMs) : stepMs) * 1_000;
+        const window = Math.floor(nowUs / 1_000 / durationMs);
+        const messages = wanted.map((one): CounterMessage => {
+          const { counter, windowsBefore, sequenceStep, isNewSlot, isOtherRefund, ...rest } = one;
+          const sequence = sequences[at][counter] + sequenceStep;
+          sequences[at][counter] = Math.max(sequences[at][counter], sequence);
+          if (isNewSlot) firsts[at][counter] = sequence;
+          const refundWindow = window - Number(isOtherRefund);
+          return {
+            ...{ ...rest, identity: identities[counter], durationMs, sequence, isStored: false },
+            firstSequence: firsts[at][counter],
+            window: windowsBefore === 9 ? NO_WINDOW : window - windowsBefore,
+            refundWindow: rest.refund > 0 ? refundWindow : NO_WINDOW,
+          };
+        });
         member.header.clockUs = nowUs;
-        const answer = await member.call([message]);
+        const answer = await member.call(messages);
         clockUs = answer.clockUs;
         expect(answer.status).toBe(CALL_STATUS.done);
         const { machineCount } = answer;
         const header = { ...member.header, clockUs: 0, reportedEpoch: '' };
-        const modelled = exchange(model, clockUs, header, [message], {
+        const modelled = exchange(model, clockUs, header, messages, {
           ...EXCHANGE_RULES,
           lease: (demand) => leaseTokens({ ...demand, machines: machineCount }),
         });
-        const [expected] = modelled.answer.counters;
-        expect(comparable(answer.counters[0])).toEqual(comparable(expected));
-        statuses.add(expected.status);
-        const now = Math.floor(clockUs / 1_000 / DURATION_MS);
-        for (const window of [now, now - 1]) {
-          const key = `${keys.counter(identity, DURATION_MS)}:${window}`;
-          const lines = (await member.command('EVAL', READ, '1', key)) as string[];
-          const stored = linesOf(model, counterAt(keyOfMessage(message), window));
-          expect(lines.sort(), hexOf(identity)).toEqual(stored);
+        published.push(...modelled.published);
+        const { counters } = modelled.answer;
+        expect(answer.counters.map(comparable)).toEqual(counters.map(comparable));
+        for (const { status } of counters) statuses.add(status);
+        const now = Math.floor(clockUs / 1_000 / durationMs);
+        // The clock goes on until the reset, which must be in the same window.
+        const isReset = resets && (now + 1) * durationMs - clockUs / 1_000 > 20_000;
+        for (const identity of identities) {
+          const key = keyOfMessage({ identity, durationMs });
+          if (isReset) {
+            await member.run(reset, encodeReset(context, member.header, identity, ALL));
+            published.push(...resetCounter(model, key, now - 1, true));
+            published.push(...resetCounter(model, key, now));
+          }
+          for (const window of [now, now - 1]) {
+            const name = `${context.keys.counter(identity, durationMs)}:${window}`;
+            const lines = (await member.command('EVAL', READ, '1', name)) as string[];
+            expect(lines.sort()).toEqual(linesOf(model, counterAt(key, window)));
+          }
         }
       }
-    });
-    await fc.assert(run, { seed: newSeed(), numRuns: trialCount(25, 200) });
+      for (const { to, kind } of published) kinds.add(`${kind} ${names.indexOf(to)}`);
+      for (const { name, received } of members) {
+        const expected = published.filter(({ to }) => to === name).map(textOf);
+        await waitUntil('all messages arrive', () => received.length >= expected.length);
+        const texts = received.map((one) => {
+          if (one.kind === 'report') return one.kind;
+          return textOf({ ...one, key: keyOfMessage(one) });
+        });
+        expect(texts).toEqual(expected);
+      }
+    };
+    const property = fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), run);
+    await fc.assert(property, { seed: newSeed(), numRuns: trialCount(40, 300) });
     const { done, stale, recovering, retryRefund } = MESSAGE_STATUS;
     expect([...statuses].sort()).toEqual([done, stale, recovering, retryRefund]);
+    expect(kinds.size).toBe(3 * MEMBERS);
   });
 });
+
+const textOf = ({ kind, key, window }: Pick<Publication, 'kind' | 'key' | 'window'>) => {
+  return `${kind} ${key} ${window}`;
+};
 
 /** Not all numbers of an answer are sent where they mean nothing. */
 function comparable({ status, sequence, ...rest }: CounterAnswer): Partial<CounterAnswer> {

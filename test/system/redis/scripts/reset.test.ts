@@ -1,3 +1,5 @@
+/** What corrections show and select. `model.test.ts` compares what a reset does to a counter. */
+
 import { describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
@@ -7,7 +9,6 @@ import {
   encodeInspect,
   inspect,
 } from '../../../../src/engine/redis/scripts/inspect.ts';
-import { SERVED } from '../../../../src/engine/redis/scripts/protocol.ts';
 import {
   decodeReset,
   encodeReset,
@@ -17,7 +18,6 @@ import {
 import { isRedisMissing } from '../../../support/programs/redis.ts';
 import { costs, newIdentity, useMembers } from '../script-member.ts';
 
-const { allowed, denied } = SERVED;
 const CENTURY = DURATION_MAX_MS;
 const DAY = 86_400_000;
 const ALL: ResetSelector = { durationsMs: undefined, windows: true, gcra: true };
@@ -75,51 +75,6 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     expect(await show(identity)).toEqual([]);
   });
 
-  it('allow no more after a lease of a window that was over at its reset returns', async () => {
-    const of = { identity: newIdentity(), durationMs: 60_000, isSliding: true };
-    const sliding = (cost: number) => [costs(cost, 100, { isSliding: true })];
-    const { window, lent } = await a.send({ ...of, wantsLease: true, checks: sliding(10) });
-    expect(lent).toBeGreaterThan(0);
-    a.header.clockUs = (window + 1) * 60_000_000;
-    await a.call([]);
-    expect(await clear(of.identity, ALL)).toBe(1);
-    await a.send({ ...of, window, spent: 10 });
-    const { previousUse, served } = await b.send({ ...of, checks: sliding(101) });
-    expect(previousUse).toBe(0);
-    expect(served).toEqual([denied]);
-  });
-
-  it('reset usage, while members count on', async () => {
-    const of = { identity: newIdentity(), durationMs: CENTURY, window: 0 };
-    await a.send({ ...of, checks: [costs(60, 100)] });
-    await b.send({ ...of, checks: [costs(40, 100)] });
-    await a.send({ ...of, spent: 60 });
-    await b.send({ ...of, spent: 40 });
-    expect(await clear(of.identity, ALL)).toBe(1);
-    for (const member of members) await member.receives('reset', of.identity);
-    expect(await show(of.identity)).toEqual([]);
-    expect(await clear(of.identity, ALL)).toBe(0);
-
-    const first = await a.send({ ...of, spent: 60, isStored: true, checks: [costs(70, 100)] });
-    expect(first).toMatchObject({ served: [allowed], others: -60 });
-    await a.send({ ...of, spent: 130 });
-    const second = await b.send({ ...of, spent: 40, checks: [costs(31, 100), costs(30, 100)] });
-    expect(second).toMatchObject({ served: [denied, allowed], others: 30 });
-    expect(await show(of.identity)).toMatchObject([{ current: 70, lent: 30, limit: 100 }]);
-  });
-
-  it('keep tokens in leases deducted at a reset', async () => {
-    const of = { identity: newIdentity(), durationMs: CENTURY, window: 0 };
-    await a.send({ ...of, wantsLease: true, rate: 1_000, checks: [costs(500, 1_000)] });
-    await a.send({ ...of, spent: 510, kept: 40 });
-    expect(await clear(of.identity, ALL)).toBe(1);
-    const answer = await b.send({ ...of, checks: [costs(961, 1_000)] });
-    expect(answer.served).not.toEqual([allowed]);
-    expect((await b.send({ ...of, checks: [costs(960, 1_000)] })).served).toEqual([allowed]);
-    expect(await a.send({ ...of, spent: 550 })).toMatchObject({ others: 0 - 510 });
-    expect((await b.send({ ...of, spent: 960 })).others).toBe(40);
-  });
-
   it('reset the counters that are selected', async () => {
     const identity = newIdentity();
     const fill = async () => {
@@ -141,23 +96,6 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     expect(await clear(identity, { durationsMs: undefined, windows: false, gcra: true })).toBe(2);
     expect(await names()).toEqual([`false ${DAY}`, `false ${CENTURY}`]);
     expect(await clear(identity, { durationsMs: [1_000], windows: true, gcra: true })).toBe(0);
-  });
-
-  it('reset usage of the window before that is not reported yet', async () => {
-    const identity = newIdentity();
-    const durationMs = 1_000;
-    const of = { identity, durationMs, isSliding: true };
-    const check = costs(30, 40, { isSliding: true });
-    const first = await a.send({ ...of, window: 0, checks: [check] });
-    expect(first.served).toEqual([allowed]);
-    const startMs = (first.window + 1) * durationMs;
-    for (const member of [a, b]) member.header.clockUs = startMs * 1_000;
-    await clear(identity, ALL);
-    const next = { ...of, window: first.window + 1 };
-    expect((await b.send({ ...next, checks: [check] })).served).toEqual([allowed]);
-    // The report comes after the reset.
-    const { previousUse } = await a.send({ ...next, previousSpent: 30, hasPrevious: true });
-    expect(previousUse).toBe(0);
   });
 
   it('reset nothing while Redis recovers', async () => {
