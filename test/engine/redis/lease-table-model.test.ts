@@ -5,6 +5,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import {
   addToLease,
@@ -39,6 +40,7 @@ const answer = fc.record({
   unproven: fc.constantFrom(0, 10),
   served: fc.constantFrom(0, 0, 3),
   takesLease: fc.boolean(),
+  prefetchBelow: fc.constantFrom(0, 1, 5, 8),
 });
 const step = fc.record({
   counter: fc.nat(COUNTERS - 1),
@@ -93,10 +95,15 @@ test('a lease is spent once, under its limit, in its window, and no token is los
         switch (kind) {
           case 'decide':
           case 'reserve': {
-            const decided = leases[kind](id, nowMs, check);
-            if (decided.verdict === VERDICT.needsTokens) break;
-            expectProven(decided, before!, check, nowMs);
+            const wasDirty = leases.isDirty(id);
+            const { verdict, ...decided } = leases[kind](id, nowMs, check);
+            const expected = before && expectedDecision(before, check, nowMs);
+            expect(verdict).toBe(expected?.verdict ?? VERDICT.needsTokens);
+            expect(leases.isDirty(id)).toBe(wasDirty);
+            if (expected === undefined) break;
+            expect(decided).toEqual({ ...expected.decision, outcome: OUTCOME.decided });
             if (!decided.allowed || check.cost === 0) break;
+            expect(leases.read(id)!.lastLimit).toBe(check.limit);
             if (kind === 'reserve') {
               ledger.reservations.push({ window: decided.window, cost: check.cost });
             } else ledger.spent += check.cost;
@@ -142,6 +149,7 @@ test('a lease is spent once, under its limit, in its window, and no token is los
               if (answer.takesLease) state.lease = 0;
               addToLease(state, answer.lent, answer.lentLimit, answer.coversSliding);
               state.spent += answer.served;
+              state.prefetchBelow = answer.prefetchBelow;
               ledger.spent += answer.served;
               state.others = answer.others;
               state.othersDeducted = answer.others + answer.unproven;
@@ -177,15 +185,13 @@ test('a lease is spent once, under its limit, in its window, and no token is los
   );
 });
 
-/** A decision without Redis follows from the state that it was made in. */
-function expectProven(
-  decided: { allowed: boolean; remaining: number; reset: number; window: number },
+/** The decision without Redis that follows from a state. @returns undefined: Redis must decide */
+function expectedDecision(
   state: LeaseState,
   { limit, cost, rule }: { limit: number; cost: number; rule: number },
   nowMs: number,
-): void {
+) {
   const { window, lease, lentLimit, others, othersDeducted, spent, reserved } = state;
-  const { boundUntilMs } = state;
   const isSliding = rule === RULE.sliding;
   const end = (window + 1) * MINUTE - OFFSET_MS;
   const carriedOf = (amount: number, aheadMs: number) => {
@@ -193,23 +199,21 @@ function expectProven(
     return isSliding ? Math.floor((amount * leftMs) / MINUTE) : 0;
   };
   const used = othersDeducted + spent + reserved + carriedOf(state.previousUse, 0);
-  expect(decided.window).toBe(window);
-  expect(decided.reset).toBe((window + 1) * MINUTE);
-  if (cost === 0) {
-    expect(nowMs).toBeLessThan(boundUntilMs);
-    expect(decided).toMatchObject({ allowed: true, remaining: Math.max(0, limit - used) });
-  } else if (decided.allowed) {
-    expect(nowMs).toBeLessThan(state.deadlineMs);
-    expect(lease).toBeGreaterThanOrEqual(cost);
-    expect(limit).toBeGreaterThanOrEqual(lentLimit);
-    if (isSliding && state.previousUse !== 0) expect(state.coversSliding).toBe(true);
-    expect(decided.remaining).toBe(Math.max(0, limit - used - cost));
-  } else {
-    expect(nowMs).toBeLessThan(boundUntilMs);
-    const known = others + spent + carriedOf(state.previousKnownUse, UNCERTAINTY_MS + 1);
-    expect(known + cost).toBeGreaterThan(limit);
-    expect(decided.remaining).toBe(isSliding ? 0 : Math.max(0, limit - used));
+  const decide = (allowed: boolean, remaining: number, verdict: number = VERDICT.decided) => {
+    const reset = (window + 1) * MINUTE;
+    return { verdict, decision: { allowed, remaining: Math.max(0, remaining), reset, window } };
+  };
+  const isCovered = !isSliding || state.previousUse === 0 || state.coversSliding;
+  const isLent = cost <= lease && limit >= lentLimit && nowMs < state.deadlineMs && isCovered;
+  if (cost > 0 && isLent) {
+    const isSmall = lease - cost < state.prefetchBelow;
+    const verdict = isSmall ? VERDICT.decidedPrefetch : VERDICT.decided;
+    return decide(true, limit - used - cost, verdict);
   }
+  if (nowMs >= state.boundUntilMs) return undefined;
+  if (cost === 0) return decide(true, limit - used);
+  const known = others + spent + carriedOf(state.previousKnownUse, UNCERTAINTY_MS + 1);
+  return known + cost > limit ? decide(false, isSliding ? 0 : limit - used) : undefined;
 }
 
 test('the state that is read is the one that was written', () => {

@@ -1,3 +1,5 @@
+/** What the random operations of `lease-table-model.test.ts` do not compare. */
+
 import { describe, expect, test } from 'vitest';
 import { newDecision, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
@@ -35,128 +37,6 @@ describe('a check', () => {
     expect(leases.read(ID)).toBeUndefined();
   });
 
-  test('is allowed from the lease, which becomes usage', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 5, { others: 20, spent: 3 });
-    expect(leases.decide(ID, NOW, { cost: 4 })).toEqual({
-      verdict: VERDICT.decided,
-      allowed: true,
-      remaining: 100 - 20 - 3 - 4,
-      reset: RESET,
-      window: WINDOW,
-      outcome: OUTCOME.decided,
-    });
-    expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 7, others: 20 });
-    expect(leases.isDirty(ID)).toBe(false);
-    expect(leases.decide(ID, NOW, { cost: 2 }).verdict).toBe(VERDICT.needsTokens);
-    expect(brokenInvariants(leases.table)).toEqual([]);
-  });
-
-  test('is not allowed from a lease under a lower limit than the one of the lease', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 5, { lentLimit: 100 });
-    expect(leases.decide(ID, NOW, { limit: 99 }).verdict).toBe(VERDICT.needsTokens);
-    expect(leases.decide(ID, NOW, { limit: 101 }).verdict).toBe(VERDICT.decided);
-    expect(leases.read(ID)).toMatchObject({ lease: 4, lastLimit: 101 });
-    expect(leases.decide(ID, NOW, { limit: 100 }).verdict).toBe(VERDICT.decided);
-    expect(leases.read(ID)).toMatchObject({ lease: 3, lastLimit: 100 });
-    expect(brokenInvariants(leases.table)).toEqual([]);
-  });
-
-  test('is not allowed from a lease after its deadline', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 5);
-    expect(leases.decide(ID, END, {}).verdict).toBe(VERDICT.needsTokens);
-    expect(leases.decide(ID, END - 0.001, {}).verdict).toBe(VERDICT.decided);
-  });
-
-  test('of a sliding window is allowed only from a lease that covers it, or without usage before', () => {
-    const leases = new TestLeases();
-    const previous = { previousUse: 60, previousKnownUse: 60 };
-    leases.lend(ID, NOW, 5, { ...previous, coversSliding: false });
-    expect(leases.decide(ID, NOW, { rule: RULE.sliding }).verdict).toBe(VERDICT.needsTokens);
-    leases.lend(ID, NOW, 5, { ...previous, coversSliding: true });
-    // Fifty of sixty seconds of the window before still count.
-    expect(leases.decide(ID, NOW, { rule: RULE.sliding })).toMatchObject({
-      verdict: VERDICT.decided,
-      remaining: 100 - 1 - 50,
-    });
-    leases.lend(ID, NOW, 5, { previousUse: 0, previousKnownUse: 0, coversSliding: false });
-    expect(leases.decide(ID, NOW, { rule: RULE.sliding }).verdict).toBe(VERDICT.decided);
-  });
-
-  test('is denied by the usage that is known, and by nothing else', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 0, { others: 90, spent: 5 });
-    expect(leases.decide(ID, NOW, { cost: 6 })).toMatchObject({
-      verdict: VERDICT.decided,
-      allowed: false,
-      remaining: 5,
-      reset: RESET,
-    });
-    expect(leases.decide(ID, NOW, { cost: 5 }).verdict).toBe(VERDICT.needsTokens);
-    leases.lend(ID, NOW, 0, { boundUntilMs: NOW });
-    expect(leases.decide(ID, NOW, { cost: 6 }).verdict).toBe(VERDICT.needsTokens);
-    // Tokens that are reserved may come back.
-    leases.lend(ID, NOW, 5);
-    expect(leases.reserve(ID, NOW, { cost: 5 }).allowed).toBe(true);
-    leases.work(ID, NOW);
-    expect(leases.decide(ID, NOW, { cost: 5 }).verdict).toBe(VERDICT.needsTokens);
-    expect(leases.decide(ID, NOW, { cost: 6 })).toMatchObject({ allowed: false, remaining: 0 });
-  });
-
-  test('of a sliding window is denied only by usage that is known at the latest time', () => {
-    const leases = new TestLeases();
-    const sliding = { rule: RULE.sliding, cost: 51 } as const;
-    leases.lend(ID, NOW, 0, { previousUse: 90, previousKnownUse: 60 });
-    // 50 are carried over for sure, less one for the millisecond that Redis may be ahead.
-    expect(leases.decide(ID, NOW, sliding)).toMatchObject({
-      verdict: VERDICT.needsTokens,
-    });
-    expect(leases.decide(ID, NOW, { ...sliding, cost: 52 })).toMatchObject({
-      verdict: VERDICT.decided,
-      allowed: false,
-      remaining: 0,
-    });
-    leases.state.setClock(0, OFFSET_MS, 30_000);
-    expect(leases.decide(ID, NOW, { ...sliding, cost: 52 }).verdict).toBe(VERDICT.needsTokens);
-  });
-
-  test('is told what is left besides leases of others, and not denied because of them', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 5, { others: 20, othersDeducted: 60 });
-    expect(leases.decide(ID, NOW)).toMatchObject({ allowed: true, remaining: 39 });
-    expect(leases.decide(ID, NOW, { cost: 0 }).remaining).toBe(39);
-    expect(leases.decide(ID, NOW, { cost: 79 }).verdict).toBe(VERDICT.needsTokens);
-    expect(leases.decide(ID, NOW, { cost: 80 })).toMatchObject({ allowed: false, remaining: 39 });
-    expect(leases.decideAsync(ID, NOW, { cost: 79 })).toMatchObject({ allowed: true });
-    expect(brokenInvariants(leases.table)).toEqual([]);
-  });
-
-  test('with cost 0 is answered while the usage of the others is recent', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 5, { others: 20, spent: 3 });
-    expect(leases.decide(ID, NOW, { cost: 0 })).toMatchObject({
-      verdict: VERDICT.decided,
-      allowed: true,
-      remaining: 77,
-    });
-    leases.lend(ID, NOW, 5, { boundUntilMs: 0 });
-    expect(leases.decide(ID, NOW, { cost: 0 }).verdict).toBe(VERDICT.needsTokens);
-    expect(leases.read(ID)).toMatchObject({ lease: 5, spent: 3 });
-  });
-
-  test('wants a prefetch once, when the lease gets below its mark', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 10, { prefetchBelow: 8 });
-    const verdicts = Array.from({ length: 5 }, () => leases.decide(ID, NOW).verdict);
-    const { decided, decidedPrefetch } = VERDICT;
-    expect(verdicts).toEqual([decided, decided, decidedPrefetch, decided, decided]);
-    leases.lend(ID, NOW, 10, { prefetchBelow: 9.5 });
-    expect(leases.decide(ID, NOW, { limit: 200 }).verdict).toBe(decidedPrefetch);
-    expect(leases.read(ID)).toMatchObject({ prefetchBelow: 0, lastLimit: 200 });
-  });
-
   test('of GCRA always needs Redis', () => {
     const leases = new TestLeases();
     const gcra = { rule: RULE.gcra };
@@ -173,30 +53,6 @@ describe('a check', () => {
 });
 
 describe('reserved tokens', () => {
-  test('become usage, or a lease again', () => {
-    const leases = new TestLeases();
-    const { table } = leases;
-    leases.lend(ID, NOW, 5);
-    leases.reserve(ID, NOW, { cost: 2 });
-    leases.reserve(ID, NOW, { cost: 3 });
-    expect(leases.read(ID)).toMatchObject({ lease: 0, reserved: 5, spent: 0 });
-    table.commit(ID, MINUTE, WINDOW, 2);
-    table.abort(ID, MINUTE, WINDOW, 3);
-    expect(leases.read(ID)).toMatchObject({ lease: 3, reserved: 0, spent: 2 });
-    expect(leases.isDirty(ID)).toBe(false);
-    expect(brokenInvariants(table)).toEqual([]);
-  });
-
-  test('stay when the worker takes the lease', () => {
-    const leases = new TestLeases();
-    leases.lend(ID, NOW, 5);
-    leases.reserve(ID, NOW, { cost: 2 });
-    leases.lend(ID, NOW, 0);
-    expect(leases.read(ID)).toMatchObject({ lease: 0, reserved: 2, spent: 0 });
-    leases.table.abort(ID, MINUTE, WINDOW, 2);
-    expect(leases.read(ID)).toMatchObject({ lease: 2, reserved: 0, spent: 0 });
-  });
-
   test('never come back to a lease that serves more checks than theirs', () => {
     const leases = new TestLeases();
     leases.lend(ID, NOW, 5, { lentLimit: 100, coversSliding: false });
@@ -207,21 +63,6 @@ describe('reserved tokens', () => {
     expect(leases.decide(ID, NOW, { limit: 99 }).verdict).toBe(VERDICT.needsTokens);
     leases.lend(ID, NOW, 1, { lentLimit: 50, coversSliding: true });
     expect(leases.read(ID)).toMatchObject({ lentLimit: 50, coversSliding: true });
-  });
-
-  test('of a window that has ended count in it, unless they are returned', () => {
-    const leases = new TestLeases();
-    const { table } = leases;
-    leases.lend(ID, NOW, 5, { spent: 1 });
-    leases.reserve(ID, NOW, { cost: 2 });
-    leases.reserve(ID, NOW, { cost: 3 });
-    leases.decideAsync(ID, END, { cost: 1 });
-    expect(leases.read(ID)).toMatchObject({ previousSpent: 6, spent: 1, reserved: 0, lease: 0 });
-    table.commit(ID, MINUTE, WINDOW, 2);
-    table.abort(ID, MINUTE, WINDOW, 3);
-    expect(leases.read(ID)).toMatchObject({ previousSpent: 3, spent: 1, reserved: 0, lease: 0 });
-    expect(leases.isDirty(ID)).toBe(true);
-    expect(brokenInvariants(table)).toEqual([]);
   });
 });
 
@@ -296,16 +137,6 @@ describe('an asynchronous check', () => {
       remaining: 0,
     });
   });
-});
-
-test('the cost of a denied check is added to usage, also above the limit', () => {
-  const leases = new TestLeases();
-  expect(leases.table.countDenied(ID, NOW, testCheck())).toBe(false);
-  leases.lend(ID, NOW, 3, { spent: 95 });
-  expect(leases.table.countDenied(ID, NOW, testCheck({ cost: 50 }))).toBe(true);
-  expect(leases.read(ID)).toMatchObject({ spent: 145, lease: 3 });
-  expect(leases.isDirty(ID)).toBe(true);
-  expect(brokenInvariants(leases.table)).toEqual([]);
 });
 
 describe('without Redis', () => {
