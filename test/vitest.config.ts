@@ -35,7 +35,7 @@ const LONGEST = [
   ...['pages/gateways', 'pages/first-pages', 'pages/first-start', 'pages/example-cluster'],
   ...['gateways/node-frameworks', 'browser/dashboard', 'redis/connection', 'redis/replicator'],
   ...['faults/cluster-machine-faults', 'faults/cluster-redis-faults', 'faults/stop-during-boot'],
-  ...['faults/recovery', 'faults/disk', 'faults/idle-connections', 'faults/cluster-topologies'],
+  ...['faults/recovery', 'faults/disk', 'faults/idle-connections'],
 ].map((name) => `/test/system/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {

@@ -7,7 +7,7 @@
 
 import { startRedis } from '../../test/support/programs/redis.ts';
 import { type AsyncReport, runAsyncLoad } from '../../test/system/faults/async-load.ts';
-import { startServersAt } from '../../test/system/faults/cluster-run.ts';
+import { closeMachines, startMachines } from '../../test/system/faults/cluster-machines.ts';
 
 const MACHINES = [2, 3, 5];
 const LOADS = [1, 2, 10];
@@ -30,15 +30,17 @@ export async function measureClusterAsync(
   const rows: ClusterAsyncRow[] = [];
   try {
     for (const machines of MACHINES) {
-      const cluster = await startServersAt(new Array<string>(machines).fill(redis.url));
+      const env = { WEIR_REDIS_URL: redis.url };
+      const started = await startMachines(redis, machines, { env });
+      const servers = started.map(({ server }) => server);
       try {
         for (const load of LOADS) {
           progress(`cluster-async: ${machines} machines at ${load} x the limit`);
           const options = { limits: LIMITS, load, windows: WINDOWS };
-          rows.push({ machines, load, ...(await runAsyncLoad(cluster.servers, options)) });
+          rows.push({ machines, load, ...(await runAsyncLoad(servers, options)) });
         }
       } finally {
-        await cluster.close();
+        await closeMachines(started);
       }
     }
     return rows;

@@ -1,6 +1,5 @@
 /** Servers whose shard workers fail repeatedly: see `test/support/worker-fault.preload.mjs`. */
 
-import { join } from 'node:path';
 import { type ServerProcess, startServer } from './server.ts';
 
 const FAULT_PRELOAD = new URL('./worker-fault.preload.mjs', import.meta.url).pathname;
@@ -8,25 +7,17 @@ const FAULT_PRELOAD = new URL('./worker-fault.preload.mjs', import.meta.url).pat
 export const FAULT_KINDS = ['throw', 'exit', 'memory', 'loop', 'bootstrap'];
 
 /**
+ * Options of a server with these faults.
  * @param lifeMs how long a worker's run lasts on average before its fault
- * @param kinds `corrupt` waits for the file `trigger` in the data directory
+ * @param trigger the file that the kind `corrupt` waits for
  */
-export function startWithWorkerFaults(
-  dataDir: string,
-  args: string[],
-  lifeMs: number,
-  kinds = FAULT_KINDS,
-): Promise<ServerProcess> {
-  const { execArgv, env } = workerFaults(lifeMs, kinds);
-  const trigger = join(dataDir, 'trigger');
-  return startServer(dataDir, { args, execArgv, env: { ...env, WORKER_FAULT_FILE: trigger } });
-}
-
-/** The flags and variables of a server with these faults, without `corrupt`. */
-export function workerFaults(lifeMs: number, kinds = FAULT_KINDS) {
+export function workerFaults(lifeMs: number, kinds = FAULT_KINDS, trigger = '') {
   return {
     execArgv: ['--import', FAULT_PRELOAD],
-    env: { WORKER_FAULTS: kinds.join(), WORKER_FAULT_MS: String(lifeMs) },
+    env: {
+      ...{ WORKER_FAULTS: kinds.join(), WORKER_FAULT_MS: String(lifeMs) },
+      WORKER_FAULT_FILE: trigger,
+    },
   };
 }
 

@@ -21,8 +21,11 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
-import { allowedCheck } from '../faults/http-connections.ts';
-import { type ClientResult, runSequentialClient } from '../faults/sequential-client.ts';
+import {
+  allowedCheck,
+  type ClientResult,
+  runSequentialClient,
+} from '../faults/http-connections.ts';
 
 const APPLICATION = new URL('./draining-application.process.mjs', import.meta.url).pathname;
 const SIZES = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];

@@ -6,37 +6,28 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ANALYTICS_INTERVAL_MS } from '../../../src/core/constants.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
 import { IS_LONG, newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, readMetrics } from '../../support/http.ts';
 import { callOperationOk, type Fields } from '../../support/operations.ts';
-import {
-  DECIDE_MODES,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
-import {
-  FAULT_KINDS,
-  readWorkerDeaths,
-  startWithWorkerFaults,
-} from '../../support/worker-faults.ts';
+import { DECIDE_MODES, type ServerProcess, waitUntil } from '../../support/server.ts';
+import { FAULT_KINDS, readWorkerDeaths, workerFaults } from '../../support/worker-faults.ts';
 import { type PreparedCheck, prepareCheck, Traffic } from './traffic.ts';
+
+vi.setConfig({ testTimeout: 600_000 });
 
 /** Checks of each run: a multiple of a packet. Acceptors buffer the events of the short form. */
 const CHECKS = 16 * trialCount(600, 100_000);
-/** Enough for more events than acceptors buffer; the identifiers of the short form are long. */
-const UNREAD_CHECKS = trialCount(32_000, 160_000);
-const UNREAD_SUFFIX = 'x'.repeat(trialCount(450, 0));
 const CONNECTIONS = 32;
 /** The process notices an endless loop, and memory that is used up, late. */
 const KINDS = IS_LONG ? FAULT_KINDS : ['throw', 'exit'];
 const NAMESPACES = ['login', 'search', 'é'];
 const IDS = 300;
 const SIZES = ['--acceptors', '2', '--workers', '1', '--counters', '16384'];
+
+const own = useDataDirectory(SIZES);
 
 interface Sums {
   allowed: number;
@@ -46,19 +37,24 @@ interface Sums {
 }
 type Answers = Map<string, Sums>;
 
+const OUTCOMES = ['allowed', 'denied'];
 const newSums = (): Sums => ({ allowed: 0, denied: 0, tokensAllowed: 0, tokensDenied: 0 });
+const SUM_NAMES = Object.keys(newSums()) as (keyof Sums)[];
+const countDecision = (sums: Sums, isAllowed: boolean, cost: number) => {
+  sums[isAllowed ? 'allowed' : 'denied']++;
+  sums[isAllowed ? 'tokensAllowed' : 'tokensDenied'] += cost;
+};
+const countChecks = (all: Sums[]) => {
+  return all.reduce((sum, { allowed, denied }) => sum + allowed + denied, 0);
+};
 const namespaceOf = (id: number) => NAMESPACES[id % NAMESPACES.length];
 
-function checksFor({ isAsync = false, suffix = '' }): PreparedCheck[] {
+function checksFor({ isAsync = false }): PreparedCheck[] {
   return Array.from({ length: IDS }, (_, id) => {
+    const names = { namespace: namespaceOf(id), identifier: `id_${id}` };
     const terms = { limit: 100 + 40 * id, duration: LONGEST_WINDOW_MS, cost: 1 + (id % 3) };
     const async = isAsync && id % 5 === 0 ? { async: true } : {};
-    return prepareCheck(id, {
-      namespace: namespaceOf(id),
-      identifier: `id_${id}${suffix}`,
-      ...terms,
-      ...async,
-    });
+    return prepareCheck(id, { ...names, ...terms, ...async });
   });
 }
 
@@ -67,15 +63,14 @@ async function run(
   server: ServerProcess,
   checks: PreparedCheck[],
   answers: Answers,
-  { seed = newSeed(), checksPerPacket = 16, count = CHECKS } = {},
+  { seed = newSeed(), checksPerPacket = 16 } = {},
 ) {
   const traffic = new Traffic({
-    ...{ port: server.port, connections: CONNECTIONS, checksPerPacket, seed, checks: count },
+    ...{ port: server.port, connections: CONNECTIONS, checksPerPacket, seed, checks: CHECKS },
     nextCheck: (below) => checks[below(IDS)],
     onDecision: ({ id, cost }, allowed) => {
       const sums = answers.get(namespaceOf(id)) ?? newSums();
-      sums[allowed ? 'allowed' : 'denied']++;
-      sums[allowed ? 'tokensAllowed' : 'tokensDenied'] += cost;
+      countDecision(sums, allowed, cost);
       answers.set(namespaceOf(id), sums);
     },
   });
@@ -98,15 +93,9 @@ async function timelinesOf(server: ServerProcess, granularity: string) {
   for (const namespaceName of NAMESPACES) {
     const fields = { namespaceName, granularity };
     const { points } = await callOperationOk(server.port, 'analytics.getTimeline', fields);
-    sums[namespaceName] = (points as (Sums & { time: number })[]).reduce(
-      (sum, { time: _, ...point }) => {
-        const keys = Object.keys(sum) as (keyof Sums)[];
-        return Object.fromEntries(
-          keys.map((key) => [key, sum[key] + point[key]]),
-        ) as unknown as Sums;
-      },
-      newSums(),
-    );
+    const sum = newSums();
+    for (const point of points as Sums[]) for (const key of SUM_NAMES) sum[key] += point[key];
+    sums[namespaceName] = sum;
   }
   return sums;
 }
@@ -114,15 +103,13 @@ async function timelinesOf(server: ServerProcess, granularity: string) {
 /** The sums of the events in all files, and how many were dropped. */
 function eventsOf(): Record<string, Sums> {
   const sums: Record<string, Sums> = {};
-  const files = readdirSync(dataDir).filter((name) => name.startsWith('events.jsonl'));
+  const files = readdirSync(own.dataDir).filter((name) => name.startsWith('events.jsonl'));
   for (const file of files) {
     // One line at a time: all of them are some hundred megabytes.
-    for (const line of linesOf(join(dataDir, file))) {
+    for (const line of linesOf(join(own.dataDir, file))) {
       const { namespace, decision, cost } = JSON.parse(line);
       sums[namespace] ??= newSums();
-      const isAllowed = decision === 'allowed';
-      sums[namespace][isAllowed ? 'allowed' : 'denied']++;
-      sums[namespace][isAllowed ? 'tokensAllowed' : 'tokensDenied'] += cost;
+      countDecision(sums[namespace], decision === 'allowed', cost);
     }
   }
   return sums;
@@ -145,32 +132,17 @@ async function droppedEvents(server: ServerProcess): Promise<number> {
 
 async function metricsOf(server: ServerProcess): Promise<Record<string, Sums>> {
   const metrics = await readMetrics(server.adminUrl);
-  const read = (metric: string, namespace: string, outcome: string) => {
-    return metrics.get(`${metric}{namespace="${namespace}",outcome="${outcome}"}`) ?? 0;
-  };
   return Object.fromEntries(
     NAMESPACES.map((name) => {
-      const [allowed, denied] = ['allowed', 'denied'].map((outcome) =>
-        read('weir_decisions_total', name, outcome),
-      );
-      const [tokensAllowed, tokensDenied] = ['allowed', 'denied'].map((outcome) =>
-        read('weir_tokens_total', name, outcome),
-      );
+      const read = (metric: string, outcome: string) => {
+        return metrics.get(`weir_${metric}_total{namespace="${name}",outcome="${outcome}"}`) ?? 0;
+      };
+      const [allowed, denied] = OUTCOMES.map((outcome) => read('decisions', outcome));
+      const [tokensAllowed, tokensDenied] = OUTCOMES.map((outcome) => read('tokens', outcome));
       return [name, { allowed, denied, tokensAllowed, tokensDenied }];
     }),
   );
 }
-
-let dataDir: string;
-let server: ServerProcess;
-beforeEach(() => {
-  dataDir = temporaryDirectory();
-});
-afterEach(async () => {
-  server.child.kill('SIGKILL');
-  await server.exited;
-  removeDirectory(dataDir);
-});
 
 test.each(DECIDE_MODES)(
   'metrics, analytics and events equal the answers, with --decide %s and dying workers, over a restart',
@@ -182,7 +154,8 @@ test.each(DECIDE_MODES)(
     const checksPerPacket = decide === 'worker' ? 1 : 16;
     const checks = checksFor({ isAsync: true });
     const answers: Answers = new Map();
-    server = await startWithWorkerFaults(dataDir, args, trialCount(100, 300), KINDS);
+    const faults = workerFaults(trialCount(100, 300), KINDS);
+    let server = await own.start({ args, ...faults });
     await run(server, checks, answers, { seed, checksPerPacket });
     const expected = () => Object.fromEntries(answers);
     expect(await metricsOf(server)).toEqual(expected());
@@ -191,7 +164,7 @@ test.each(DECIDE_MODES)(
     expect(await droppedEvents(server)).toBe(0);
     await server.stop();
     expect(eventsOf()).toEqual(expected());
-    server = await startServer(dataDir, { args });
+    server = await own.start({ args });
     expect(await analyticsOf(server)).toEqual(expected());
     await run(server, checks, answers, { seed: seed + 1_000, checksPerPacket });
     expect(await analyticsOf(server)).toEqual(expected());
@@ -200,42 +173,15 @@ test.each(DECIDE_MODES)(
     expect(await droppedEvents(server)).toBe(0);
     await server.stop();
     expect(eventsOf()).toEqual(expected());
-    recordMeasurement(
-      'P3',
-      `${deaths} worker deaths and a restart, --decide ${decide}`,
-      `${2 * CHECKS} checks`,
-      'all sums equal the answers',
-    );
+    const fault = `${deaths} worker deaths and a restart, --decide ${decide}`;
+    recordMeasurement('P3', fault, `${2 * CHECKS} checks`, 'all sums equal the answers');
   },
-  600_000,
 );
-
-test('events that are written and dropped add up to the answers when nobody reads them', async () => {
-  const checks = checksFor({ suffix: UNREAD_SUFFIX });
-  const answers: Answers = new Map();
-  server = await startServer(dataDir, {
-    args: [...SIZES, '--events', 'all', '--events-file', '-'],
-  });
-  // Nobody reads standard output.
-  server.child.stdout?.pause();
-  await run(server, checks, answers, { count: UNREAD_CHECKS });
-  const total = [...answers.values()].reduce(
-    (sum, { allowed, denied }) => sum + allowed + denied,
-    0,
-  );
-  expect(await droppedEvents(server)).toBeGreaterThan(0);
-  server.child.stdout?.resume();
-  await waitUntil('all others are written', async () => {
-    const metrics = await readMetrics(server.adminUrl);
-    const written = metrics.get('weir_events_total{outcome="written"}')!;
-    return written + metrics.get('weir_events_total{outcome="dropped"}')! === total;
-  });
-}, 600_000);
 
 test('a kill loses at most the figures of the last second', async () => {
   const checks = checksFor({});
   const answers: Answers = new Map();
-  server = await startServer(dataDir, { args: SIZES });
+  let server = await own.start();
   await run(server, checks, answers);
   // Nothing is queried: it is written by itself.
   await sleep(2 * ANALYTICS_INTERVAL_MS);
@@ -248,15 +194,13 @@ test('a kill loses at most the figures of the last second', async () => {
   server.child.kill('SIGKILL');
   await server.exited;
   await traffic.stop();
-  server = await startServer(dataDir, { args: SIZES });
+  server = await own.start();
   const after = await analyticsOf(server);
   for (const [name, sums] of Object.entries(before)) {
-    for (const key of Object.keys(sums) as (keyof Sums)[]) {
+    for (const key of SUM_NAMES) {
       expect(after[name][key]).toBeGreaterThanOrEqual(sums[key]);
     }
   }
-  const total = (all: Record<string, Sums>) => {
-    return Object.values(all).reduce((sum, { allowed, denied }) => sum + allowed + denied, 0);
-  };
-  expect(total(after) - total(before)).toBeLessThanOrEqual(traffic.sent);
-}, 600_000);
+  const more = countChecks(Object.values(after)) - countChecks(Object.values(before));
+  expect(more).toBeLessThanOrEqual(traffic.sent);
+});

@@ -7,15 +7,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { readMetrics, sendCheck } from '../../support/http.ts';
 import { callOperation } from '../../support/operations.ts';
 import { type ServerProcess, waitUntil } from '../../support/server.ts';
-import { type PacedStream, sendPaced } from './paced-traffic.ts';
-import { prepareCheck } from './traffic.ts';
+import { openConnections, RESPONSE_TIMEOUT_MS } from './http-connections.ts';
+import { type PreparedCheck, prepareCheck } from './traffic.ts';
 
-export interface AsyncLimit {
+interface AsyncLimit {
   limit: number;
   durationMs: number;
 }
 
-export interface AsyncLoad {
+interface AsyncLoad {
   limits: readonly AsyncLimit[];
   /** Checks per limit, in all. */
   load: number;
@@ -23,7 +23,7 @@ export interface AsyncLoad {
   windows: number;
 }
 
-export interface AsyncWindows extends AsyncLimit {
+interface AsyncWindows extends AsyncLimit {
   /** Whole windows under load. */
   windows: number;
   /** Allowed tokens in parts of the limit. */
@@ -73,7 +73,7 @@ export async function runAsyncLoad(
   const fromMs = Date.now();
   const ends = Promise.all(
     servers.map(({ port }, server) => {
-      const streams: PacedStream[] = cases.map(({ check, limit, durationMs }) => {
+      const streams = cases.map(({ check, limit, durationMs }) => {
         return { check, perSecond: (load * limit * 1_000) / durationMs / servers.length };
       });
       return sendPaced({
@@ -158,4 +158,62 @@ async function countRedisCalls(servers: readonly ServerProcess[]): Promise<numbe
     }
   }
   return calls;
+}
+
+const TICK_MS = 5;
+/** Checks that are due while so many are unanswered are not sent: the server is too slow. */
+const UNANSWERED_MAX = 2_000;
+
+interface PacedOptions {
+  port: number;
+  streams: readonly { check: PreparedCheck; perSecond: number }[];
+  durationMs: number;
+  onDecision: (check: PreparedCheck, isAllowed: boolean, reset: number) => void;
+}
+
+/**
+ * Sends checks at set rates on one connection, without waiting for responses: an open loop. Checks
+ * that are due at the same time share a packet, so that thousands per second cost a client little.
+ * @returns how many were sent, and how many were due and not sent
+ * @throws if a response is no decision, or does not come
+ */
+export async function sendPaced(options: PacedOptions): Promise<{ sent: number; skipped: number }> {
+  const { port, streams, durationMs, onDecision } = options;
+  const [connection] = openConnections(port, 1);
+  const unanswered: PreparedCheck[] = [];
+  const done = streams.map(() => 0);
+  let [sent, skipped, passedMs] = [0, 0, 0];
+  const takeResponses = () => {
+    for (const { status, body } of connection.responses.splice(0)) {
+      const check = unanswered.shift();
+      if (check === undefined || status !== 200) throw new Error(`${status} ${body}`);
+      const { success, reset } = JSON.parse(body);
+      onDecision(check, success, reset);
+    }
+  };
+  const startMs = performance.now();
+  while (passedMs < durationMs) {
+    await sleep(TICK_MS);
+    passedMs = Math.min(performance.now() - startMs, durationMs);
+    takeResponses();
+    const packet: Buffer[] = [];
+    for (const [i, { check, perSecond }] of streams.entries()) {
+      const due = Math.floor((passedMs * perSecond) / 1_000);
+      for (; done[i] < due; done[i]++) {
+        if (unanswered.length >= UNANSWERED_MAX) {
+          skipped++;
+          continue;
+        }
+        unanswered.push(check);
+        packet.push(check.bytes);
+      }
+    }
+    sent += packet.length;
+    connection.socket.write(Buffer.concat(packet));
+  }
+  await connection.waitFor(unanswered.length, RESPONSE_TIMEOUT_MS);
+  takeResponses();
+  connection.socket.destroy();
+  if (unanswered.length > 0) throw new Error(`${unanswered.length} without a response`);
+  return { sent, skipped };
 }

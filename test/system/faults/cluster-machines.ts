@@ -5,7 +5,6 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { trialCount } from '../../support/guarantees.ts';
 import { readMetrics } from '../../support/http.ts';
 import type { RedisServer } from '../../support/programs/redis.ts';
 import {
@@ -18,23 +17,36 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
-import { type DelayProxy, startDelayProxy } from '../redis/delay-proxy.ts';
+import { type DelayProxy, type NetworkConditions, startDelayProxy } from '../redis/delay-proxy.ts';
 
-const WORKERS = String(trialCount(1, 2));
-const SIZES = ['--acceptors', '1', '--workers', WORKERS, '--counters', '16384'];
+const SIZES = ['--acceptors', '1', '--workers', '1', '--counters', '16384'];
 /** The delay of each machine's connections to Redis, one way. */
 const NETWORK = { delayMs: 0.2, jitterMs: 0.2 };
+/** Metrics of decisions that Redis did not prove, summed over their labels. */
+const COUNTED = {
+  unproven: 'weir_unproven_denials_total',
+  withoutRedis: 'weir_engine_down_decisions_total',
+  deniedWithoutRedis: 'weir_engine_down_decisions_total{outcome="denied"',
+  /** Denials by a Redis that waited for the reports of machines. */
+  recoveryDenials: 'weir_recovery_denials_total',
+  /** Of machines that did not answer. Redis then denies as if the tokens were used. */
+  writtenOff: 'weir_leases_written_off_total',
+} as const;
+const COUNT_NAMES = Object.keys(COUNTED) as (keyof typeof COUNTED)[];
 const FAKETIME_LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 
 export interface MachineOptions extends Pick<ServerOptions, 'args' | 'env' | 'execArgv'> {
   /** Whether the test can step the clock of the system that the server sees. */
   hasFakeClock?: boolean;
+  /** Between each machine and Redis, if not `NETWORK`. */
+  network?: Partial<NetworkConditions>;
 }
 
-/** Counts of decisions that Redis did not prove. */
-export interface UnprovenCounts {
-  unproven: number;
-  withoutRedis: number;
+export type UnprovenCounts = Record<keyof typeof COUNTED, number>;
+
+export function sumCounts(all: readonly UnprovenCounts[]): UnprovenCounts {
+  const sums = COUNT_NAMES.map((name) => [name, all.reduce((sum, one) => sum + one[name], 0)]);
+  return Object.fromEntries(sums) as UnprovenCounts;
 }
 
 export class Machine {
@@ -44,12 +56,12 @@ export class Machine {
   /** Whether clients send checks to it, as a load balancer would. */
   isServing = false;
   /** Those of the runs that have ended count up to the last time that they were read. */
-  counts: UnprovenCounts = { unproven: 0, withoutRedis: 0 };
+  counts = sumCounts([]);
   /** Of the next start. */
   options: MachineOptions;
   readonly #prefix: string;
   #server: ServerProcess | undefined;
-  #countsBefore: UnprovenCounts = { unproven: 0, withoutRedis: 0 };
+  #countsBefore = this.counts;
 
   constructor(proxy: DelayProxy, prefix: string, options: MachineOptions) {
     this.proxy = proxy;
@@ -99,10 +111,12 @@ export class Machine {
 
   /** It has joined, and Redis answers it. */
   async waitUntilReady(): Promise<void> {
-    await waitUntil(`it is ready: ${this.server.stderr()}`, async () => {
-      const response = await fetch(`${this.server.adminUrl}/readyz`);
-      return ((await response.json()) as { status: string }).status === 'ready';
-    });
+    await waitUntil(`it is ready: ${this.server.stderr()}`, () => this.isReady());
+  }
+
+  async isReady(): Promise<boolean> {
+    const response = await fetch(`${this.server.adminUrl}/readyz`);
+    return ((await response.json()) as { status: string }).status === 'ready';
   }
 
   /** Ends faults that a failed test has left, and starts the server if it has ended. */
@@ -151,8 +165,9 @@ export class Machine {
   async readCounts(): Promise<UnprovenCounts> {
     const counts = { ...this.#countsBefore };
     for (const [name, value] of await readMetrics(this.server.adminUrl)) {
-      if (name.startsWith('weir_unproven_denials_total')) counts.unproven += value;
-      if (name.startsWith('weir_engine_down_decisions_total')) counts.withoutRedis += value;
+      for (const counted of COUNT_NAMES) {
+        if (name.startsWith(COUNTED[counted])) counts[counted] += value;
+      }
     }
     this.counts = counts;
     return counts;
@@ -175,13 +190,31 @@ let prefixes = 0;
 
 /** Machines with counters of their own, that are not started. The caller closes them. */
 export async function newMachines(
-  redis: RedisServer,
+  redis: Pick<RedisServer, 'port'>,
   count: number,
   options: MachineOptions = {},
 ): Promise<Machine[]> {
   const prefix = `machines${prefixes++}`;
   const proxies = await Promise.all(
-    Array.from({ length: count }, () => startDelayProxy(redis.port, NETWORK)),
+    Array.from({ length: count }, () => startDelayProxy(redis.port, options.network ?? NETWORK)),
   );
   return proxies.map((proxy) => new Machine(proxy, prefix, options));
+}
+
+/** Machines that have joined. */
+export async function startMachines(
+  ...parameters: Parameters<typeof newMachines>
+): Promise<Machine[]> {
+  const machines = await newMachines(...parameters);
+  try {
+    await Promise.all(machines.map((machine) => machine.start()));
+    return machines;
+  } catch (error) {
+    await closeMachines(machines);
+    throw error;
+  }
+}
+
+export async function closeMachines(machines: readonly Machine[] = []): Promise<void> {
+  await Promise.all(machines.map((machine) => machine.close()));
 }

@@ -10,13 +10,8 @@ import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../../support/http.ts
 import { callOperation, callOperationOk, type Fields } from '../../support/operations.ts';
 import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { waitUntil } from '../../support/server.ts';
+import { closeMachines, type Machine, startMachines } from './cluster-machines.ts';
 import { prepareCheck, Traffic } from './traffic.ts';
 
 const SERVERS = 3;
@@ -29,30 +24,19 @@ const KILLS = trialCount(2, 60);
 const GROUP = 5;
 const CLIENTS = 2;
 const NAMESPACE = 'kills';
-const ARGS = ['--acceptors', '1', '--workers', '1', '--counters', '4096'];
+const NO_COST = { identifier: 'a', limit: 1, duration: 1_000, cost: 0 };
 
 describe.skipIf(isRedisMissing)('servers with one registry', () => {
   let redis: RedisServer;
-  const directories: string[] = [];
-  const servers: ServerProcess[] = [];
+  let servers: Machine[];
   beforeAll(async () => {
     redis = await startRedis({ isDurable: true });
-    for (let i = 0; i < SERVERS; i++) {
-      directories.push(temporaryDirectory());
-      servers.push(await start(directories[i]));
-    }
+    servers = await startMachines(redis, SERVERS, { network: {} });
   });
   afterAll(async () => {
-    for (const { child } of servers) child.kill('SIGKILL');
-    await Promise.all(servers.map(({ exited }) => exited));
-    for (const directory of directories) removeDirectory(directory);
+    await closeMachines(servers);
     await redis.close();
   });
-
-  const start = (directory: string) => {
-    const env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
-    return startServer(directory, { args: ARGS, env });
-  };
 
   test('have each change active on all of them', { timeout: 300_000 }, async () => {
     const seed = newSeed();
@@ -65,82 +49,76 @@ describe.skipIf(isRedisMissing)('servers with one registry', () => {
       const nextCheck = (less: (n: number) => number) => checks[less(checks.length)];
       return new Traffic({ port, connections: 2, checksPerPacket: 1, seed: seed + i, nextCheck });
     });
-    const delays: Record<string, number[]> = {
-      override: [],
-      namespace: [],
-      key: [],
-      revocation: [],
-    };
-    /** Waits until all other servers show a change, from its acknowledgement on. */
-    const measure = async (
-      kind: string,
-      changed: ServerProcess,
-      isActive: (port: number) => Promise<boolean>,
-    ) => {
-      const startMs = performance.now();
-      expect(await isActive(changed.port)).toBe(true);
-      const others = servers.filter((server) => server !== changed);
-      await Promise.all(
-        others.map(async ({ port }) => {
-          const endMs = startMs + 20_000;
-          while (!(await isActive(port))) {
-            if (performance.now() > endMs) throw new Error(`${port} does not have the ${kind}`);
-            await sleep(1);
-          }
-        }),
-      );
-      delays[kind].push(performance.now() - startMs);
-    };
+    const delays = new Map<string, number[]>();
     const status = async (port: number, key: string) => {
       const headers = { Authorization: `Bearer ${key}` };
-      const body = JSON.stringify({ identifier: 'a', limit: 1, duration: 1_000, cost: 0 });
-      return (await sendRequest(port, { headers, body })).status;
+      return (await sendRequest(port, { headers, body: JSON.stringify(NO_COST) })).status;
+    };
+    /** Changes made on one server, in turn, and whether a server shows the last one. */
+    const changesOf = ({ port }: Machine, n: number) => {
+      const override = { identifier: `user_${n}`, limit: 5_000 + n, duration: LONGEST_WINDOW_MS };
+      const set = (namespaceName: string) => {
+        return callOperationOk(port, 'ratelimits.setOverride', { namespaceName, ...override });
+      };
+      let created: Fields = {};
+      return {
+        override: {
+          make: () => set('default'),
+          isActive: async (at: number) => {
+            const { limit } = await sendCheck(at, { ...NO_COST, identifier: `user_${n}` });
+            return limit === override.limit;
+          },
+        },
+        // The change creates the namespace.
+        namespace: {
+          make: () => set(`namespace_${n}`),
+          isActive: async (at: number) => {
+            const page = await callOperationOk(at, 'ratelimits.listNamespaces', {});
+            return (page.namespaces as Fields[]).some(({ name }) => name === `namespace_${n}`);
+          },
+        },
+        key: {
+          make: async () => {
+            const fields = { name: `key ${n}`, permissions: ['ratelimit.*.limit'] };
+            created = await callOperationOk(port, 'keys.create', fields);
+          },
+          isActive: async (at: number) => (await status(at, String(created.key))) === 200,
+        },
+        revocation: {
+          make: () => callOperationOk(port, 'keys.revoke', { keyId: created.keyId }),
+          isActive: async (at: number) => (await status(at, String(created.key))) === 401,
+        },
+      };
     };
     try {
       for (let n = 0; n < CHANGES; n++) {
         const changed = servers[below(SERVERS)];
-        const identifier = `user_${n}`;
-        const override = { identifier, limit: 5_000 + n, duration: LONGEST_WINDOW_MS };
-        const set = (namespaceName: string) => {
-          const fields = { namespaceName, ...override };
-          return callOperationOk(changed.port, 'ratelimits.setOverride', fields);
-        };
-        await set('default');
-        await measure('override', changed, async (port) => {
-          const body = { identifier, limit: 1, duration: 1_000, cost: 0 };
-          return (await sendCheck(port, body)).limit === override.limit;
-        });
-        // The change creates the namespace.
-        await set(`namespace_${n}`);
-        await measure('namespace', changed, async (port) => {
-          const page = await callOperationOk(port, 'ratelimits.listNamespaces', {});
-          return (page.namespaces as Fields[]).some(({ name }) => name === `namespace_${n}`);
-        });
-        const permissions = ['ratelimit.*.limit'];
-        const created = await callOperationOk(changed.port, 'keys.create', {
-          name: `key ${n}`,
-          permissions,
-        });
-        const { key, keyId } = created as { key: string; keyId: string };
-        await measure('key', changed, async (port) => (await status(port, key)) === 200);
-        await callOperationOk(changed.port, 'keys.revoke', { keyId });
-        await measure('revocation', changed, async (port) => (await status(port, key)) === 401);
+        const others = servers.filter((server) => server !== changed);
+        for (const [kind, { make, isActive }] of Object.entries(changesOf(changed, n))) {
+          await make();
+          // From the acknowledgement on.
+          const startMs = performance.now();
+          expect(await isActive(changed.port)).toBe(true);
+          const wait = ({ port }: Machine) => {
+            return waitUntil(`${port} has the ${kind}`, () => isActive(port));
+          };
+          await Promise.all(others.map(wait));
+          delays.set(kind, [...(delays.get(kind) ?? []), performance.now() - startMs]);
+        }
       }
     } finally {
       await Promise.all(traffics.map((traffic) => traffic.stop()));
     }
     const load = traffics.reduce((sum, { responses }) => sum + responses, 0);
-    for (const [kind, times] of Object.entries(delays)) {
+    for (const [kind, times] of delays) {
       const sorted = times.toSorted((a, b) => a - b);
       const at = (share: number) => {
         return `${sorted[Math.ceil(share * sorted.length) - 1].toFixed(0)} ms`;
       };
-      recordMeasurement(
-        'P4',
-        `${kind}: active on the other ${SERVERS - 1} servers, WEIR_SYNC_MS=${SYNC_MS}`,
-        `${times.length} changes during ${load} checks (seed ${seed})`,
-        `after p50 ${at(0.5)}, p99 ${at(0.99)}, at most ${at(1)}`,
-      );
+      const fault = `${kind}: active on the other ${SERVERS - 1} servers, WEIR_SYNC_MS=${SYNC_MS}`;
+      const trials = `${times.length} changes during ${load} checks (seed ${seed})`;
+      const measured = `after p50 ${at(0.5)}, p99 ${at(0.99)}, at most ${at(1)}`;
+      recordMeasurement('P4', fault, trials, measured);
     }
   });
 
@@ -156,7 +134,7 @@ describe.skipIf(isRedisMissing)('servers with one registry', () => {
     let unanswered = 0;
     let made = 0;
     /** @returns whether it was acknowledged */
-    const change = async ({ port }: ServerProcess, group: string): Promise<boolean> => {
+    const change = async ({ port }: Machine, group: string): Promise<boolean> => {
       const next = ++limit;
       possible.set(group, [...(possible.get(group) ?? [undefined]), next]);
       const overrides = Array.from({ length: GROUP }, (_, n) => ({
@@ -169,7 +147,7 @@ describe.skipIf(isRedisMissing)('servers with one registry', () => {
       changes++;
       return true;
     };
-    const limitsOf = async ({ port }: ServerProcess): Promise<Map<string, number>> => {
+    const limitsOf = async ({ port }: Machine): Promise<Map<string, number>> => {
       const limits = new Map<string, number>();
       const page = await callOperationOk(port, 'ratelimits.exportOverrides', {});
       expect(page.cursor).toBeUndefined();
@@ -197,12 +175,11 @@ describe.skipIf(isRedisMissing)('servers with one registry', () => {
       const before = changes;
       await waitUntil('a change is acknowledged', () => changes > before);
       await sleep(below(60));
-      servers[victim].child.kill('SIGKILL');
-      await servers[victim].exited;
+      await servers[victim].kill();
       await sleep(below(40));
       isOver = true;
       await Promise.all(clients);
-      servers[victim] = await start(directories[victim]);
+      await servers[victim].start();
       let all: Map<string, number>[] = [];
       await waitUntil('all servers have the same overrides', async () => {
         all = await Promise.all(servers.map(limitsOf));
@@ -220,17 +197,14 @@ describe.skipIf(isRedisMissing)('servers with one registry', () => {
       // Each stored override is active: a check on each server has the limit.
       const [[identifier, active]] = all[0];
       for (const { port } of servers) {
-        const body = { namespace: NAMESPACE, identifier, limit: 1, duration: 1_000, cost: 0 };
+        const body = { ...NO_COST, namespace: NAMESPACE, identifier };
         await waitUntil(`${identifier} is active`, async () => {
           return (await sendCheck(port, body)).limit === active;
         });
       }
     }
-    recordMeasurement(
-      'P4',
-      'kill -9 of one of several servers during changes of a shared registry',
-      `${KILLS} kills, ${changes} changes of ${GROUP} overrides acknowledged (seed ${seed})`,
-      `0 lost, 0 in part; of ${unanswered} that were not acknowledged ${made} were made, on all servers`,
-    );
+    const trials = `${KILLS} kills, ${changes} changes of ${GROUP} overrides (seed ${seed})`;
+    const measured = `0 lost, 0 in part; of ${unanswered} not acknowledged ${made} were made`;
+    recordMeasurement('P4', 'kill -9 during changes of a shared registry', trials, measured);
   });
 });

@@ -1,20 +1,15 @@
 /** `kill -9` during changes: no acknowledged change is lost, and no partial write is read. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { AUDIT_ENTRIES_MAX } from '../../../src/core/constants.ts';
 import { type AuditEntryFields, listAuditEntries } from '../../support/audit-log.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
 import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../../support/http.ts';
 import { callOperation, callOperationOk, type Fields } from '../../support/operations.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { type ServerProcess, waitUntil } from '../../support/server.ts';
 
 const KILLS = trialCount(3, 200);
 const CLIENTS = 6;
@@ -23,29 +18,22 @@ const RECORDS_PER_CLIENT = 12;
 
 const DELETED = 'deleted';
 
+const own = useDataDirectory(['--counters', '1024', '--acceptors', '1', '--workers', '1']);
+
 /**
- * A record's possible states after a kill: the last acknowledged one, or that of a pending request.
+ * The possible states of a record after a kill, by the texts of an override, or the name of a key:
+ * the last acknowledged one, or that of a pending request.
  */
-class ExpectedRecord {
-  possibleValues = new Set<string>([DELETED]);
-  beginChange(value: string): void {
-    this.possibleValues.add(value);
-  }
-  acknowledge(value: string): void {
-    this.possibleValues = new Set([value]);
-  }
+const possible = new Map<string, string[]>();
+const acknowledge = (record: string, state: string) => possible.set(record, [state]);
+
+/** Makes a change. Rejects if it is not acknowledged. */
+async function change<T>(record: string, state: string, work: () => Promise<T>): Promise<T> {
+  possible.set(record, [...(possible.get(record) ?? [DELETED]), state]);
+  const result = await work();
+  acknowledge(record, state);
+  return result;
 }
-
-const dataDir = temporaryDirectory();
-afterAll(() => removeDirectory(dataDir));
-
-/** By the texts of an override, or the name of a key. */
-const expectedRecords = new Map<string, ExpectedRecord>();
-const expectedRecord = (name: string) => {
-  const known = expectedRecords.get(name) ?? new ExpectedRecord();
-  expectedRecords.set(name, known);
-  return known;
-};
 /** Keys by name, as the server returned them. */
 const createdKeys = new Map<string, { keyId: string; key: string }>();
 /** Changes acknowledged since the last reading of the audit log, in the format of its entries. */
@@ -82,30 +70,24 @@ async function changeUntilKilled(
   }
 }
 
-async function changeKey(server: ServerProcess, name: string) {
-  const state = expectedRecord(name);
+async function changeKey({ port }: ServerProcess, name: string) {
   const known = createdKeys.get(name);
   if (known !== undefined) {
-    state.beginChange(DELETED);
-    await callOperationOk(server.port, 'keys.revoke', { keyId: known.keyId });
-    state.acknowledge(DELETED);
-    acknowledgedChanges.push(`${known.keyId}: ${DELETED}`);
+    const { keyId } = known;
+    await change(name, DELETED, () => callOperationOk(port, 'keys.revoke', { keyId }));
+    acknowledgedChanges.push(`${keyId}: ${DELETED}`);
     createdKeys.delete(name);
     return;
   }
   // If this response is lost, the key stays without an owner. Names tell such keys apart.
-  state.beginChange('created');
-  const created = await callOperationOk(server.port, 'keys.create', {
-    name,
-    permissions: ['ratelimit.*.limit'],
-  });
+  const fields = { name, permissions: ['ratelimit.*.limit'] };
+  const created = await change(name, 'created', () => callOperationOk(port, 'keys.create', fields));
   createdKeys.set(name, created as unknown as { keyId: string; key: string });
-  state.acknowledge('created');
   acknowledgedChanges.push(`${created.keyId}: created`);
 }
 
 async function changeOverride(
-  server: ServerProcess,
+  { port }: ServerProcess,
   client: number,
   at: string,
   below: (n: number) => number,
@@ -113,24 +95,20 @@ async function changeOverride(
   const namespaceName = below(3) === 0 ? `kill ${client}*` : `kill ${client}`;
   const identifier = below(2) === 0 ? `user_${at}` : `user_${at}_*`;
   const texts = { namespaceName, identifier };
-  const state = expectedRecord(`${namespaceName} ${identifier}`);
+  const record = `${namespaceName} ${identifier}`;
   if (below(4) === 0) {
-    state.beginChange(DELETED);
-    const { status } = await callOperation(server.port, 'ratelimits.deleteOverride', texts);
-    if (status !== 200 && status !== 404) throw new Error(`${status}`);
-    state.acknowledge(DELETED);
-    if (status === 200) acknowledgedChanges.push(`${namespaceName} ${identifier}: ${DELETED}`);
+    const status = await change(record, DELETED, async () => {
+      const { status } = await callOperation(port, 'ratelimits.deleteOverride', texts);
+      if (status !== 200 && status !== 404) throw new Error(`${status}`);
+      return status;
+    });
+    if (status === 200) acknowledgedChanges.push(`${record}: ${DELETED}`);
     return;
   }
   const limit = ++limits;
-  state.beginChange(String(limit));
-  await callOperationOk(server.port, 'ratelimits.setOverride', {
-    ...texts,
-    limit,
-    duration: LONGEST_WINDOW_MS,
-  });
-  state.acknowledge(String(limit));
-  acknowledgedChanges.push(`${namespaceName} ${identifier}: ${limit}`);
+  const fields = { ...texts, limit, duration: LONGEST_WINDOW_MS };
+  await change(record, `${limit}`, () => callOperationOk(port, 'ratelimits.setOverride', fields));
+  acknowledgedChanges.push(`${record}: ${limit}`);
   if (!namespaceName.endsWith('*')) namespaces.add(namespaceName);
 }
 
@@ -139,16 +117,12 @@ async function allPages(
   operation: 'ratelimits.exportOverrides' | 'keys.list',
 ) {
   const items: Fields[] = [];
-  let cursor: unknown;
-  do {
-    const page = await callOperationOk(
-      server.port,
-      operation,
-      cursor === undefined ? {} : { cursor },
-    );
-    items.push(...((page.overrides ?? page.keys) as Fields[]));
-    cursor = page.cursor;
-  } while (cursor !== undefined);
+  let next: Fields | undefined = {};
+  while (next !== undefined) {
+    const { cursor, overrides, keys }: Fields = await callOperationOk(server.port, operation, next);
+    items.push(...((overrides ?? keys) as Fields[]));
+    next = cursor === undefined ? undefined : { cursor };
+  }
   return items;
 }
 
@@ -194,21 +168,21 @@ async function verifyAudit(server: ServerProcess, records: ReadonlyMap<string, s
 async function verifyAfterRestart(server: ServerProcess) {
   const overrides = await allPages(server, 'ratelimits.exportOverrides');
   const keys = await allPages(server, 'keys.list');
-  const found = new Map(
-    overrides.map((one) => [`${one.namespaceName} ${one.identifier}`, String(one.limit)]),
-  );
-  const records = new Map(found);
-  for (const { name, keyId } of keys) {
-    if (name !== 'configured root key') records.set(`${keyId}`, 'created');
+  const made = keys.filter(({ name }) => name !== 'configured root key');
+  const limitsFound = overrides.map((one): [string, string] => {
+    return [`${one.namespaceName} ${one.identifier}`, String(one.limit)];
+  });
+  const keysBy = (field: 'keyId' | 'name') => {
+    return made.map((key): [string, string] => [`${key[field]}`, 'created']);
+  };
+  await verifyAudit(server, new Map([...limitsFound, ...keysBy('keyId')]));
+  const found = new Map([...limitsFound, ...keysBy('name')]);
+  for (const [record, states] of possible) {
+    const state = found.get(record) ?? DELETED;
+    expect([record, states]).toEqual([record, expect.arrayContaining([state])]);
+    acknowledge(record, state);
   }
-  await verifyAudit(server, records);
-  for (const { name } of keys) if (name !== 'configured root key') found.set(`${name}`, 'created');
-  for (const [name, { possibleValues }] of expectedRecords) {
-    const value = found.get(name) ?? DELETED;
-    expect([name, [...possibleValues]]).toEqual([name, expect.arrayContaining([value])]);
-    expectedRecord(name).acknowledge(value);
-  }
-  expect([...found.keys()].filter((name) => !expectedRecords.has(name))).toEqual([]);
+  expect([...found.keys()].filter((record) => !possible.has(record))).toEqual([]);
   // The start logs the numbers of loaded records.
   const loadedRecord = /\{[^\n]*"msg":"loaded"\}/;
   await waitUntil('the start is logged', () => loadedRecord.test(server.stderr()));
@@ -233,11 +207,11 @@ async function verifyAfterRestart(server: ServerProcess) {
   }
   // A key whose response was lost is found by its name, and revoked.
   revoked = 0;
-  for (const { name, keyId } of keys) {
-    if (name === 'configured root key' || createdKeys.has(`${name}`)) continue;
+  for (const { name, keyId } of made) {
+    if (createdKeys.has(`${name}`)) continue;
     await callOperationOk(server.port, 'keys.revoke', { keyId });
     revoked++;
-    expectedRecord(`${name}`).acknowledge(DELETED);
+    acknowledge(`${name}`, DELETED);
   }
 }
 
@@ -245,9 +219,8 @@ test(`no acknowledged change is lost and no partial write is read after ${KILLS}
   const seed = newSeed();
   const below = seededRandom(seed);
   let acknowledged = 0;
-  const options = { args: ['--counters', '1024', '--acceptors', '1', '--workers', '1'] };
   for (let kill = 0; kill < KILLS; kill++) {
-    const server = await startServer(dataDir, options);
+    const server = await own.start();
     await verifyAfterRestart(server);
     const before = acknowledged;
     const clients = Array.from({ length: CLIENTS }, (_, client) => {
@@ -261,15 +234,10 @@ test(`no acknowledged change is lost and no partial write is read after ${KILLS}
     await server.exited;
     await Promise.all(clients);
   }
-  const server = await startServer(dataDir, options);
+  const server = await own.start();
   await verifyAfterRestart(server);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
-  const changes = `${acknowledged} changes acknowledged`;
-  recordMeasurement(
-    'P4',
-    'kill -9 during changes',
-    `${KILLS} kills`,
-    `${changes}, 0 lost; seed ${seed}`,
-  );
+  const changes = `${acknowledged} changes acknowledged, 0 lost; seed ${seed}`;
+  recordMeasurement('P4', 'kill -9 during changes', `${KILLS} kills`, changes);
   expect(acknowledged).toBeGreaterThanOrEqual(KILLS);
 }, 300_000);

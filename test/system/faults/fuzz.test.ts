@@ -7,13 +7,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { parseBody } from '../../../src/api/common/input.ts';
-import { OPERATION_NAMES, OPERATIONS, operationPath } from '../../../src/api/common/operations.ts';
 import { limitValidator as readerV1 } from '../../../src/api/v1/limit.ts';
 import { itemValidator, limitValidator as readerV2 } from '../../../src/api/v2/limit.ts';
 import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../../src/core/constants.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
-import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
+import { newSeed, recordMeasurements, trialCount } from '../../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
   type ParsedResponse,
@@ -21,9 +20,11 @@ import {
   readMetrics,
   requestBytes,
 } from '../../support/http.ts';
+import { DOCUMENTED_OPERATIONS, requestExamples } from '../../support/openapi.ts';
 import { callOperationOk } from '../../support/operations.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 import { DECIDE_MODES, type ServerProcess } from '../../support/server.ts';
+import { ReconnectingClient } from './http-connections.ts';
 import {
   HEAD_TOKEN_SET,
   HOSTILE_STRINGS,
@@ -34,7 +35,7 @@ import {
   type RandomBelow,
   shuffleLines,
 } from './mutations.ts';
-import { ReconnectingClient } from './reconnecting-client.ts';
+import { expectCleanStop } from './server-health.ts';
 
 /** Requests for each mode and table. */
 const REQUESTS = trialCount(600, 130_000);
@@ -44,12 +45,22 @@ const CONNECTIONS = 12;
 /** How long to wait for a response to bytes that may be an incomplete request. */
 const INCOMPLETE_TIMEOUT_MS = 40;
 
+type QueryFields = Record<string, string>;
+
+/** The fields of a check that name its counter, and its cost. */
+interface CheckFields {
+  namespace?: string;
+  identifier: string;
+  duration: number;
+  cost?: number;
+}
+
 /** Usage by counter, according to the responses. */
 class ExpectedUsage {
   readonly #tokens = new Map<string, number>();
   readonly #touched = new Set<string>();
 
-  add(namespace: string, identifier: string, duration: number, cost: number): void {
+  add({ namespace = 'default', identifier, duration, cost = 1 }: CheckFields): void {
     // Shorter windows may end meanwhile.
     if (duration < V2_DURATION_MAX_MS) return;
     const key = JSON.stringify([namespace, identifier, duration]);
@@ -57,9 +68,7 @@ class ExpectedUsage {
     this.#touched.add(key);
   }
 
-  /** @returns the number of counters with usage added since the last call */
-  async verify(client: ReconnectingClient): Promise<number> {
-    const { size } = this.#touched;
+  async verify(client: ReconnectingClient): Promise<void> {
     for (const key of this.#touched) {
       const [namespace, identifier, duration] = JSON.parse(key);
       const body = { namespace, identifier, limit: AMOUNT_MAX, duration, cost: 0 };
@@ -72,7 +81,6 @@ class ExpectedUsage {
       expect([key, used]).toEqual([key, this.#tokens.get(key)]);
     }
     this.#touched.clear();
-    return size;
   }
 }
 
@@ -82,8 +90,8 @@ interface RequestKind {
   body: (below: RandomBelow) => string;
   /** Possible statuses for a complete body. */
   statuses: (bytes: Buffer) => number[];
-  /** Records the usage that a 200 response implies. */
-  recordUsage?: (used: ExpectedUsage, bytes: Buffer, response: ParsedResponse) => void;
+  /** Records the usage that the body of a 200 response implies. */
+  recordUsage?: (used: ExpectedUsage, bytes: Buffer, json: string) => void;
   /** Whether it is answered before later requests, so that requests may be pipelined after it. */
   pipelines: boolean;
 }
@@ -138,10 +146,8 @@ const CHECKS: RequestKind[] = [
       const body = parsedV1(bytes);
       return [body === undefined || isId(body.namespace) ? 400 : 200];
     },
-    recordUsage: (used, bytes, { body: json }) => {
-      const { namespace = 'default', identifier, duration, cost = 1 } = parsedV1(bytes)!;
-      const { success } = JSON.parse(json);
-      if (success) used.add(namespace, identifier, duration, cost);
+    recordUsage: (used, bytes, json) => {
+      if (JSON.parse(json).success) used.add(parsedV1(bytes)!);
     },
   },
   {
@@ -153,9 +159,8 @@ const CHECKS: RequestKind[] = [
       if (body === undefined) return [400];
       return [isId(body.namespace) ? 404 : 200];
     },
-    recordUsage: (used, bytes, { body: json }) => {
-      const { namespace, identifier, duration, cost = 1 } = parsedV2(bytes)!;
-      if (JSON.parse(json).data.success) used.add(namespace, identifier, duration, cost);
+    recordUsage: (used, bytes, json) => {
+      if (JSON.parse(json).data.success) used.add(parsedV2(bytes)!);
     },
   },
   {
@@ -171,11 +176,8 @@ const CHECKS: RequestKind[] = [
       if (items === undefined) return [400];
       return [items.some(({ namespace }) => isId(namespace)) ? 404 : 200];
     },
-    recordUsage: (used, bytes, { body: json }) => {
-      if (!JSON.parse(json).data.passed) return;
-      for (const { namespace, identifier, duration, cost = 1 } of parsedMany(bytes)!) {
-        used.add(namespace, identifier, duration, cost);
-      }
+    recordUsage: (used, bytes, json) => {
+      if (JSON.parse(json).data.passed) for (const item of parsedMany(bytes)!) used.add(item);
     },
   },
   {
@@ -185,17 +187,13 @@ const CHECKS: RequestKind[] = [
       const duration = pick(below, V1_DURATIONS.slice(0, 2));
       const reset = (Math.floor(Date.now() / duration) + 1) * duration;
       const namespace = pick(below, ['fuzz', 'other']);
-      const cost = below(3);
-      return (
-        `{"namespace":"${namespace}","identifier":${text(below)},"duration":${duration},` +
-        `"reset":${reset},"cost":${cost}}`
-      );
+      const fields = `"duration":${duration},"reset":${reset},"cost":${below(3)}`;
+      return `{"namespace":"${namespace}","identifier":${text(below)},${fields}}`;
     },
     statuses: (bytes) => (isObject(bytes) ? [200, 400] : [400]),
-    recordUsage: (used, bytes, { body: json }) => {
-      const body = parseBody(bytes) as Record<string, string>;
-      const { namespace = 'default', identifier, duration } = body;
-      used.add(namespace, identifier, Number(duration), -JSON.parse(json).refunded);
+    recordUsage: (used, bytes, json) => {
+      const body = parseBody(bytes) as CheckFields;
+      used.add({ ...body, duration: Number(body.duration), cost: -JSON.parse(json).refunded });
     },
   },
 ];
@@ -205,56 +203,31 @@ function isObject(bytes: Buffer): boolean {
   return typeof body === 'object' && body !== null && !Array.isArray(body);
 }
 
-const namespaceOf = (below: RandomBelow) => pick(below, ['fuzz', 'other', 'fuz*', '*']);
-
-/** All other operations. Only a body that is no JSON object has a fixed status. */
-const OTHERS: RequestKind[] = [
-  ...[
-    ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'POST').map(operationPath),
-    '/v1/ratelimits.reset',
-    '/v1/ratelimits.inspect',
-    '/v1/ratelimits.explain',
-  ].map(
-    (path): RequestKind => ({
-      parts: { path },
-      pipelines: false,
-      body: (below) => {
-        const isV2 = path.startsWith('/v2/');
-        const identifier = text(below);
-        const fields = {
-          key: `"name":${identifier},"permissions":["ratelimit.*.limit"]`,
-          revoke: `"keyId":${identifier}`,
-          find: `"namespace${isV2 ? '' : 'Name'}":"${namespaceOf(below)}","identifier":${identifier}`,
-          set: `"limit":5,"duration":60000`,
-        };
-        if (path.endsWith('keys.create')) return `{${fields.key}}`;
-        if (path.endsWith('keys.revoke')) return `{${fields.revoke}}`;
-        if (path.endsWith('listOverrides')) return `{"namespace":"fuzz","limit":2,"cursor":"1"}`;
-        if (path.endsWith('setOverride')) return `{${fields.find},${fields.set}}`;
-        if (!path.endsWith('importOverrides')) return `{${fields.find}}`;
-        const dryRun = below(2) === 0;
-        return `{"overrides":[{${fields.find},${fields.set}}],"dryRun":${dryRun}}`;
-      },
-      statuses: (bytes) => (isObject(bytes) ? [200, 400, 404, 409] : [400]),
-    }),
-  ),
-  ...OPERATION_NAMES.filter((name) => OPERATIONS[name].method === 'GET').map(
-    (name): RequestKind => ({
-      parts: { path: operationPath(name), method: 'GET' },
-      pipelines: false,
-      body: (below) => {
-        return `namespaceName=${namespaceOf(below)}&identifier=user_${below(40)}&limit=3&cursor=1`;
-      },
-      statuses: () => [200, 400, 404],
-    }),
-  ),
-  {
-    parts: { path: '/docs/errors/BAD_REQUEST', method: 'GET' },
-    pipelines: true,
-    body: (below) => text(below),
-    statuses: () => [200],
-  },
-];
+/** All other operations and pages, by the examples of the OpenAPI document. */
+const OTHERS = DOCUMENTED_OPERATIONS.filter(({ path }) => {
+  return !path.includes('{namespace}') && !CHECKS.some(({ parts }) => parts.path === path);
+}).map((operation): RequestKind => {
+  const requests = requestExamples(operation).map(({ request }) => request);
+  const path = operation.path.replace('{code}', 'BAD_REQUEST');
+  const isPage = !/^.v\d/.test(path);
+  if (operation.method === 'GET') {
+    return {
+      parts: { path, method: 'GET' },
+      pipelines: isPage,
+      body: (below) => new URLSearchParams(pick(below, requests).query as QueryFields).toString(),
+      statuses: () => (isPage ? [200] : [200, 400, 404]),
+    };
+  }
+  return {
+    parts: { path },
+    pipelines: false,
+    body: (below) => {
+      return JSON.stringify(pick(below, requests).body).replace(/"user_\d+"|"vip_\*"/, text(below));
+    },
+    // Only a body that is no JSON object has a fixed status.
+    statuses: (bytes) => (isObject(bytes) ? [200, 400, 404, 409] : [400]),
+  };
+});
 
 /** Puts a body where its method has it. The request is well-formed for every body. */
 function requestOf({ parts }: RequestKind, body: Buffer): Buffer {
@@ -285,8 +258,6 @@ interface FuzzCounts {
   accepted: number;
   /** Requests that a server need not understand. */
   malformed: number;
-  /** Responses with status 505, which uWebSockets.js writes. */
-  httpVersionErrors: number;
 }
 
 interface FuzzTarget {
@@ -295,17 +266,17 @@ interface FuzzTarget {
   isPipelined: boolean;
   /** Undefined if the table is full or overrides change the limits. */
   used?: ExpectedUsage;
+  /** Of all connections. */
+  counts: FuzzCounts;
 }
+
+/** The check of a request with a mutated head. */
+const headCheck = (identifier: string) => {
+  return { namespace: 'heads', identifier, limit: 5, duration: LONGEST_WINDOW_MS };
+};
 
 /** One connection. Its requests depend on its seed alone. */
 class FuzzConnection {
-  readonly counts: FuzzCounts = {
-    sent: 0,
-    answered: 0,
-    accepted: 0,
-    malformed: 0,
-    httpVersionErrors: 0,
-  };
   readonly #fuzzed: FuzzTarget;
   readonly #number: number;
   readonly #below: RandomBelow;
@@ -322,10 +293,8 @@ class FuzzConnection {
   }
 
   async run(count: number): Promise<void> {
-    const end = this.counts.sent + count;
-    while (this.counts.sent < end) {
-      if (this.#below(3) === 0) await this.#head();
-      else await this.#bodies();
+    for (let sent = 0; sent < count; ) {
+      sent += this.#below(3) === 0 ? await this.#head() : await this.#bodies();
     }
     if (this.#fuzzed.used !== undefined) await this.#verifyHeads();
     this.#client.close();
@@ -337,10 +306,12 @@ class FuzzConnection {
     return below(5) === 0 ? whole : mutate(below, JSON_TOKEN_SET, whole);
   }
 
-  /** One or several well-formed requests: complete, chunked, or split into two packets. */
-  async #bodies(): Promise<void> {
+  /**
+   * One or several well-formed requests: complete, chunked, or split into two packets.
+   * @returns how many
+   */
+  async #bodies(): Promise<number> {
     const below = this.#below;
-    const { counts } = this;
     // Exports are large, so only one connection requests them.
     const kinds = this.#fuzzed.kinds.filter(({ parts }) => {
       return this.#number === 0 || !parts.path?.endsWith('exportOverrides');
@@ -370,17 +341,19 @@ class FuzzConnection {
     const from = last + bytes.subarray(last).indexOf('\r\n') + 2;
     const cut = from + below(bytes.length - from);
     const packets = below(2) === 0 ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
-    counts.sent += requests.length;
+    this.#fuzzed.counts.sent += requests.length;
     const responses = await this.#client.send(packets, requests.length);
     const context = requests.map((one) => `${one.kind.parts.path} ${one.body}`);
     expect([context, responses.length]).toEqual([context, requests.length]);
     for (const [i, { kind, body }] of requests.entries()) this.#judge(kind, body, responses[i]);
+    return requests.length;
   }
 
   #judge(kind: RequestKind, body: Buffer, response: ParsedResponse): void {
     const { status } = response;
-    this.counts.answered++;
-    if (status === 200) this.counts.accepted++;
+    const { used, counts } = this.#fuzzed;
+    counts.answered++;
+    if (status === 200) counts.accepted++;
     // The maximum of 10 000 namespaces or 1 000 keys is reached.
     if (status === 400 && / already, which is the most/.test(response.body)) return;
     const context = `${kind.parts.path} ${JSON.stringify(body.toString('latin1'))}`;
@@ -389,24 +362,16 @@ class FuzzConnection {
       expect.arrayContaining([status]),
       response.body,
     ]);
-    const { used } = this.#fuzzed;
-    if (status === 200 && used !== undefined) kind.recordUsage?.(used, body, response);
+    if (status === 200 && used !== undefined) kind.recordUsage?.(used, body, response.body);
   }
 
-  /** One request with a mutated head, on its own connection. */
-  async #head(): Promise<void> {
+  /** One request with a mutated head, on its own connection. @returns 1 */
+  async #head(): Promise<number> {
     const below = this.#below;
-    const { counts } = this;
-    const { server, kinds, used } = this.#fuzzed;
+    const { server, kinds, used, counts } = this.#fuzzed;
     const identifier = `head_${this.#number}_${this.#nextHead++}`;
     this.#heads.set(identifier, 'malformed');
-    const limit = 5;
-    const body = JSON.stringify({
-      namespace: 'heads',
-      identifier,
-      limit,
-      duration: LONGEST_WINDOW_MS,
-    });
+    const body = JSON.stringify(headCheck(identifier));
     const parts = used === undefined ? pick(below, kinds).parts : {};
     const whole = requestBytes({ ...parts, body });
     const end = whole.indexOf('\r\n\r\n') + 4;
@@ -427,7 +392,6 @@ class FuzzConnection {
     const statuses = responses.map(({ status }) => status);
     const wrong = statuses.filter((status) => status >= 500 && status !== 505);
     expect([context, wrong]).toEqual([context, []]);
-    counts.httpVersionErrors += statuses.filter((status) => status === 505).length;
     if (isOne) {
       expect([context, statuses]).toEqual([context, [expect.any(Number)]]);
       expect([context, statuses[0] < 500]).toEqual([context, true]);
@@ -440,19 +404,14 @@ class FuzzConnection {
       this.#heads.set(identifier, 'allowed');
       counts.accepted++;
     }
+    return 1;
   }
 
   /** No request was decided twice. A well-formed request was charged exactly if it was allowed. */
   async #verifyHeads(): Promise<void> {
     for (const [identifier, state] of this.#heads) {
-      const body = {
-        namespace: 'heads',
-        identifier,
-        limit: 5,
-        duration: LONGEST_WINDOW_MS,
-        cost: 0,
-      };
-      const used = 5 - (await this.#client.check(body)).remaining;
+      const body = { ...headCheck(identifier), cost: 0 };
+      const used = body.limit - (await this.#client.check(body)).remaining;
       const max = state === 'well-formed' ? 0 : 1;
       const min = state === 'allowed' ? 1 : 0;
       expect([identifier, state, used >= min && used <= max]).toEqual([identifier, state, true]);
@@ -463,110 +422,64 @@ class FuzzConnection {
 
 /** Sends mutated requests on several connections, in batches. Calls `verify` after each batch. */
 async function runFuzz(
-  fuzzed: FuzzTarget,
-  seed: number,
+  target: Omit<FuzzTarget, 'counts'>,
+  fault: string,
   verify: () => Promise<void>,
-): Promise<FuzzCounts> {
-  const all = Array.from(
-    { length: CONNECTIONS },
-    (_, number) => new FuzzConnection(fuzzed, number, seed),
-  );
+): Promise<void> {
+  const seed = newSeed();
+  const counts: FuzzCounts = { sent: 0, answered: 0, accepted: 0, malformed: 0 };
+  const all = Array.from({ length: CONNECTIONS }, (_, number) => {
+    return new FuzzConnection({ ...target, counts }, number, seed);
+  });
   const share = Math.ceil(REQUESTS / CONNECTIONS);
   for (let done = 0; done < share; done += BATCH) {
     await Promise.all(all.map((one) => one.run(Math.min(BATCH, share - done))));
     await verify();
   }
-  const total: FuzzCounts = {
-    sent: 0,
-    answered: 0,
-    accepted: 0,
-    malformed: 0,
-    httpVersionErrors: 0,
-  };
-  for (const { counts } of all) {
-    for (const name of Object.keys(total) as (keyof FuzzCounts)[]) total[name] += counts[name];
-  }
-  expect(await errorsOf(fuzzed.server)).toEqual([]);
-  expect(await fuzzed.server.stop()).toEqual({ code: 0, signal: null });
-  expect(total.answered).toBe(total.sent - total.malformed);
+  const { sent, answered, accepted, malformed } = counts;
+  recordMeasurements(`${fault}; seed ${seed}`, `${sent} requests`, {
+    P3: `${sent - malformed} well-formed, ${answered} answered, ${accepted} accepted`,
+    P10: '0 exits, 0 5xx of weir',
+  });
+  const metrics = [...(await readMetrics(target.server.adminUrl))];
+  const errors = metrics.filter(([name, n]) => /^weir_errors_total.*status="5/.test(name) && n > 0);
+  expect(errors).toEqual([]);
+  await expectCleanStop(target.server);
+  expect(answered).toBe(sent - malformed);
   // With pipelined requests, about one of nine is malformed.
-  expect([total.accepted > REQUESTS / 20, total.malformed > REQUESTS / 50]).toEqual([true, true]);
-  return total;
+  expect([accepted > REQUESTS / 20, malformed > REQUESTS / 50]).toEqual([true, true]);
 }
 
-const errorsOf = async ({ adminUrl }: ServerProcess) => {
-  const all = [...(await readMetrics(adminUrl))];
-  return all.filter(([name, count]) => /^weir_errors_total.*status="5/.test(name) && count > 0);
-};
-
-const responseCounts = ({ sent, malformed, answered }: FuzzCounts) => {
-  return `${sent - malformed} well-formed, ${answered} answered`;
-};
-const failureCounts = ({ httpVersionErrors }: FuzzCounts) => {
-  return `0 exits, 0 5xx of weir (${httpVersionErrors} 505 of uWebSockets.js)`;
-};
-
-describe('mutated requests', { timeout: 900_000 }, () => {
+describe.each(DECIDE_MODES)('mutated requests, decided %s,', { timeout: 900_000 }, (mode) => {
   const own = useDataDirectory([]);
-  const startSmall = (mode: string, counters: number) => {
+  const start = async (counters: number) => {
     const args = ['--acceptors', '2', '--decide', mode, '--counters', String(counters)];
-    return own.start({ args });
+    const server = await own.start({ args });
+    return { server, client: new ReconnectingClient(server.port) };
   };
+  const isPipelined = mode === 'in-place';
 
-  test.each(DECIDE_MODES)(
-    'are charged exactly if the response says so, with decisions %s',
-    async (mode) => {
-      const seed = newSeed();
-      const server = await startSmall(mode, 262_144);
-      const used = new ExpectedUsage();
-      const client = new ReconnectingClient(server.port);
-      let counters = 0;
-      const isPipelined = mode === 'in-place';
-      const counts = await runFuzz({ server, kinds: CHECKS, isPipelined, used }, seed, async () => {
-        counters += await used.verify(client);
-      });
-      client.close();
-      const fault = `mutated checks, ${mode}; seed ${seed}`;
-      const trials = `${counts.sent} requests`;
-      recordMeasurement('P3', fault, trials, responseCounts(counts));
-      const compared = `${counts.accepted} accepted, 0 charged wrongly in ${counters} counters`;
-      recordMeasurement('P3', fault, trials, compared);
-      recordMeasurement('P10', fault, trials, failureCounts(counts));
-    },
-  );
+  test('are charged exactly if the response says so', async () => {
+    const { server, client } = await start(262_144);
+    const used = new ExpectedUsage();
+    const target = { server, kinds: CHECKS, isPipelined, used };
+    await runFuzz(target, `mutated checks, ${mode}`, () => used.verify(client));
+  });
 
-  test.each(DECIDE_MODES)(
-    'of every operation do not harm a server with a full table, with decisions %s',
-    async (mode) => {
-      const seed = newSeed();
-      const server = await startSmall(mode, COUNTERS);
-      await fill(server.port);
-      const client = new ReconnectingClient(server.port);
-      const kinds = [...CHECKS, ...OTHERS];
-      let number = 0;
-      const counts = await runFuzz(
-        { server, kinds, isPipelined: mode === 'in-place' },
-        seed,
-        async () => {
-          const identifier = `after ${number++}`;
-          const override = {
-            namespaceName: 'after',
-            identifier,
-            limit: 3,
-            duration: LONGEST_WINDOW_MS,
-          };
-          await callOperationOk(server.port, 'ratelimits.setOverride', override);
-          const body = { namespace: 'after', identifier, limit: 9, duration: 1_000 };
-          expect(await client.check(body)).toMatchObject({ limit: 3 });
-        },
-      );
-      client.close();
-      const fault = `mutated requests, full table, ${mode}; seed ${seed}`;
-      const trials = `${counts.sent} requests`;
-      recordMeasurement('P3', fault, trials, responseCounts(counts));
-      recordMeasurement('P10', fault, trials, failureCounts(counts));
-    },
-  );
+  test('of every operation do not harm a server with a full table', async () => {
+    const { server, client } = await start(COUNTERS);
+    await fill(server.port);
+    let number = 0;
+    const target = { server, kinds: [...CHECKS, ...OTHERS], isPipelined };
+    await runFuzz(target, `mutated requests, full table, ${mode}`, async () => {
+      const identifier = `after ${number++}`;
+      const terms = { identifier, limit: 3, duration: LONGEST_WINDOW_MS };
+      const override = { namespaceName: 'after', ...terms };
+      await callOperationOk(server.port, 'ratelimits.setOverride', override);
+      const body = { namespace: 'after', identifier, limit: 9, duration: 1_000 };
+      expect(await client.check(body)).toMatchObject({ limit: 3 });
+    });
+  });
 });
 
 const COUNTERS = 1_024;

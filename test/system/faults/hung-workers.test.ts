@@ -1,7 +1,7 @@
 /** Checks that wait for the decision of a shard worker that is often hung in an endless loop. */
 
-import { connect } from 'node:net';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { useDataDirectory } from '../../support/data-directory.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,
@@ -10,13 +10,9 @@ import {
   sendRequest,
 } from '../../support/http.ts';
 import { callOperationOk } from '../../support/operations.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
-import { startWithWorkerFaults } from '../../support/worker-faults.ts';
+import { type ServerProcess, waitUntil } from '../../support/server.ts';
+import { workerFaults } from '../../support/worker-faults.ts';
+import { openConnections } from './http-connections.ts';
 
 const ARGS = ['--counters', '1024', '--decide', 'worker', '--acceptors', '1', '--workers', '1'];
 /** More than a test sends before it gives up: no check is denied. */
@@ -39,33 +35,22 @@ async function sendOne(port: number, fields: object): Promise<number | undefined
   return undefined;
 }
 
-let dataDir: string;
-let server: ServerProcess | undefined;
-beforeEach(() => {
-  dataDir = temporaryDirectory();
-});
-afterEach(async () => {
-  server?.child.kill('SIGKILL');
-  await server?.exited;
-  removeDirectory(dataDir);
-});
+const own = useDataDirectory(ARGS);
+const start = () => own.start(workerFaults(100, ['loop']));
 
 test('a check whose client disconnects is counted, and its response is dropped', async () => {
-  const running = await startWithWorkerFaults(dataDir, ARGS, 100, ['loop']);
-  server = running;
-  const bytes = requestBytes({ body: JSON.stringify(body('gone')) });
-  const metric = (name: string) => readMetric(running.adminUrl, name);
-  const disconnect = () =>
-    new Promise<void>((resolve) => {
-      const socket = connect(running.port, '127.0.0.1', () => {
-        socket.write(bytes);
-        setTimeout(() => socket.resetAndDestroy(), 5);
-      });
-      socket.on('close', () => resolve());
+  const server = await start();
+  const metric = (name: string) => readMetric(server.adminUrl, name);
+  const disconnect = async () => {
+    const [{ socket, closed }] = openConnections(server.port, 1);
+    socket.write(requestBytes({ body: JSON.stringify(body('gone')) }), () => {
+      setTimeout(() => socket.resetAndDestroy(), 5);
     });
+    await closed;
+  };
   await waitUntil('the worker runs', async () => (await metric('weir_workers_running')) === 1);
   // Creates the namespace: metrics lack the checks of a namespace that is not registered yet.
-  await callOperationOk(running.port, 'ratelimits.setOverride', {
+  await callOperationOk(server.port, 'ratelimits.setOverride', {
     ...body('another'),
     namespaceName: 'default',
   });
@@ -77,7 +62,7 @@ test('a check whose client disconnects is counted, and its response is dropped',
   const name = 'weir_tokens_total{namespace="default",outcome="allowed"}';
   const before = await metric(name);
   expect(before).toBeGreaterThanOrEqual(5);
-  const remaining = await readRemaining(running, 'gone');
+  const remaining = await readRemaining(server, 'gone');
   const [counted, repeated] = [
     await metric(name),
     await metric('weir_queue_entries_repeated_total'),
@@ -88,15 +73,14 @@ test('a check whose client disconnects is counted, and its response is dropped',
 });
 
 test('checks that a hung worker has not begun are withdrawn and decided in place', async () => {
-  const running = await startWithWorkerFaults(dataDir, ARGS, 100, ['loop']);
-  server = running;
-  const withdrawn = () => readMetric(running.adminUrl, 'weir_queue_withdrawn_total');
+  const server = await start();
+  const withdrawn = () => readMetric(server.adminUrl, 'weir_queue_withdrawn_total');
   let sent = 0;
   let unfinished = 0;
   await waitUntil('some were withdrawn', async () => {
     await Promise.all(
       Array.from({ length: 5 }, async () => {
-        const remaining = await sendOne(running.port, body('late'));
+        const remaining = await sendOne(server.port, body('late'));
         if (remaining === undefined) unfinished++;
         else {
           expect(remaining).toBeLessThan(LIMIT);
@@ -106,8 +90,8 @@ test('checks that a hung worker has not begun are withdrawn and decided in place
     );
     return (await withdrawn()) >= 5;
   });
-  const remaining = await readRemaining(running, 'late');
-  const repeated = await readMetric(running.adminUrl, 'weir_queue_entries_repeated_total');
+  const remaining = await readRemaining(server, 'late');
+  const repeated = await readMetric(server.adminUrl, 'weir_queue_entries_repeated_total');
   const used = LIMIT - remaining;
   expect(used).toBeGreaterThanOrEqual(sent);
   expect(used).toBeLessThanOrEqual(sent + unfinished + repeated + 1);

@@ -4,6 +4,10 @@
  * less than that left at its end, so the final sums are enough.
  */
 
+import { expect } from 'vitest';
+import { recordMeasurements } from '../../support/guarantees.ts';
+import type { Traffic } from './traffic.ts';
+
 interface WindowTotals {
   /** Tokens allowed. */
   allowed: number;
@@ -58,6 +62,12 @@ export class Ledger {
     return this.#windows.get(reset)?.get(id)?.allowed ?? 0;
   }
 
+  /** Every decision was right. */
+  expectExact(): void {
+    const { maxExcess, falseDenials, violations } = this.report();
+    expect([maxExcess <= 0, falseDenials, violations]).toEqual([true, 0, []]);
+  }
+
   report(): LedgerReport {
     let maxExcess = Number.NEGATIVE_INFINITY;
     let falseDenials = 0;
@@ -81,4 +91,26 @@ export class Ledger {
     const shown = wrong.slice(0, VIOLATIONS_SHOWN);
     return { decisions, windows, maxExcess, falseDenials, tokensMissing, violations: shown };
   }
+}
+
+/** Every request got a decision. */
+export function expectAnswered({ unanswered, connectionErrors, errors }: Traffic): void {
+  expect([unanswered, connectionErrors, [...errors]]).toEqual([0, [], []]);
+}
+
+/** Records what traffic got, with other measurements under the same fault. */
+export function recordTraffic(
+  fault: string,
+  trials: string,
+  traffic: Pick<Traffic, 'sent' | 'unanswered'>,
+  ledger: Ledger,
+  others: Parameters<typeof recordMeasurements>[2] = {},
+): void {
+  const { maxExcess, falseDenials, decisions, windows } = ledger.report();
+  recordMeasurements(fault, `${trials}, ${decisions} decisions in ${windows} windows`, {
+    P1: `largest excess over a limit: ${maxExcess}`,
+    P2: `${falseDenials} false denials`,
+    P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
+    ...others,
+  });
 }

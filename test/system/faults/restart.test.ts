@@ -11,8 +11,8 @@ import { useDataDirectory } from '../../support/data-directory.ts';
 import { recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { freePort, waitUntil } from '../../support/server.ts';
+import { type ClientResult, runSequentialClient } from './http-connections.ts';
 import { officialClients, useRetryCount } from './official-clients.ts';
-import { type ClientResult, runSequentialClient } from './sequential-client.ts';
 
 const RESTARTS = trialCount(1, 20);
 /** Clients of each kind. */
@@ -55,19 +55,12 @@ test(`clients with retries see no error during ${RESTARTS} restarts`, async () =
     });
   });
 
-  const body = JSON.stringify(RAW_CHECK);
   const open = () => connect(port, '127.0.0.1');
+  const options = { connect: open, body: JSON.stringify(RAW_CHECK), pauseMs: PAUSE_MS };
   const rawResults: ClientResult[] = [];
   const rawRuns = Array.from({ length: RAW_CLIENTS }, async () => {
     while (isRunning) {
-      rawResults.push(
-        await runSequentialClient({
-          connect: open,
-          body,
-          pauseMs: PAUSE_MS,
-          shouldContinue: () => isRunning,
-        }),
-      );
+      rawResults.push(await runSequentialClient({ ...options, shouldContinue: () => isRunning }));
       await sleep(PAUSE_MS);
     }
   });
@@ -140,12 +133,8 @@ test(`clients with retries see no error during ${RESTARTS} restarts`, async () =
   expect(answered).toBeGreaterThan(RAW_CLIENTS);
   // Every allowed check is counted, before and after each restart.
   const { limit, remaining } = await sendCheck(port, { ...RAW_CHECK, cost: 0 });
-  recordMeasurement(
-    'P6',
-    'restart under load',
-    trials,
-    `${limit - remaining} counted of ${answered} allowed`,
-  );
+  const counted = `${limit - remaining} counted of ${answered} allowed`;
+  recordMeasurement('P6', 'restart under load', trials, counted);
   expect(limit - remaining).toBe(answered);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
 }, 300_000);

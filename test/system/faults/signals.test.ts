@@ -1,27 +1,19 @@
-/** Under load: a process that is suspended, one that gets SIGTERM, and one that loses a worker. */
+/** Under load: a process that is suspended, and one that gets SIGTERM. */
 
-import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../../support/data-directory.ts';
-import { IS_LONG, newSeed, recordMeasurements, trialCount } from '../../support/guarantees.ts';
-import { parseResponses, readMetric } from '../../support/http.ts';
-import {
-  DECIDE_MODES,
-  type ServerProcess,
-  suspendProcess,
-  waitUntil,
-} from '../../support/server.ts';
-import { readWorkerDeaths, startWithWorkerFaults } from '../../support/worker-faults.ts';
-import { Ledger } from './ledger.ts';
+import { IS_LONG, newSeed, trialCount } from '../../support/guarantees.ts';
+import { readMetric, sendCheck } from '../../support/http.ts';
+import { DECIDE_MODES, suspendProcess, waitUntil } from '../../support/server.ts';
+import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
 import { expectCleanStop } from './server-health.ts';
-import { prepareCheck, Traffic } from './traffic.ts';
+import { CHECKS_PER_PACKET, prepareCheck, Traffic } from './traffic.ts';
 
 const IDS = 400;
 const CONNECTIONS = 32;
 /** Clients that open a connection for each check. */
 const NEW_CLIENTS = 4;
-const CHECKS_PER_PACKET = { 'in-place': 16, worker: 1 } as const;
 const limitOf = (id: number) => (id < 4 ? 3_000 + id : 20 + (id % 5));
 const preparedChecks = Array.from({ length: IDS }, (_, id) =>
   prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 2_000, cost: 1 }),
@@ -37,39 +29,17 @@ const WARM_MS = trialCount(300, 4_000);
 
 const own = useDataDirectory(SIZES);
 
-function startTraffic(
-  { port }: ServerProcess,
-  ledger: Ledger,
-  mode: keyof typeof CHECKS_PER_PACKET,
-  seed: number,
-): Traffic {
-  return new Traffic({
-    port,
-    connections: CONNECTIONS,
-    checksPerPacket: CHECKS_PER_PACKET[mode],
-    seed,
-    ledger,
-    nextCheck: (below) => preparedChecks[below(3) === 0 ? below(IDS) : below(4)],
-  });
-}
-
-/** Every request got a decision, and every decision was right. */
-function expectExactAndAnswered(traffic: Traffic, ledger: Ledger): void {
-  expect([traffic.unanswered, traffic.connectionErrors, [...traffic.errors]]).toEqual([0, [], []]);
-  expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
-}
-
-function percentOf(after: number, before: number): string {
-  return `${Math.round((100 * after) / before)} % of ${Math.round(before)} checks/s`;
-}
-
 describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
   const STOPPED_MS = IS_LONG ? 10_000 : 1_200;
   test(`a process suspended for ${STOPPED_MS} ms continues without an error or a wrong decision`, async () => {
     const server = await own.start({ args: [...SIZES, '--decide', mode] });
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
-    const traffic = startTraffic(server, ledger, mode, seed);
+    const traffic = new Traffic({
+      ...{ port: server.port, connections: CONNECTIONS, seed, ledger },
+      checksPerPacket: CHECKS_PER_PACKET[mode],
+      nextCheck: (below) => preparedChecks[below(3) === 0 ? below(IDS) : below(4)],
+    });
     await traffic.rate(WARM_MS);
     const before = await traffic.rate(RATE_MS);
     await suspendProcess(server);
@@ -79,14 +49,12 @@ describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
     const after = await traffic.rate(RATE_MS);
     await traffic.stop();
     const replaced = await readMetric(server.adminUrl, 'weir_workers_replaced_total');
-    const { maxExcess, falseDenials, decisions } = ledger.report();
-    recordMeasurements(`SIGSTOP, SIGCONT, ${mode}`, `${STOPPED_MS} ms, ${decisions} decisions`, {
-      P1: `largest excess over a limit: ${maxExcess}; seed ${seed}`,
-      P2: `${falseDenials} false denials`,
-      P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
-      P8: `${percentOf(after, before)}, ${RATE_MS} ms later`,
-    });
-    expectExactAndAnswered(traffic, ledger);
+    const share = `${Math.round((100 * after) / before)} % of ${Math.round(before)} checks/s`;
+    const trials = `${STOPPED_MS} ms, seed ${seed}`;
+    const P8 = `${share}, ${RATE_MS} ms later`;
+    recordTraffic(`SIGSTOP, SIGCONT, ${mode}`, trials, traffic, ledger, { P8 });
+    expectAnswered(traffic);
+    ledger.expectExact();
     expect(replaced).toBe(0);
     expect(after).toBeGreaterThan(0);
     await expectCleanStop(server);
@@ -105,11 +73,8 @@ describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
       );
       const served = new Set<number>();
       const traffic = new Traffic({
-        port: server.port,
-        connections: CONNECTIONS,
-        checksPerPacket: 1,
-        seed: seed + stop,
-        ledger,
+        ...{ port: server.port, connections: CONNECTIONS, checksPerPacket: 1 },
+        ...{ seed: seed + stop, ledger },
         nextCheck: (below) => preparedChecks[below(IDS)],
         onDecision: (_check, _allowed, _reset, connection) => served.add(connection),
       });
@@ -122,14 +87,13 @@ describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
       keepAlive.sent += traffic.sent;
       keepAlive.lost.push(...traffic.connectionErrors);
       expect([...traffic.errors]).toEqual([]);
-      expect(ledger.report()).toMatchObject({ falseDenials: 0, violations: [] });
+      ledger.expectExact();
     }
-    const describeTally = ({ sent, lost }: ConnectionTally) => `${lost.length} of ${sent} lost`;
-    const { decisions, maxExcess } = ledger.report();
-    const perKind = `${describeTally(keepAlive)} on keep-alive connections, ${describeTally(opened)}`;
-    recordMeasurements(`SIGTERM, ${mode}`, `${STOPS} stops, ${decisions} decisions; seed ${seed}`, {
-      P1: `largest excess over a limit: ${maxExcess}`,
-      P3: `${perKind} on connections opened meanwhile`,
+    const P3 = [keepAlive, opened].map(({ sent, lost }) => `${lost.length} of ${sent} lost`).join();
+    const trials = `${STOPS} stops, seed ${seed}`;
+    const both = { sent: keepAlive.sent, unanswered: keepAlive.lost.length };
+    recordTraffic(`SIGTERM, ${mode}`, trials, both, ledger, {
+      P3: `${P3} on connections opened meanwhile`,
     });
     expect(keepAlive.lost).toEqual([]);
     // The same connections. Each client opens one at a time, and ends when one is refused.
@@ -138,45 +102,6 @@ describe.each(DECIDE_MODES)('with decisions %s, under load,', (mode) => {
     expect(opened.lost.length).toBeLessThanOrEqual(lostMax);
   }, 300_000);
 });
-
-const DEATHS = 10;
-test.runIf(IS_LONG)(
-  'the throughput recovers after a deciding shard worker dies',
-  async () => {
-    const mode = 'worker';
-    const lifeMs = WARM_MS + 3 * RATE_MS;
-    const server = await startWithWorkerFaults(own.dataDir, [...SIZES, '--decide', mode], lifeMs, [
-      'exit',
-    ]);
-    own.started.push(server);
-    const ledger = new Ledger(limitOf);
-    const seed = newSeed();
-    const traffic = startTraffic(server, ledger, mode, seed);
-    await traffic.rate(WARM_MS / 2);
-    const shares: number[] = [];
-    let before = 0;
-    for (let death = 1; death <= DEATHS; death++) {
-      before = await traffic.rate(RATE_MS);
-      const deaths = readWorkerDeaths(server).total;
-      await waitUntil('a worker dies', () => readWorkerDeaths(server).total > deaths);
-      await sleep(RATE_MS);
-      shares.push((await traffic.rate(RATE_MS)) / before);
-    }
-    await traffic.stop();
-    const { maxExcess, decisions } = ledger.report();
-    const percents = shares.map((share) => Math.round(100 * share)).toSorted((a, b) => a - b);
-    recordMeasurements(`a worker exits, ${mode}`, `${DEATHS} deaths; seed ${seed}`, {
-      P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
-      P8: `${percents.join(' %, ')} %, ${RATE_MS} ms later`,
-    });
-    expect([traffic.unanswered, traffic.connectionErrors]).toEqual([0, []]);
-    expect(decisions).toBeGreaterThan(0);
-    expect(maxExcess).toBeLessThanOrEqual(0);
-    expect(Math.min(...shares)).toBeGreaterThan(0);
-    await expectCleanStop(server);
-  },
-  120_000,
-);
 
 interface ConnectionTally {
   sent: number;
@@ -187,33 +112,11 @@ const newTally = (): ConnectionTally => ({ sent: 0, lost: [] });
 
 /** Opens connections one after the other, and sends a check on each, until one is refused. */
 async function connectRepeatedly(port: number, tally: ConnectionTally): Promise<void> {
-  const { bytes } = prepareCheck(0, { identifier: 'new', limit: 1e9, duration: 2_000, cost: 1 });
-  let isAccepted = true;
-  while (isAccepted) {
-    isAccepted = await new Promise<boolean>((resolve) => {
-      let received = '';
-      const socket = connect(port, '127.0.0.1', () => {
-        tally.sent++;
-        socket.write(bytes);
-      });
-      const isOpen = () => socket.bytesWritten > 0;
-      socket.setEncoding('latin1');
-      socket.on('data', (data) => {
-        received += data;
-        const [response] = parseResponses(received).answers;
-        if (response === undefined) return;
-        if (response.status !== 200) tally.lost.push(`${response.status}`);
-        socket.destroy();
-        resolve(true);
-      });
-      socket.on('error', (error) => {
-        if (isOpen()) tally.lost.push(error.message);
-        resolve(isOpen());
-      });
-      socket.on('end', () => {
-        tally.lost.push('closed without a response');
-        resolve(true);
-      });
-    });
+  const body = { identifier: 'new', limit: 1e9, duration: 2_000 };
+  for (;;) {
+    const error = await sendCheck(port, body).catch((error: Error) => error.message);
+    if (String(error).includes('ECONNREFUSED')) return;
+    tally.sent++;
+    if (typeof error === 'string') tally.lost.push(error);
   }
 }

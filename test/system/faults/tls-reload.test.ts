@@ -14,13 +14,7 @@ import {
 } from '../../support/certificates.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { IS_LONG, recordMeasurement, trialCount } from '../../support/guarantees.ts';
-import {
-  exchange,
-  type LimitResponse,
-  LONGEST_WINDOW_MS,
-  readMetric,
-  requestBytes,
-} from '../../support/http.ts';
+import { exchange, LONGEST_WINDOW_MS, readMetric, requestBytes } from '../../support/http.ts';
 import {
   DECIDE_MODES,
   removeDirectory,
@@ -28,7 +22,7 @@ import {
   temporaryDirectory,
   waitUntil,
 } from '../../support/server.ts';
-import { type ClientResult, runSequentialClient } from './sequential-client.ts';
+import { type ClientResult, runSequentialClient } from './http-connections.ts';
 
 const RELOADS = trialCount(10, 200);
 const CONNECTIONS = trialCount(16, 32);
@@ -41,11 +35,12 @@ const body = JSON.stringify({ identifier: 'a', limit: 1_000_000_000, duration: L
 
 /** Opens a TLS connection. The client rejects a server with any other certificate. */
 const openTls = (server: ServerProcess): TLSSocket => {
-  return connect({
-    host: '127.0.0.1',
-    port: server.port,
-    ca: [CERTIFICATE_A.cert, CERTIFICATE_B.cert],
-  });
+  const ca = [CERTIFICATE_A.cert, CERTIFICATE_B.cert];
+  return connect({ host: '127.0.0.1', port: server.port, ca });
+};
+/** Sends checks on a connection. @param shouldContinue whether to send another one */
+const runClient = (server: ServerProcess, shouldContinue: () => boolean) => {
+  return runSequentialClient({ connect: () => openTls(server), body, pauseMs: 10, shouldContinue });
 };
 
 /** The name in the certificate that a new connection gets. */
@@ -60,11 +55,6 @@ function certificateName(server: ServerProcess): Promise<string> {
   });
 }
 
-async function checkOnce(server: ServerProcess): Promise<LimitResponse> {
-  const [response] = await exchange(openTls(server), [requestBytes({ body })]);
-  return JSON.parse(response.body);
-}
-
 /**
  * Starts clients with connections of different lengths, so that several certificates are in use at
  * any time, and clients with one check per connection.
@@ -72,39 +62,23 @@ async function checkOnce(server: ServerProcess): Promise<LimitResponse> {
  */
 function startLoad(
   server: ServerProcess,
-): () => Promise<{ longResults: ClientResult[]; shortResults: ClientResult[] }> {
+): () => Promise<{ long: ClientResult[]; short: ClientResult[] }> {
   let isRunning = true;
-  const longResults: ClientResult[] = [];
-  const longRuns = Array.from({ length: CONNECTIONS }, async (_, i) => {
+  const run = async (results: ClientResult[], checks: number) => {
     while (isRunning) {
-      let remaining = 10 + i;
-      const shouldContinue = () => isRunning && remaining-- > 0;
-      longResults.push(
-        await runSequentialClient({
-          connect: () => openTls(server),
-          body,
-          pauseMs: 10,
-          shouldContinue,
-        }),
-      );
+      let remaining = checks;
+      results.push(await runClient(server, () => isRunning && --remaining > 0));
     }
-  });
-  const shortResults: ClientResult[] = [];
-  const shortRuns = Array.from({ length: 2 }, async () => {
-    while (isRunning) {
-      const once = {
-        connect: () => openTls(server),
-        body,
-        pauseMs: 0,
-        shouldContinue: () => false,
-      };
-      shortResults.push(await runSequentialClient(once));
-    }
-  });
+  };
+  const [long, short]: ClientResult[][] = [[], []];
+  const runs = [
+    ...Array.from({ length: CONNECTIONS }, (_, i) => run(long, 11 + i)),
+    ...Array.from({ length: 2 }, () => run(short, 1)),
+  ];
   return async () => {
     isRunning = false;
-    await Promise.all([...longRuns, ...shortRuns]);
-    return { longResults, shortResults };
+    await Promise.all(runs);
+    return { long, short };
   };
 }
 
@@ -135,10 +109,8 @@ describe.each([
     };
     for (let i = 1; i <= RELOADS / 2; i++) {
       if (i % 5 === 0) {
-        const invalid =
-          i % 2 === 0
-            ? SECP256K1_CERTIFICATE
-            : { cert: CERTIFICATE_A.cert, key: CERTIFICATE_B.key };
+        const mixed = { cert: CERTIFICATE_A.cert, key: CERTIFICATE_B.key };
+        const invalid = i % 2 === 0 ? SECP256K1_CERTIFICATE : mixed;
         await reload(invalid, 'SIGHUP: the certificate was not reloaded', ++rejected);
       } else {
         const next = name === CERTIFICATE_A.name ? CERTIFICATE_B : CERTIFICATE_A;
@@ -148,20 +120,18 @@ describe.each([
       // As many connections as acceptors reach each acceptor.
       for (let j = 0; j < acceptors; j++) expect(await certificateName(server)).toBe(name);
     }
-    const { longResults, shortResults } = await stopLoad();
-    const lost = [...longResults, ...shortResults].flatMap((result) => result.failures);
-    const reloads = `${reloaded} reloads, ${rejected} rejected, ${acceptors} acceptors, ${mode}`;
-    const [long, short] = [longResults, shortResults].map(totalResponses);
-    const all = `${long} requests on ${longResults.length} long connections, ${short} on short ones`;
+    const { long, short } = await stopLoad();
+    const lost = [...long, ...short].flatMap(({ failures }) => failures);
+    const [onLong, onShort] = [long, short].map(totalResponses);
     recordMeasurement(
       'P3',
       'SIGHUP under TLS load',
-      reloads,
-      `${all}, ${lost.length} without a response`,
+      `${reloaded} reloads, ${rejected} rejected, ${acceptors} acceptors, ${mode}`,
+      `${onLong} requests on ${long.length} long connections, ${onShort} on short ones, ${lost.length} lost`,
     );
     expect(lost).toEqual([]);
-    expect(long).toBeGreaterThan(CONNECTIONS);
-    expect(short).toBe(shortResults.length);
+    expect(onLong).toBeGreaterThan(CONNECTIONS);
+    expect(onShort).toBe(short.length);
     await waitUntil('all connections are counted as closed', async () => {
       return (await readMetric(server.adminUrl, 'weir_connections')) === 0;
     });
@@ -175,13 +145,7 @@ describe.each([
     for (let i = 0; i < stops; i++) {
       const server = await start(5_000);
       const startClients = () => {
-        const options = {
-          connect: () => openTls(server),
-          body,
-          pauseMs: 10,
-          shouldContinue: () => true,
-        };
-        return Array.from({ length: CONNECTIONS / 2 }, () => runSequentialClient(options));
+        return Array.from({ length: CONNECTIONS / 2 }, () => runClient(server, () => true));
       };
       const withOld = startClients();
       await certificateName(server);
@@ -200,12 +164,8 @@ describe.each([
       answered += totalResponses(outcomes);
     }
     const trials = `${stops} stops, ${CONNECTIONS} connections, ${mode}`;
-    recordMeasurement(
-      'P3',
-      'SIGTERM under TLS load',
-      trials,
-      `${answered} answered, 0 refused or reset`,
-    );
+    const measured = `${answered} answered, 0 refused or reset`;
+    recordMeasurement('P3', 'SIGTERM under TLS load', trials, measured);
     expect(answered).toBeGreaterThanOrEqual(stops * CONNECTIONS);
   });
 });
@@ -241,12 +201,9 @@ test.runIf(IS_LONG)('a slow or silent client over TLS is closed, and charged not
   ]);
   expect(outcomes).toEqual(['closed', 'closed', 'closed', 'closed', 'closed']);
   // The last of these clients got its response.
-  const { remaining } = await checkOnce(server);
-  recordMeasurement(
-    'P3',
-    'TLS: hello, head, body at one byte per second',
-    '5',
-    'all closed, none charged',
-  );
+  const [response] = await exchange(openTls(server), [requestBytes({ body })]);
+  const { remaining } = JSON.parse(response.body);
+  const fault = 'TLS: hello, head, body at one byte per second';
+  recordMeasurement('P3', fault, '5', 'all closed, none charged');
   expect(remaining).toBe(1_000_000_000 - 2);
 });

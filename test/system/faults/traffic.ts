@@ -28,10 +28,12 @@ export function prepareCheck(
   return { id, cost: body.cost, bytes: requestBytes({ body: JSON.stringify(body) }) };
 }
 
+/** With shard workers, acceptors take one check of a connection at a time. */
+export const CHECKS_PER_PACKET = { 'in-place': 16, worker: 1 } as const;
+
 interface TrafficOptions {
   port: number;
   connections: number;
-  /** Checks in a packet; 1 if shard workers decide, because acceptors then take one at a time. */
   checksPerPacket: number;
   seed: number;
   /** Chooses the next check. */

@@ -3,14 +3,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { CHECK_QUEUE_ENTRIES } from '../../../src/core/constants.ts';
-import {
-  newSeed,
-  recordMeasurement,
-  recordMeasurements,
-  trialCount,
-} from '../../support/guarantees.ts';
+import { useDataDirectory } from '../../support/data-directory.ts';
+import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,
   readMetric,
@@ -18,46 +14,37 @@ import {
   sendCheck,
   sendRequest,
 } from '../../support/http.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { type ServerProcess, waitUntil } from '../../support/server.ts';
 import {
   describeDeaths,
   FAULT_KINDS,
   readWorkerDeaths,
-  startWithWorkerFaults,
   type WorkerDeaths,
+  workerFaults,
 } from '../../support/worker-faults.ts';
-import { Ledger } from './ledger.ts';
+import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
 import { expectCleanStop, expectHealthy } from './server-health.ts';
 import { prepareCheck, Traffic } from './traffic.ts';
 
 /** Deaths of each kind. */
 const DEATHS = trialCount(1, 100);
 const TIMEOUT_MS = trialCount(180_000, 1_200_000);
+vi.setConfig({ testTimeout: TIMEOUT_MS });
 const ACCEPTORS = 2;
 const CONNECTIONS = 32;
 const SIZES = ['--acceptors', String(ACCEPTORS), '--workers', '1', '--counters', '16384'];
 
-let dataDir: string;
-let server: ServerProcess;
-beforeEach(() => {
-  dataDir = temporaryDirectory();
-});
-afterEach(async () => {
-  server.child.kill('SIGKILL');
-  await server.exited;
-  removeDirectory(dataDir);
-});
+const own = useDataDirectory([]);
 
 /**
  * Runs traffic until each kind of death has occurred often enough.
  * @param isDone another condition of the end
  */
-async function runUnderDeaths(traffic: Traffic, isDone = async () => true): Promise<WorkerDeaths> {
+async function runUnderDeaths(
+  server: ServerProcess,
+  traffic: Traffic,
+  isDone = async () => true,
+): Promise<WorkerDeaths> {
   const pollsMax = TIMEOUT_MS / 125;
   for (let polls = 0; polls < pollsMax; polls++) {
     const { byKind } = readWorkerDeaths(server);
@@ -75,31 +62,22 @@ async function runUnderDeaths(traffic: Traffic, isDone = async () => true): Prom
   return deaths;
 }
 
-const problemsOf = ({ sent, responses, connectionErrors }: Traffic) => ({
-  unanswered: sent - responses,
-  connectionErrors,
-});
-const NO_PROBLEMS = { unanswered: 0, connectionErrors: [] };
-
-describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
+describe('shard workers that die under load', () => {
   test(`with decisions in workers, after ${DEATHS} deaths of each kind, leave no check unanswered and no limit exceeded`, async () => {
     const IDS = 600;
     const limitOf = (id: number) => (id < 5 ? 2_000 + id : 10 + (id % 7));
     const checks = Array.from({ length: IDS }, (_, id) =>
       prepareCheck(id, { identifier: `id_${id}`, limit: limitOf(id), duration: 3_000, cost: 1 }),
     );
-    server = await startWithWorkerFaults(dataDir, [...SIZES, '--decide', 'worker'], 150);
+    const args = [...SIZES, '--decide', 'worker'];
+    const server = await own.start({ args, ...workerFaults(150) });
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
     const traffic = new Traffic({
-      port: server.port,
-      connections: CONNECTIONS,
-      checksPerPacket: 1,
-      seed,
-      ledger,
+      ...{ port: server.port, connections: CONNECTIONS, checksPerPacket: 1, seed, ledger },
       nextCheck: (below) => checks[below(3) === 0 ? below(IDS) : below(5)],
     });
-    const deaths = await runUnderDeaths(traffic);
+    const deaths = await runUnderDeaths(server, traffic);
     // A death is reported before the supervisor notices it, and a worker may throw more than once
     // before that.
     await waitUntil('dead workers are replaced', async () => {
@@ -112,13 +90,11 @@ describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
     const unavailable = traffic.errors.get(503) ?? 0;
     const { maxExcess, falseDenials, tokensMissing } = ledger.report();
     const entries = `${repeated} entries repeated, ${lost} lost`;
-    recordMeasurements('workers die, decisions in workers', describeDeaths(deaths), {
-      P1: `largest excess over a limit: ${maxExcess}; ${entries}`,
-      P2: `${falseDenials} windows denied early, by ${tokensMissing} tokens in all; seed ${seed}`,
-      P3: `${traffic.unanswered} of ${traffic.sent} unanswered, ${unavailable} with a 503`,
+    const trials = `${describeDeaths(deaths)}; seed ${seed}`;
+    recordTraffic('workers die, decisions in workers', trials, traffic, ledger, {
+      P2: `${falseDenials} windows denied early, by ${tokensMissing} tokens in all; ${entries}`,
     });
-
-    expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
+    expect([traffic.unanswered, traffic.connectionErrors]).toEqual([0, []]);
     expect([...traffic.errors.keys()].filter((status) => status !== 503)).toEqual([]);
     expect(maxExcess).toBeLessThanOrEqual(0);
     // Tokens counted for no allowed check: a repeated entry, or a check answered with a 503.
@@ -148,16 +124,12 @@ describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
     const checks = Array.from({ length: UNLIMITED + LIMITED }, (_, id) =>
       COSTS.map((cost) => prepareCheck(id, { ...bodyOf(id), cost, async: true })),
     );
-    server = await startWithWorkerFaults(dataDir, SIZES, 200);
+    const server = await own.start({ args: SIZES, ...workerFaults(200) });
     const seed = newSeed();
     const ledger = new Ledger(limitOf);
     let tokens = 0;
     const traffic = new Traffic({
-      port: server.port,
-      connections: CONNECTIONS,
-      checksPerPacket: 16,
-      seed,
-      ledger,
+      ...{ port: server.port, connections: CONNECTIONS, checksPerPacket: 16, seed, ledger },
       nextCheck: (below) => {
         const id = below(8) === 0 ? UNLIMITED + below(LIMITED) : below(UNLIMITED);
         return checks[id][below(COSTS.length)];
@@ -167,7 +139,7 @@ describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
       },
     });
     // Queues fill up while a worker does not respond, on a slow machine not each time.
-    const deaths = await runUnderDeaths(traffic, async () => {
+    const deaths = await runUnderDeaths(server, traffic, async () => {
       return (await readMetric(server.adminUrl, 'weir_queue_full_total')) > 0;
     });
     await waitUntil('the queues are empty', async () => {
@@ -200,15 +172,12 @@ describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
     const bound = ACCEPTORS * CHECK_QUEUE_ENTRIES * COST_MAX + lost * COST_MAX;
     const { maxExcess, windows } = ledger.report();
 
-    const excess = `largest excess over a limit of ${LIMIT}: ${maxExcess} (bound ${bound})`;
-    const counted = `${repeated} entries repeated, ${lost} lost`;
-    recordMeasurements('workers die, in place, async', `${describeDeaths(deaths)}; seed ${seed}`, {
-      P1: `${excess}, ${windows} windows`,
+    const counted = `${repeated} entries repeated, ${lost} lost; excess bound ${bound}`;
+    const trials = `${describeDeaths(deaths)}; seed ${seed}`;
+    recordTraffic('workers die, in place, async', trials, traffic, ledger, {
       P2: `${extra} of ${tokens} tokens not deducted exactly once; ${counted}`,
-      P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
     });
-    expect(problemsOf(traffic)).toEqual(NO_PROBLEMS);
-    expect([...traffic.errors]).toEqual([]);
+    expectAnswered(traffic);
     expect(extra).toBeLessThanOrEqual((repeated + lost) * COST_MAX);
     expect(entries).toBeGreaterThanOrEqual(-lost - repeated);
     expect(entries).toBeLessThanOrEqual(repeated);
@@ -223,40 +192,35 @@ describe('shard workers that die under load', { timeout: TIMEOUT_MS }, () => {
 });
 
 test('a shard worker with invalid shared memory ends the process, with one message', async () => {
-  server = await startWithWorkerFaults(dataDir, ['--counters', '1024'], 0, ['corrupt']);
-  writeFileSync(join(dataDir, 'trigger'), '');
+  const trigger = join(own.dataDir, 'trigger');
+  const faults = workerFaults(0, ['corrupt'], trigger);
+  const server = await own.start({ args: ['--counters', '1024'], ...faults });
+  writeFileSync(trigger, '');
   const { code } = await server.exited;
   expect(code === 0).toBe(false);
-  const messages = server
-    .stderr()
-    .split('\n')
-    .filter((line) => line.startsWith('weir: '));
-  expect(messages).toEqual([
+  expect(server.stderr().match(/^weir: .*$/gm)).toEqual([
     'weir: shard worker 0 failed: the check queue of the channel of acceptor 0 and worker 0,' +
       ' of capacity 1024, has depth -5',
   ]);
 });
 
-test(
-  'dead workers are replaced one by one, and SIGTERM stops all of them',
-  async () => {
-    const args = ['--acceptors', '1', '--workers', '4', '--counters', '1024', '--decide', 'worker'];
-    server = await startWithWorkerFaults(dataDir, args, 400, ['exit', 'throw', 'bootstrap']);
-    const fields = { limit: 1_000, duration: LONGEST_WINDOW_MS };
-    let sent = 0;
-    let unavailable = 0;
-    for (; readWorkerDeaths(server).total < trialCount(4, 200); sent++) {
-      const body = JSON.stringify({ ...fields, identifier: `id_${sent % 100}` });
-      const response = await sendRequest(server.port, { body });
-      // The check that the dying worker had begun, or one that waited too long for the next worker.
-      if (response.status === 503) unavailable++;
-      else expect(JSON.parse(response.body)).toMatchObject({ limit: 1_000 });
-    }
-    const deaths = readWorkerDeaths(server);
-    const responses = `${unavailable} of ${sent} checks answered with a 503`;
-    recordMeasurement('P3', 'one of four workers dies', describeDeaths(deaths), responses);
-    expect(unavailable).toBeLessThanOrEqual(deaths.total);
-    await expectCleanStop(server);
-  },
-  TIMEOUT_MS,
-);
+test('dead workers are replaced one by one, and SIGTERM stops all of them', async () => {
+  const args = ['--acceptors', '1', '--workers', '4', '--counters', '1024', '--decide', 'worker'];
+  const faults = workerFaults(400, ['exit', 'throw', 'bootstrap']);
+  const server = await own.start({ args, ...faults });
+  const fields = { limit: 1_000, duration: LONGEST_WINDOW_MS };
+  let sent = 0;
+  let unavailable = 0;
+  for (; readWorkerDeaths(server).total < trialCount(4, 200); sent++) {
+    const body = JSON.stringify({ ...fields, identifier: `id_${sent % 100}` });
+    const response = await sendRequest(server.port, { body });
+    // The check that the dying worker had begun, or one that waited too long for the next worker.
+    if (response.status === 503) unavailable++;
+    else expect(JSON.parse(response.body)).toMatchObject({ limit: 1_000 });
+  }
+  const deaths = readWorkerDeaths(server);
+  const responses = `${unavailable} of ${sent} checks answered with a 503`;
+  recordMeasurement('P3', 'one of four workers dies', describeDeaths(deaths), responses);
+  expect(unavailable).toBeLessThanOrEqual(deaths.total);
+  await expectCleanStop(server);
+});
