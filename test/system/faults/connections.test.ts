@@ -1,4 +1,4 @@
-/** Connections above the limit, and slow connections: other clients are served as before. */
+/** Connections above the limit, slow ones, and those of the admin port: other clients are served. */
 
 import { execFileSync, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -20,6 +20,7 @@ import {
   sendRequest,
 } from '../../support/http.ts';
 import { callOperationOk } from '../../support/operations.ts';
+import { sendUntilClosed } from '../../support/raw-connection.ts';
 import { type ServerProcess, waitUntil } from '../../support/server.ts';
 import {
   allowedCheck,
@@ -30,11 +31,17 @@ import {
   residentMiB,
 } from './http-connections.ts';
 
+const HOLDER = new URL('../../support/connection-holder.process.mjs', import.meta.url).pathname;
 const ARGS = ['--acceptors', '2', '--workers', '1', '--counters', '65536'];
 const own = useDataDirectory(ARGS);
 
 const readShedCount = ({ adminUrl }: ServerProcess, reason: string) => {
   return readMetric(adminUrl, `weir_shed_total{reason="${reason}"}`);
+};
+const waitForConnections = ({ adminUrl }: ServerProcess, count: number) => {
+  return waitUntil(`${count} connections are open`, async () => {
+    return (await readMetric(adminUrl, 'weir_connections')) === count;
+  });
 };
 /** Sends a check on each connection. @returns the number of 200 responses */
 async function countServed(all: readonly HttpConnection[], identifier: string): Promise<number> {
@@ -56,43 +63,46 @@ async function countRejected(all: readonly HttpConnection[]) {
   return { rejected: rejections.length, reset: all.length - rejections.length };
 }
 
-describe('connections above the limit', () => {
-  const limit = 100;
-  const start = () => own.start({ args: [...ARGS, '--connections', String(limit)] });
+/** Holds connections to the admin port in another process, which sends these texts in turn. */
+async function holdAdminConnections(server: ServerProcess, count: number, texts: string[]) {
+  const { port } = new URL(server.adminUrl);
+  const args = [HOLDER, port, String(count), JSON.stringify(texts)];
+  const holder = spawn(process.execPath, args);
+  await new Promise((resolve) => holder.stdout.once('data', resolve));
+  return { end: () => holder.stdin.end() };
+}
 
-  test('get a 503 and are closed; others are served, and closed connections make room', async () => {
-    const server = await start();
-    const within = openConnections(server.port, limit);
-    expect(await countServed(within, 'a')).toBe(limit);
-    const more = trialCount(100, 2_000);
-    const silent = await countRejected(openConnections(server.port, more));
-    const eager = openConnections(server.port, more);
-    for (const { socket } of eager) socket.write(allowedCheckBytes('eager'));
-    const sending = await countRejected(eager);
-    expect(await readShedCount(server, 'connections')).toBe(2 * more);
-    expect(await countServed(within, 'a')).toBe(limit);
-    for (const { socket } of within.slice(0, 10)) socket.destroy();
-    await waitUntil('10 connections are closed', async () => {
-      return (await readMetric(server.adminUrl, 'weir_connections')) === limit - 10;
-    });
-    expect(await countServed(openConnections(server.port, 10), 'a')).toBe(10);
-    for (const { socket } of within) socket.destroy();
-    await waitUntil('the other connections are closed', async () => {
-      return (await readMetric(server.adminUrl, 'weir_connections')) <= 10;
-    });
-    recordMeasurement(
-      'P3',
-      `connections above the limit of ${limit}`,
-      `${2 * more}, half of them sending at once`,
-      `503 read by ${silent.rejected}, and by ${sending.rejected} of those that sent; ` +
-        `${sending.reset} reset; ` +
-        `${2 * limit + 10} checks within the limit answered`,
-    );
-    expect(silent).toEqual({ rejected: more, reset: 0 });
-    expect(await countCharged(server, 'a')).toBe(2 * limit + 10);
-    expect(await countCharged(server, 'eager')).toBe(0);
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-  });
+/** Sends a request on a new connection: the server may close an idle one between two requests. */
+async function expectProbed(server: ServerProcess, path: string): Promise<void> {
+  const { port } = new URL(server.adminUrl);
+  const { status } = await sendRequest(Number(port), { path, method: 'GET' });
+  expect([path, status]).toEqual([path, 200]);
+}
+
+test('connections above the limit get a 503 and are closed; others are served, and closed ones make room', async () => {
+  const limit = 100;
+  const server = await own.start({ args: [...ARGS, '--connections', String(limit)] });
+  const within = openConnections(server.port, limit);
+  expect(await countServed(within, 'a')).toBe(limit);
+  const more = trialCount(100, 2_000);
+  const silent = await countRejected(openConnections(server.port, more));
+  const eager = openConnections(server.port, more);
+  for (const { socket } of eager) socket.write(allowedCheckBytes('eager'));
+  const sending = await countRejected(eager);
+  expect(await readShedCount(server, 'connections')).toBe(2 * more);
+  expect(await countServed(within, 'a')).toBe(limit);
+  for (const { socket } of within.slice(0, 10)) socket.destroy();
+  await waitForConnections(server, limit - 10);
+  const later = openConnections(server.port, 10);
+  expect(await countServed(later, 'a')).toBe(10);
+  for (const { socket } of [...within, ...later]) socket.destroy();
+  await waitForConnections(server, 0);
+  const measured = `503 read by ${silent.rejected}, and by ${sending.rejected} of those that sent`;
+  recordMeasurement('P3', `connections above the limit of ${limit}`, `${2 * more}`, measured);
+  expect(silent).toEqual({ rejected: more, reset: 0 });
+  expect(await countCharged(server, 'a')).toBe(2 * limit + 10);
+  expect(await countCharged(server, 'eager')).toBe(0);
+  expect(await server.stop()).toEqual({ code: 0, signal: null });
 });
 
 describe('file descriptors', () => {
@@ -105,11 +115,9 @@ describe('file descriptors', () => {
     const within = openConnections(server.port, 60);
     expect(await countServed(within, 'a')).toBe(60);
     expect((await countRejected(openConnections(server.port, 200))).rejected).toBe(200);
-    expect((await fetch(`${server.adminUrl}/readyz`)).status).toBe(200);
+    await expectProbed(server, '/readyz');
     within[0].socket.destroy();
-    await waitUntil('a connection is free', async () => {
-      return (await readMetric(server.adminUrl, 'weir_connections')) === 59;
-    });
+    await waitForConnections(server, 59);
     await callOperationOk(server.port, 'keys.create', { name: 'k', permissions: ['*'] });
     expect(await countServed(within.slice(1), 'a')).toBe(59);
     for (const { socket } of within) socket.destroy();
@@ -118,28 +126,17 @@ describe('file descriptors', () => {
 
   test('stay available for checks and the store while the admin port has many connections', async () => {
     const server = await own.start({ descriptors: 712 });
-    const { port } = new URL(server.adminUrl);
-    const script = new URL('../../support/connection-holder.process.mjs', import.meta.url).pathname;
-    const attacker = spawn(process.execPath, [script, port, '1500', '[""]']);
-    await new Promise((resolve) => attacker.stdout.once('data', resolve));
+    const holder = await holdAdminConnections(server, 1_500, ['']);
     // 10 of the 60 are free for operations.
     const within = openConnections(server.port, 50);
+    const override = { namespaceName: 'default', limit: 1, duration: LONGEST_WINDOW_MS };
     for (let i = 0; i < 20; i++) {
       expect(await countServed(within, 'a')).toBe(50);
-      await callOperationOk(server.port, 'ratelimits.setOverride', {
-        ...{
-          namespaceName: 'default',
-          identifier: `id_${i}`,
-          limit: 1,
-          duration: LONGEST_WINDOW_MS,
-        },
-      });
-      // On a new connection: the server may close an idle one between two requests.
-      const probe = await sendRequest(Number(port), { path: '/readyz', method: 'GET' });
-      expect(probe.status).toBe(200);
+      const fields = { ...override, identifier: `id_${i}` };
+      await callOperationOk(server.port, 'ratelimits.setOverride', fields);
+      await expectProbed(server, '/readyz');
     }
-    for (const { socket } of within) socket.destroy();
-    attacker.stdin.end();
+    holder.end();
   });
 
   test('too few for any connection end the start with one message', async () => {
@@ -182,12 +179,9 @@ describe('file descriptors', () => {
     expect(lost.length).toBe(0);
     allow(20_000);
     const responses = await Promise.all(late.map((connection) => connection.firstResponse()));
-    recordMeasurement(
-      'P3',
-      'no free descriptor',
-      `50 new connections, ${20 * rounds} checks on 20 open connections`,
-      `${accepted} accepted at once, ${50 - accepted} later, all answered; ${busy} % of a core meanwhile`,
-    );
+    const trials = `50 new connections, ${20 * rounds} checks on 20 open connections`;
+    const measured = `${accepted} answered at once, all later; ${busy} % of a core meanwhile`;
+    recordMeasurement('P3', 'no free descriptor', trials, measured);
     expect(accepted).toBeLessThan(50);
     expect(responses.map((response) => response?.status)).toEqual(Array(50).fill(200));
     expect(await countCharged(server, 'late')).toBe(50);
@@ -209,14 +203,11 @@ describe('slow connections', () => {
       if (i % 2 === 0) socket.write(whole.subarray(0, head));
     });
     let checks = 0;
-    let lastClosedMs = 0;
     const began = performance.now();
     for (let second = 0; second < seconds; second++) {
       slow.forEach(({ socket, isClosed }, i) => {
-        if (isClosed) return;
-        lastClosedMs = performance.now() - began;
         const at = i % 2 === 0 ? head + second : second;
-        socket.write(whole.subarray(at, at + 1));
+        if (!isClosed) socket.write(whole.subarray(at, at + 1));
       });
       while (performance.now() - began < (second + 1) * 1_000) {
         await sendCheck(server.port, allowedCheck('other'));
@@ -226,13 +217,9 @@ describe('slow connections', () => {
     const addedMiB = residentMiB(server) - startedMiB;
     const open = slow.filter(({ isClosed }) => !isClosed).length;
     for (const { socket } of slow) socket.destroy();
-    recordMeasurement(
-      'P3',
-      'one byte per second',
-      `${count} connections for ${seconds} s`,
-      `${open} open at the end, the last closed after ${Math.round(lastClosedMs / 1_000)} s;` +
-        ` ${checks} checks of other clients, ${Math.round(addedMiB)} MiB added`,
-    );
+    const trials = `${count} connections for ${seconds} s, ${checks} checks of other clients`;
+    const measured = `${open} open at the end, ${Math.round(addedMiB)} MiB added`;
+    recordMeasurement('P3', 'one byte per second', trials, measured);
     if (IS_LONG) expect(open).toBe(0);
     expect(checks).toBeGreaterThan(seconds);
     expect(addedMiB).toBeLessThan(256);
@@ -245,12 +232,11 @@ describe('slow connections', () => {
     const server = await own.start({ args: [...ARGS, '--acceptors', '1'] });
     const duration = V2_DURATION_MAX_MS;
     const item = { namespace: 'n', identifier: 'large', limit: 1e12, duration };
-    const json = JSON.stringify([item]);
-    const body = json.padEnd(MULTI_LIMIT_MAX_BYTES, ' ');
+    const body = JSON.stringify([item]).padEnd(MULTI_LIMIT_MAX_BYTES, ' ');
     const whole = requestBytes({ path: '/v2/ratelimit.multiLimit', body });
     const startedMiB = residentMiB(server);
     // More than fit, also in the quick set.
-    const count = IS_LONG ? 400 : 40;
+    const count = trialCount(40, 400);
     const all = openConnections(server.port, count);
     for (const { socket } of all) socket.write(whole.subarray(0, -1));
     const fit = BUFFERED_BODY_BYTES_MAX / MULTI_LIMIT_MAX_BYTES;
@@ -265,8 +251,7 @@ describe('slow connections', () => {
     expect(await readShedCount(server, 'bodies')).toBe(count - fit);
     // The incomplete bodies delay no check, and those that fit are answered once complete.
     await sendCheck(server.port, allowedCheck('other'));
-    const held = all.filter(({ isClosed }) => !isClosed);
-    const half = held.slice(0, fit / 2);
+    const half = all.filter(({ isClosed }) => !isClosed).slice(0, fit / 2);
     const responses = await Promise.all(
       half.map((connection) => connection.send(whole.subarray(-1))),
     );
@@ -281,12 +266,8 @@ describe('slow connections', () => {
       for (const { socket } of next) socket.destroy();
       return first.every((response) => response?.status === 200);
     });
-    recordMeasurement(
-      'P7',
-      'large bodies without their last byte',
-      `${count} of 1 MiB`,
-      `${fit} held, ${rejections.length} rejected with 503, ${Math.round(addedMiB)} MiB added`,
-    );
+    const measured = `${fit} held, others rejected with 503, ${Math.round(addedMiB)} MiB added`;
+    recordMeasurement('P7', 'large bodies without their last byte', `${count} of 1 MiB`, measured);
     const response = await sendRequest(server.port, {
       path: '/v2/ratelimit.limit',
       body: JSON.stringify({ ...item, cost: 0 }),
@@ -296,5 +277,45 @@ describe('slow connections', () => {
     expect(consumed).toBeLessThanOrEqual(fit / 2 + 20 * fit);
     expect(addedMiB).toBeLessThan(128);
     expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('connections of the admin port', () => {
+  const SMALL = ['--counters', '1024', '--acceptors', '1'];
+  const HOST = 'HTTP/1.1\r\nHost: localhost\r\n\r\n';
+
+  test('with pipelined requests get at most one response each, and take little memory', async () => {
+    // Garbage alone takes up to 105 MiB in a young generation of the usual size.
+    const server = await own.start({ args: SMALL, execArgv: ['--max-semi-space-size=1'] });
+    const port = Number(new URL(server.adminUrl).port);
+    const beforeMiB = residentMiB(server);
+    const requests = `GET /metrics ${HOST}`.repeat(2_000);
+    const results = await Promise.all(
+      Array.from({ length: 20 }, () => sendUntilClosed(port, [requests], 10_000)),
+    );
+    for (const { statuses } of results) expect(statuses.length).toBeLessThanOrEqual(1);
+    // Without the bound, one of these connections took 180 MiB.
+    expect(residentMiB(server) - beforeMiB).toBeLessThan(100);
+    await expectProbed(server, '/livez');
+  });
+
+  test('that send nothing are closed when the time for a request is over', async () => {
+    const server = await own.start({ args: SMALL });
+    const idle = openConnections(Number(new URL(server.adminUrl).port), 50);
+    await Promise.all(idle.map(({ closed }) => closed));
+    await expectProbed(server, '/livez');
+  });
+
+  test('in a flood do not keep probes from being answered, whatever they send', {
+    timeout: 180_000,
+  }, async () => {
+    const server = await own.start({ args: SMALL });
+    // Nothing, a part of a request, one whose response is read, and two whose responses are not.
+    const texts = ['', 'GET', `GET / ${HOST}`, `GET /metrics ${HOST}`.repeat(2)];
+    const holder = await holdAdminConnections(server, 600, texts);
+    for (let i = 0; i < 30; i++) {
+      for (const path of ['/livez', '/readyz', '/metrics']) await expectProbed(server, path);
+    }
+    holder.end();
   });
 });

@@ -37,16 +37,14 @@ const OUTPUT_TIMEOUT_MS = 10_000;
 
 const ARGS = ['--counters', '1024', '--acceptors', '1', '--decide', 'worker', '--drain-ms', '0'];
 
-/** Options of a server. @param fault variables of boot-fault.preload.mjs */
-function startWithBootFault(dataDir: string, workers: number, fault: Record<string, string>) {
-  return {
-    args: [...ARGS, '--workers', String(workers)],
-    execArgv: ['--import', FAULT_PRELOAD],
-    env: { BOOT_FILE: faultFile(dataDir), DEATH_MS: String(DEATH_MS), ...fault },
-  };
-}
-
 const faultFile = (dataDir: string) => join(dataDir, 'trigger');
+
+/** Options of a server. @param fault variables of boot-fault.preload.mjs */
+const bootFault = (dataDir: string, workers: number, fault: Record<string, string>) => ({
+  args: [...ARGS, '--workers', String(workers)],
+  execArgv: ['--import', FAULT_PRELOAD],
+  env: { BOOT_FILE: faultFile(dataDir), DEATH_MS: String(DEATH_MS), ...fault },
+});
 
 const started = new Set<{ server: ServerProcess; dataDir: string }>();
 afterAll(async () => {
@@ -93,7 +91,7 @@ const STOP_MOMENTS: StopMoment[] = [
     count: trialCount(4, 1_000),
     begin: async (dataDir, bootMs) => {
       const fault = { EXITING: String(FIRST_SHARD_THREAD), BOOT_MS: String(bootMs) };
-      const server = await startServer(dataDir, startWithBootFault(dataDir, 2, fault));
+      const server = await startServer(dataDir, bootFault(dataDir, 2, fault));
       await waitForOutput(server, 'has booted', 2);
       writeFileSync(faultFile(dataDir), '');
       await waitForOutput(server, 'exits');
@@ -105,7 +103,7 @@ const STOP_MOMENTS: StopMoment[] = [
     count: trialCount(2, 100),
     begin: async (dataDir, bootMs) => {
       const fault = { BOOT_MS: String(bootMs) };
-      const server = await spawnServer(dataDir, startWithBootFault(dataDir, 2, fault));
+      const server = await spawnServer(dataDir, bootFault(dataDir, 2, fault));
       await waitForOutput(server, 'boots');
       return server;
     },
@@ -120,8 +118,7 @@ describe.each(STOP_MOMENTS)(
       const seed = newSeed();
       const below = seededRandom(seed);
       const failures: string[] = [];
-      let longestMs = 0;
-      let remaining = count;
+      let [longestMs, remaining] = [0, count];
       const stopOne = async () => {
         const dataDir = temporaryDirectory();
         const stopMs = below(SPREAD_MS);
@@ -157,7 +154,7 @@ describe.concurrent('a thread for a shard worker', () => {
   /** Starts a server whose shard workers exit when all threads have booted. */
   const startExiting = async (workers: number, fault: Record<string, string>) => {
     const dataDir = temporaryDirectory();
-    const server = await startServer(dataDir, startWithBootFault(dataDir, workers, fault));
+    const server = await startServer(dataDir, bootFault(dataDir, workers, fault));
     started.add({ server, dataDir });
     await waitForOutput(server, 'has booted', workers + 1);
     writeFileSync(faultFile(dataDir), '');
