@@ -103,6 +103,7 @@ const architectures: { architecture: Architecture; isSkipped: boolean; binaries:
 
 describe.runIf(canBuildImages).each(architectures)(
   'the image for $architecture',
+  { timeout: 5 * MINUTE },
   ({ architecture, isSkipped, binaries }) => {
     beforeAll(async () => {
       if (!isSkipped) await images.build(architecture);
@@ -110,7 +111,7 @@ describe.runIf(canBuildImages).each(architectures)(
 
     const testImage = test.skipIf(isSkipped);
 
-    testImage('has at most 60 MB as a registry stores it', { timeout: 5 * MINUTE }, () => {
+    testImage('has at most 60 MB as a registry stores it', () => {
       const bytes = images.compressedBytes(architecture);
       console.log(`${architecture}: ${(bytes / 1e6).toFixed(1)} MB compressed`);
       expect(bytes).toBeLessThanOrEqual(COMPRESSED_MAX);
@@ -161,55 +162,41 @@ describe.runIf(canBuildImages).each(architectures)(
       });
     });
 
-    testImage(
-      'serves checks without a network, capabilities and a writable root',
-      async () => {
-        const version = images.runOnce('--network', 'none', `weir-${architecture}`, 'version');
-        expect(version.stdout).toMatch(
-          /^weir 0\.1\.0 \(node v2[24]\.\d+\.\d+, linux-(x|arm)64\)\n$/,
-        );
-        const name = await startReady(architecture, ['--network', 'none']);
-        expect(images.podman('healthcheck', 'run', name)).toBe('');
-        const checked = images.exec(name, 'weir', 'check', 'user_1', ...FIVE_PER_HOUR);
-        expect([checked.status, checked.stdout]).toEqual([
-          0,
-          expect.stringContaining('allowed: limit 5, remaining 4'),
-        ]);
-        expect(images.logOf(name)).not.toContain(ROOT_KEY);
-        expect(stop(name)).toEqual(STOPPED);
-      },
-      5 * MINUTE,
-    );
+    testImage('serves checks without a network, capabilities and a writable root', async () => {
+      const version = images.runOnce('--network', 'none', `weir-${architecture}`, 'version');
+      expect(version.stdout).toMatch(/^weir 0\.1\.0 \(node v2[24]\.\d+\.\d+, linux-(x|arm)64\)\n$/);
+      const name = await startReady(architecture, ['--network', 'none']);
+      expect(images.podman('healthcheck', 'run', name)).toBe('');
+      const checked = images.exec(name, 'weir', 'check', 'user_1', ...FIVE_PER_HOUR);
+      expect([checked.status, checked.stdout]).toEqual([
+        0,
+        expect.stringContaining('allowed: limit 5, remaining 4'),
+      ]);
+      expect(images.logOf(name)).not.toContain(ROOT_KEY);
+      expect(stop(name)).toEqual(STOPPED);
+    });
 
-    testImage(
-      'keeps keys, overrides and counters in a volume',
-      async () => {
-        const volume = ['--network', 'none', '--volume', `data-${architecture}:/var/lib/weir`];
-        const first = await startReady(architecture, volume);
-        images.exec(first, 'weir', 'check', 'user_1', ...FIVE_PER_HOUR);
-        expect(stop(first)).toEqual(STOPPED);
-        const second = await startReady(architecture, volume);
-        const { stdout } = images.exec(second, 'weir', 'check', 'user_1', ...FIVE_PER_HOUR);
-        expect(stdout).toContain('allowed: limit 5, remaining 3');
-        expect(stop(second)).toEqual(STOPPED);
-      },
-      5 * MINUTE,
-    );
+    testImage('keeps keys, overrides and counters in a volume', async () => {
+      const volume = ['--network', 'none', '--volume', `data-${architecture}:/var/lib/weir`];
+      const first = await startReady(architecture, volume);
+      images.exec(first, 'weir', 'check', 'user_1', ...FIVE_PER_HOUR);
+      expect(stop(first)).toEqual(STOPPED);
+      const second = await startReady(architecture, volume);
+      const { stdout } = images.exec(second, 'weir', 'check', 'user_1', ...FIVE_PER_HOUR);
+      expect(stdout).toContain('allowed: limit 5, remaining 3');
+      expect(stop(second)).toEqual(STOPPED);
+    });
 
-    testImage(
-      'runs under any user id that may write to the volume',
-      async () => {
-        const directory = temporaryDirectory();
-        chownSync(directory, USER, USER);
-        const volume = ['--volume', `${directory}:/var/lib/weir`];
-        const user = ['--user', `${USER}:${USER}`];
-        const name = await startReady(architecture, ['--network', 'none', ...user, ...volume]);
-        expect(readdirSync(directory)).toEqual(['data']);
-        expect(stop(name)).toEqual(STOPPED);
-        removeDirectory(directory);
-      },
-      5 * MINUTE,
-    );
+    testImage('runs under any user id that may write to the volume', async () => {
+      const directory = temporaryDirectory();
+      chownSync(directory, USER, USER);
+      const volume = ['--volume', `${directory}:/var/lib/weir`];
+      const user = ['--user', `${USER}:${USER}`];
+      const name = await startReady(architecture, ['--network', 'none', ...user, ...volume]);
+      expect(readdirSync(directory)).toEqual(['data']);
+      expect(stop(name)).toEqual(STOPPED);
+      removeDirectory(directory);
+    });
 
     testImage('exits with 2 and a sentence for an invalid setting', () => {
       const image = [`weir-${architecture}`, 'serve', '--port', '70000'];

@@ -18,7 +18,6 @@ import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
 import { createMemoryGroup, hasMemoryGroups } from '../support/programs/memory-cgroup.ts';
 import {
   removeDirectory,
-  type ServerOptions,
   type ServerProcess,
   startServer,
   temporaryDirectory,
@@ -51,12 +50,6 @@ const DASHBOARDS_MIB = 160;
 /** Copies Node into the cgroup, and replaces the shell by it. */
 const COPY_AND_EXEC = 'cp "$1" "$0" && sync "$0" && shift && exec "$0" "$@"';
 
-interface MeasuredServer {
-  counters: number;
-  memoryLimitMiB: number;
-  memoryAtFullUseMiB: number;
-}
-
 /** Waits for a record of the log. It may be written after the server's line on stdout. */
 async function waitForRecord(server: ServerProcess, msg: string): Promise<Record<string, unknown>> {
   const find = () => {
@@ -67,31 +60,51 @@ async function waitForRecord(server: ServerProcess, msg: string): Promise<Record
   return JSON.parse(find()!);
 }
 
-describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
+interface LimitedServers {
+  group: NonNullable<ReturnType<typeof createMemoryGroup>>;
+  /** Starts a server in the group, again with the same data. */
+  start: (args?: string[]) => Promise<ServerProcess>;
+}
+
+/** Runs a test with servers in a memory group, and ends them. */
+async function withLimit(
+  limitMiB: number | undefined,
+  run: (servers: LimitedServers) => Promise<void>,
+): Promise<void> {
+  const group = createMemoryGroup(limitMiB)!;
+  const directory = temporaryDirectory();
+  const dataDir = join(directory, 'data');
+  mkdirSync(dataDir);
+  const copy = ['sh', '-c', COPY_AND_EXEC, join(directory, 'node')];
+  const commandPrefix = [...group.commandPrefix, ...copy];
+  const started: ServerProcess[] = [];
+  const start = async (args: string[] = []) => {
+    const server = await startServer(dataDir, { commandPrefix, args: [...THREADS, ...args] });
+    started.push(server);
+    return server;
+  };
+  try {
+    await run({ group, start });
+    expect(group.oomKills()).toBe(0);
+  } finally {
+    for (const { child, exited } of started) {
+      child.kill('SIGKILL');
+      await exited;
+    }
+    await group.remove();
+    removeDirectory(directory);
+  }
+}
+
+describe.skipIf(!hasMemoryGroups)('a memory limit', { timeout: 240_000 }, () => {
   test.each(CASES)(
     `of %s MiB is kept with ${IDENTIFIERS} identifiers, on %i connections`,
-    async (limitMiB, connections, seconds) => {
-      const group = createMemoryGroup(limitMiB)!;
-      const directory = temporaryDirectory();
-      const dataDir = join(directory, 'data');
-      mkdirSync(dataDir);
-      const copy = ['sh', '-c', COPY_AND_EXEC, join(directory, 'node')];
-      const commandPrefix = [...group.commandPrefix, ...copy];
-      const options: ServerOptions = { commandPrefix, args: THREADS };
-      const started: ServerProcess[] = [];
-      const start = async () => {
-        const server = await startServer(dataDir, options);
-        started.push(server);
-        return server;
-      };
-      try {
+    (limitMiB, connections, seconds) => {
+      return withLimit(limitMiB, async ({ group, start }) => {
         const server = await start();
-        const measuredServer = (await waitForRecord(
-          server,
-          'serving',
-        )) as unknown as MeasuredServer;
-        if (limitMiB !== undefined) expect(measuredServer.memoryLimitMiB).toBe(limitMiB);
-        const { counters, memoryAtFullUseMiB, memoryLimitMiB } = measuredServer;
+        const serving = await waitForRecord(server, 'serving');
+        if (limitMiB !== undefined) expect(serving.memoryLimitMiB).toBe(limitMiB);
+        const { counters, memoryAtFullUseMiB, memoryLimitMiB } = serving as Record<string, number>;
         expect(counters).toBeGreaterThan(COUNTERS_DEFAULT_MIN);
         expect(memoryAtFullUseMiB).toBeLessThanOrEqual(0.75 * memoryLimitMiB);
         const idleMiB = group.unreclaimableMiB();
@@ -106,34 +119,17 @@ describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
         expect(restored).toBeGreaterThan(Math.min(counters, IDENTIFIERS) * 0.9);
         expect(await sendCheck(again.port, body)).toMatchObject({ success: true, remaining: 8 });
         expect(await again.stop()).toEqual({ code: 0, signal: null });
-        expect(group.oomKills()).toBe(0);
         const measured = `${idleMiB.toFixed(0)} MiB idle, ${fullMiB.toFixed(0)} MiB after`;
         const pace = seconds === undefined ? '' : ` in ${seconds} s`;
         const trials = `${IDENTIFIERS} identifiers${pace}, ${counters} counters`;
         recordMeasurement('P7', `a memory limit of ${limitMiB ?? 'no'} MiB`, trials, measured);
-      } finally {
-        for (const { child, exited } of started) {
-          child.kill('SIGKILL');
-          await exited;
-        }
-        await group.remove();
-        removeDirectory(directory);
-      }
+      });
     },
-    240_000,
   );
 
-  test(`of ${DASHBOARDS_MIB} MiB suffices for ten dashboards beside a full table`, {
-    timeout: 240_000,
-  }, async () => {
-    const group = createMemoryGroup(DASHBOARDS_MIB)!;
-    const directory = temporaryDirectory();
-    const dataDir = join(directory, 'data');
-    mkdirSync(dataDir);
-    const copy = ['sh', '-c', COPY_AND_EXEC, join(directory, 'node')];
-    const commandPrefix = [...group.commandPrefix, ...copy];
-    const server = await startServer(dataDir, { commandPrefix, args: THREADS });
-    try {
+  test(`of ${DASHBOARDS_MIB} MiB suffices for ten dashboards beside a full table`, () => {
+    return withLimit(DASHBOARDS_MIB, async ({ group, start }) => {
+      const server = await start();
       await sendDistinctChecks(server.port, { identifiers: 200_000, connections: 64 });
       const fullMiB = group.unreclaimableMiB();
       const overrides = Array.from({ length: 5_000 }, (_, i) => {
@@ -143,8 +139,7 @@ describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
         Array.from({ length: 10 }, () => DashboardClient.signIn(server.adminUrl)),
       );
       const streams = await Promise.all(clients.map((client) => client.openEvents()));
-      const [first] = clients;
-      const imported = await first.call('ratelimits.importOverrides', { overrides });
+      const imported = await clients[0].call('ratelimits.importOverrides', { overrides });
       expect(imported.status).toBe(200);
       for (const client of clients) {
         expect((await client.call('ratelimits.exportOverrides')).status).toBe(200);
@@ -153,35 +148,18 @@ describe.skipIf(!hasMemoryGroups)('a memory limit', () => {
         await Promise.all(streams.map((stream) => stream.next('snapshot')));
       }
       const watchedMiB = group.unreclaimableMiB();
-      expect(group.oomKills()).toBe(0);
       expect(watchedMiB).toBeLessThan(DASHBOARDS_MIB);
       const measured = `${fullMiB.toFixed(0)} MiB before, ${watchedMiB.toFixed(0)} MiB after`;
-      recordMeasurement(
-        'P7',
-        `a memory limit of ${DASHBOARDS_MIB} MiB`,
-        'ten dashboards',
-        measured,
-      );
-    } finally {
-      server.child.kill('SIGKILL');
-      await server.exited;
-      await group.remove();
-      removeDirectory(directory);
-    }
+      const fault = `a memory limit of ${DASHBOARDS_MIB} MiB`;
+      recordMeasurement('P7', fault, 'ten dashboards', measured);
+    });
   });
 
-  test('makes a start with more counters than fit it fail', async () => {
-    const group = createMemoryGroup(128)!;
-    const directory = temporaryDirectory();
-    try {
-      const args = [...THREADS, '--counters', '1048576'];
-      const ended = startServer(directory, { commandPrefix: group.commandPrefix, args });
-      await expect(ended).rejects.toThrow(/it ended: weir: --counters is 1048576, .*128 MiB/);
-      await expect(ended).rejects.toThrow(`(${group.limitFile}): set at most `);
-      expect(group.oomKills()).toBe(0);
-    } finally {
-      await group.remove();
-      removeDirectory(directory);
-    }
+  test('makes a start with more counters than fit it fail', () => {
+    return withLimit(128, async ({ group, start }) => {
+      const started = start(['--counters', '1048576']);
+      await expect(started).rejects.toThrow(/it ended: weir: --counters is 1048576, .*128 MiB/);
+      await expect(started).rejects.toThrow(`(${group.limitFile}): set at most `);
+    });
   });
 });

@@ -2,12 +2,13 @@
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import type { BillOfMaterials } from '../../src/release/sbom.ts';
 import { pythonEnvironment } from '../support/programs/python-environment.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
 const TIMEOUT_MS = 120_000;
+vi.setConfig({ testTimeout: TIMEOUT_MS });
 const VALIDATE = `
 import sys
 from cyclonedx.schema import SchemaVersion
@@ -32,9 +33,9 @@ describe('npm run release -- sbom', () => {
   beforeAll(() => {
     text = print();
     bill = JSON.parse(text);
-  }, TIMEOUT_MS);
+  });
 
-  test('prints the same each time', { timeout: TIMEOUT_MS }, () => {
+  test('prints the same each time', () => {
     expect(print()).toBe(text);
   });
 

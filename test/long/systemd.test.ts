@@ -14,7 +14,6 @@ import { ROOT_KEY, removeDirectory, temporaryDirectory, waitUntil } from '../sup
 const ROOT = new URL('../..', import.meta.url).pathname;
 const MINUTE = 60_000;
 const PACKAGES = ['systemd', 'systemd-sysv', 'dbus', 'nginx-light', 'curl'];
-const EXPOSURE_MAX = 2;
 const POLICIES = { login: { gateway: 'nginx', limit: 2, duration: 3_600_000 } };
 const CHECK = ['check', 'user_1', '--namespace', 'of_test', '--limit', '5', '--duration', '1h'];
 
@@ -89,13 +88,6 @@ describe.runIf(canBuildImages).each([
     expect(show('ActiveState')).toBe('active');
   });
 
-  test(`has an exposure level of at most ${EXPOSURE_MAX}`, () => {
-    const level = /exposure level for weir.service: ([\d.]+)/;
-    const [, value] = level.exec(runOk('systemd-analyze', 'security', '--no-pager', 'weir')) ?? [];
-    console.log(`systemd ${systemd}: exposure level ${value}`);
-    expect(Number(value)).toBeLessThanOrEqual(EXPOSURE_MAX);
-  });
-
   test('answers checks, as a user of its own without capabilities', () => {
     expect(weir(...CHECK)).toContain('remaining 4');
     const status = readFileSync(`/proc/${hostPid()}/status`, 'utf8');
@@ -159,19 +151,15 @@ describe.runIf(canBuildImages).each([
     expect([request(), request(), request()]).toEqual(['200', '200', '429']);
   });
 
-  test(
-    'does not restart with an invalid setting, and the journal says why',
-    async () => {
-      configure({ port: 70_000 });
-      expect(run('systemctl', 'restart', 'weir').status).not.toBe(0);
-      expect(show('ExecMainStatus')).toBe('2');
-      expect(show('ActiveState')).toBe('failed');
-      expect(journal()).toContain('port');
-      configure({ policies: POLICIES });
-      runOk('systemctl', 'start', 'weir');
-    },
-    MINUTE,
-  );
+  test('does not restart with an invalid setting, and the journal says why', async () => {
+    configure({ port: 70_000 });
+    expect(run('systemctl', 'restart', 'weir').status).not.toBe(0);
+    expect(show('ExecMainStatus')).toBe('2');
+    expect(show('ActiveState')).toBe('failed');
+    expect(journal()).toContain('port');
+    configure({ policies: POLICIES });
+    runOk('systemctl', 'start', 'weir');
+  });
 
   test('stops with exit code 0', () => {
     runOk('systemctl', 'stop', 'weir');

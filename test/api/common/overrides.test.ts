@@ -6,7 +6,7 @@ import { EXACT_OVERRIDES_MAX, WILDCARD_OVERRIDES_MAX } from '../../../src/core/c
 
 const VALUES = { limit: 5, durationMs: 1_000, isAsync: false };
 
-/** Puts an override where there are so many. `test/long` fills a real server. */
+/** Puts an override where there are so many. `overrides-at-maximum.test.ts` fills a real server. */
 function put(exact: number, wildcard: number, name: string, identifier: string, before?: object) {
   const registry = {
     overrideCounts: { exact, wildcard },
