@@ -5,7 +5,8 @@ import { basename, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
-import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { startServer } from '../support/server.ts';
 import { callWeir } from '../support/weir-command.ts';
 
 const DIRECTORY = new URL('../../deploy/compose/', import.meta.url).pathname;
@@ -20,6 +21,7 @@ interface Service {
   ports?: string[];
 }
 
+const own = useDataDirectory([]);
 const read = (name: string) => readFileSync(join(DIRECTORY, name), 'utf8');
 const compose = parse(read('compose.yaml')) as {
   services: Record<string, Service>;
@@ -45,27 +47,22 @@ test('every mounted file and every volume exists', () => {
 });
 
 test('nginx.conf is what weir prints for the policies of weir.json', async () => {
-  const directory = temporaryDirectory();
-  const socket = join(directory, 'gateway.sock');
+  const socket = join(own.dataDir, 'gateway.sock');
   const mode = compose.services.weir.environment?.WEIR_GATEWAY_SOCKET_MODE as string;
-  const server = await startServer(join(directory, 'data'), {
+  const server = await startServer(join(own.dataDir, 'data'), {
     args: [
       ...['--config', join(DIRECTORY, 'weir.json'), '--counters', '1024'],
       ...['--gateway-socket', socket, '--gateway-socket-mode', mode],
     ],
   });
-  try {
-    const { code, stdout, stderr } = await callWeir(server.url, NGINX_COMMAND.split(' '));
-    expect([code, stderr]).toEqual([0, '']);
-    const inContainer = compose.services.weir.environment?.WEIR_GATEWAY_SOCKET as string;
-    expect(read('nginx.conf')).toBe(stdout.replaceAll(socket, inContainer));
-    // Both services mount the directory of the socket.
-    const mounts = ['weir', 'nginx'].map((name) => compose.services[name].volumes);
-    for (const mount of mounts) expect(mount).toContain(`sockets:${dirname(inContainer)}`);
-  } finally {
-    await server.stop();
-    removeDirectory(directory);
-  }
+  own.started.push(server);
+  const { code, stdout, stderr } = await callWeir(server.url, NGINX_COMMAND.split(' '));
+  expect([code, stderr]).toEqual([0, '']);
+  const inContainer = compose.services.weir.environment?.WEIR_GATEWAY_SOCKET as string;
+  expect(read('nginx.conf')).toBe(stdout.replaceAll(socket, inContainer));
+  // Both services mount the directory of the socket.
+  const mounts = ['weir', 'nginx'].map((name) => compose.services[name].volumes);
+  for (const mount of mounts) expect(mount).toContain(`sockets:${dirname(inContainer)}`);
 });
 
 test('every image that is not built here has a version, and weir is reachable locally only', () => {

@@ -14,65 +14,26 @@ const MANIFESTS = 'deploy/kubernetes';
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 const { version } = JSON.parse(read('package.json')) as { version: string };
 
-interface Probe {
-  httpGet: { path: string; port: string };
-}
+/** A map or a list. Its scalars are only compared. */
+type Yaml = { [name: string]: Yaml } & Yaml[];
 
-interface Container {
-  name: string;
-  image: string;
-  args?: string[];
-  env: { name: string; value?: string }[];
-  ports: { name: string; containerPort: number }[];
-  startupProbe?: Probe;
-  readinessProbe?: Probe;
-  livenessProbe?: Probe;
-  lifecycle?: unknown;
-  restartPolicy?: string;
-  resources: { requests: Record<string, string>; limits: Record<string, string> };
-  securityContext: Record<string, unknown>;
-  volumeMounts?: { name: string; mountPath: string }[];
-}
+const isNamed = (expected: string) => (one: Yaml) => String(one.name) === expected;
 
-interface PodSpec {
-  automountServiceAccountToken: boolean;
-  securityContext: Record<string, unknown>;
-  initContainers?: Container[];
-  containers: Container[];
-  volumes: { name: string; emptyDir?: object; persistentVolumeClaim?: { claimName: string } }[];
-}
-
-interface Manifest {
-  kind: string;
-  metadata: { name: string; labels: Record<string, string> };
-  spec: {
-    replicas?: number;
-    strategy?: { type: string };
-    maxUnavailable?: number;
-    selector: Record<string, unknown>;
-    template: { metadata: { labels: Record<string, string> }; spec: PodSpec };
-    ports: { name: string; port: number; targetPort: string }[];
-    endpoints: { port: string; honorLabels?: boolean }[];
-    ingress: { ports: { port: string }[] }[];
-    podSelector: { matchLabels: Record<string, string> };
-  };
-}
-
-function documentsOf(name: string): Manifest[] {
+function documentsOf(name: string): Yaml[] {
   return parseAllDocuments(read(`${MANIFESTS}/${name}`)).map((document) => {
     expect([name, document.errors]).toEqual([name, []]);
-    return document.toJS() as Manifest;
+    return document.toJS() as Yaml;
   });
 }
 
-function ofKind(name: string, kind: string): Manifest | undefined {
-  return documentsOf(name).find((manifest) => manifest.kind === kind);
+function ofKind(name: string, kind: string): Yaml | undefined {
+  return documentsOf(name).find((manifest) => String(manifest.kind) === kind);
 }
 
-function podOf(name: string): { pod: PodSpec; weir: Container } {
+function podOf(name: string): { pod: Yaml; weir: Yaml } {
   const pod = ofKind(name, 'Deployment')!.spec.template.spec;
   const containers = [...(pod.initContainers ?? []), ...pod.containers];
-  return { pod, weir: containers.find((container) => container.name === 'weir')! };
+  return { pod, weir: containers.find(isNamed('weir'))! };
 }
 
 const SERVICES = ['standalone.yaml', 'replicas.yaml'];
@@ -97,7 +58,7 @@ test('the chart and all manifests have the version of package.json', () => {
 
 describe.each(PODS)('%s', (name) => {
   const { pod, weir } = podOf(name);
-  const portNamed = (of: string) => weir.ports.find((port) => port.name === of)?.containerPort;
+  const portNamed = (of: string) => weir.ports.find(isNamed(of))?.containerPort;
 
   test('runs weir without privileges, without a token of the API server, and with all its memory', () => {
     expect({ ...pod.securityContext, ...weir.securityContext }).toEqual({
@@ -119,15 +80,15 @@ describe.each(PODS)('%s', (name) => {
 
   test('sets only variables that weir reads, and the root key from a mounted file', () => {
     const known = SETTING_NAMES.map(environmentName);
-    expect(weir.env.filter((variable) => !known.includes(variable.name))).toEqual([]);
-    const file = weir.env.find((variable) => variable.name === 'WEIR_ROOT_KEY_FILE')?.value;
-    const mounts = weir.volumeMounts!.map(({ mountPath }) => mountPath);
-    expect(mounts.some((mount) => file?.startsWith(`${mount}/`))).toBe(true);
+    expect(weir.env.filter((variable) => !known.includes(String(variable.name)))).toEqual([]);
+    const file = String(weir.env.find(isNamed('WEIR_ROOT_KEY_FILE'))?.value);
+    const mounts = weir.volumeMounts.map(({ mountPath }) => mountPath);
+    expect(mounts.some((mount) => file.startsWith(`${mount}/`))).toBe(true);
   });
 
   test('mounts a volume for data, and every volume that it declares', () => {
-    expect(weir.volumeMounts!.map(({ mountPath }) => mountPath)).toContain('/var/lib/weir');
-    const mounted = weir.volumeMounts!.map((mount) => mount.name);
+    expect(weir.volumeMounts.map(({ mountPath }) => mountPath)).toContain('/var/lib/weir');
+    const mounted = weir.volumeMounts.map((mount) => mount.name);
     expect(mounted.toSorted()).toEqual(pod.volumes.map((volume) => volume.name).toSorted());
   });
 
@@ -145,9 +106,9 @@ test('sidecar.yaml has a native sidecar, which only its pod reaches', () => {
   expect([weir.restartPolicy, weir.lifecycle]).toEqual(['Always', undefined]);
   // The application stays in its service when weir is not ready.
   expect(weir.readinessProbe).toBeUndefined();
-  const host = weir.env.find((variable) => variable.name === 'WEIR_HOST')?.value;
+  const host = weir.env.find(isNamed('WEIR_HOST'))?.value;
   const [application] = pod.containers;
-  const url = application.env.find((variable) => variable.name === 'WEIR_URL')?.value;
+  const url = application.env.find(isNamed('WEIR_URL'))?.value;
   expect([host, url]).toEqual(['127.0.0.1', `http://127.0.0.1:${annotations('port').default}`]);
 });
 

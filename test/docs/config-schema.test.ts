@@ -195,7 +195,8 @@ describe('the schema of the configuration file', () => {
     });
     for (const example of policies.examples) texts.push(JSON.stringify({ policies: example }));
     for (const text of texts) {
-      const errors = serverErrors(text).filter((error) => !isBeyondSchema(error));
+      const isPolicy = text.startsWith('{"policies"');
+      const errors = serverErrors(text).filter((error) => isPolicy || !isBeyondSchema(error));
       expect([text, schemaErrors(text), errors]).toEqual([text, [], []]);
     }
   });
@@ -286,7 +287,7 @@ const numbersIn = ({ minimum, maximum, anyOf = [] }: AnySchema): number[] => {
 function valuesNear(rules: AnySchema): unknown[] {
   const numbers = numbersIn(rules).flatMap((bound) => [bound - 1, bound, bound + 0.5, bound + 1]);
   const texts = hasText(rules) ? TEXTS : ['', 'a'];
-  const others = [null, true, [], {}, 0, -0, 20, 2 ** 53, ...(rules.enum ?? [])];
+  const others = [null, true, [], {}, 0, 20, 2 ** 53, ...(rules.enum ?? [])];
   const lists = texts.flatMap((text) => [[text], ['ip', text], [text, 7]]);
   return [...numbers, ...texts, ...others, ...(rules.type === 'string' ? [] : lists)];
 }

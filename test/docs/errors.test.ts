@@ -1,27 +1,13 @@
 /** The page about errors. reference.test.ts has the pages about errors that a server shows. */
 
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { ERRORS } from '../../src/core/errors.ts';
 import { errorSections } from '../../src/docs/errors.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { sendRequest } from '../support/http.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
 
-const dataDir = temporaryDirectory();
-let server: ServerProcess;
-beforeAll(async () => {
-  server = await startServer(dataDir, { args: ['--acceptors', '1', '--counters', '1024'] });
-});
-afterAll(async () => {
-  await server.stop();
-  removeDirectory(dataDir);
-});
+const own = useDataDirectory(['--acceptors', '1', '--counters', '1024']);
 
 test('the documentation has a section for each code, in the order of the table', () => {
   const headings = [...errorSections().matchAll(/^### (.*)$/gm)].map(([, heading]) => heading);
@@ -32,13 +18,9 @@ test('the examples of the page are the responses of a server', async () => {
   const page = readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf8');
   const examples = [...page.matchAll(/```json\n(.*?)```/gs)].map(([, json]) => JSON.parse(json));
   const request = { namespace: 'api', identifier: 'user_1', limit: 10, duration: 60 };
-  const headers = { Authorization: `Bearer ${ROOT_KEY}` };
+  const server = await own.start();
   const sent = ['/v1/ratelimits.limit', '/v2/ratelimit.limit'].map(async (path) => {
-    const { body } = await sendRequest(server.port, {
-      path,
-      headers,
-      body: JSON.stringify(request),
-    });
+    const { body } = await sendRequest(server.port, { path, body: JSON.stringify(request) });
     return JSON.parse(body.replaceAll(server.url, 'http://127.0.0.1:7070'));
   });
   const [v1, v2] = await Promise.all(sent);

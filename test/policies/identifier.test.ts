@@ -198,7 +198,11 @@ describe('the identifier of a request', () => {
     const key = (key: string) => identifierFor({ identify: 'header:key' }, { key });
     const most = '\u{1f600}'.repeat(IDENTIFIER_MAX_CHARACTERS);
     expect(key(most)).toBe(most);
-    expect(key(`${most}a`)).toMatch(/^sha256:[0-9a-f]{64}$/);
+    const characters = 'a'.repeat(IDENTIFIER_MAX_CHARACTERS);
+    expect(key(characters)).toBe(characters);
+    for (const long of [`${most}a`, `${characters}a`]) {
+      expect(key(long)).toMatch(/^sha256:[0-9a-f]{64}$/);
+    }
     expect(key(`${most}a`)).not.toBe(key(`${most}b`));
     const half = 'a'.repeat(IDENTIFIER_MAX_CHARACTERS / 2);
     const both = identifierFor(

@@ -35,6 +35,7 @@ describe('the normalized path', () => {
     ['*', '*'],
     ['host:443', 'host:443'],
     ['', ''],
+    ['?a', ''],
   ])('of %j is %j', (target, path) => {
     expect(normalizePath(target)).toBe(path);
   });

@@ -1,6 +1,6 @@
 /** Counters of GCRA in their tables, beside those of windows. */
 
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
@@ -21,9 +21,13 @@ const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
 const bucket = { rule: RULE.gcra, limit: 60, burst: 10 };
 
+let tables: TestTables;
+beforeEach(() => {
+  tables = new TestTables(COUNTERS_MIN);
+});
+
 describe('a counter of GCRA', () => {
   test('is inspected with its usage, and with the windows, and nothing changes', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     const words = () => tables.tables.map((table) => [...(table.words as Int32Array)]);
     expect(tables.inspect('a')).toEqual([]);
     tables.decide('a', { ...bucket, cost: 4 });
@@ -61,7 +65,6 @@ describe('a counter of GCRA', () => {
   });
 
   test('is removed by a reset of its rule, its duration, or all', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     const fill = () => {
       for (const duration of [MINUTE, 5_000]) {
         tables.decide('a', { ...bucket, duration });
@@ -79,7 +82,6 @@ describe('a counter of GCRA', () => {
   });
 
   test('expires when the bucket is full again, and its slot is swept', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { ...bucket, cost: 2 });
     expect(tables.countLive(NOW + 1_999)).toBe(1);
     expect(tables.countLive(NOW + 2_000)).toBe(0);
@@ -87,7 +89,6 @@ describe('a counter of GCRA', () => {
   });
 
   test('is deducted later from the time of its decision', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     const asynchronous = { ...bucket, cost: 3 };
     const { window } = tables.decide('a', { ...asynchronous, isCounted: false });
     expect(tables.decide('a', { ...bucket, cost: 0 }).remaining).toBe(10);
@@ -103,7 +104,6 @@ describe('a counter of GCRA', () => {
   });
 
   test('is peeked at without the lock, and refunds at most what is used', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { ...bucket, cost: 7 });
     expect(tables.peek('a', { ...bucket, cost: 3 })).toMatchObject({ allowed: true, remaining: 0 });
     expect(tables.peek('a', { ...bucket, cost: 4 })).toBeUndefined();
@@ -133,7 +133,6 @@ describe('a counter of GCRA', () => {
   });
 
   test('finds no slot in a table of protected counters, and says when the first is free', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     for (let i = 0; tables.full < 100; i++) {
       tables.decide(`x${i}`, { ...bucket, cost: 10 }, `n${i % 1_000}`);
       tables.decide(`x${i}`, { ...bucket, cost: 10 }, `n${i % 1_000}`);

@@ -1,18 +1,14 @@
 /** Asynchronous checks over HTTP: decided at once, and deducted by the shard workers. */
 
 import { expect, test } from 'vitest';
+import { useDataDirectory } from '../../support/data-directory.ts';
 import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../../support/http.ts';
-import {
-  removeDirectory,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { waitUntil } from '../../support/server.ts';
+
+const own = useDataDirectory(['--counters', '1024', '--acceptors', '1', '--workers', '1']);
 
 test('an asynchronous check is decided like any other, and deducted later', async () => {
-  const dataDir = temporaryDirectory();
-  const args = ['--counters', '1024', '--acceptors', '1', '--workers', '1'];
-  const server = await startServer(dataDir, { args });
+  const server = await own.start();
   const body = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
   const send = async (cost: number, async: boolean) => {
     const { reset, ...response } = await sendCheck(server.port, { ...body, cost, async });
@@ -28,5 +24,4 @@ test('an asynchronous check is decided like any other, and deducted later', asyn
   };
   expect([await deducted('deductions'), await deducted('deduction_tokens')]).toEqual([1, 4]);
   expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
 });

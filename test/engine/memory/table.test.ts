@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
 import type { Identity } from '../../../src/core/hash.ts';
@@ -17,8 +17,12 @@ import { TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts
 const NOW = 1_700_000_000_000;
 const MINUTE = 60_000;
 
+let tables: TestTables;
+beforeEach(() => {
+  tables = new TestTables(COUNTERS_MIN);
+});
+
 test('a counter is not inserted by a check of cost 0 or a denied check', () => {
-  const tables = new TestTables(COUNTERS_MIN);
   expect(tables.decide('a', { cost: 0 })).toMatchObject({ allowed: true, remaining: 10 });
   expect(tables.decide('a', { cost: 11 })).toMatchObject({ allowed: false, remaining: 10 });
   expect(tables.countLive()).toBe(0);
@@ -28,7 +32,7 @@ describe('a table', () => {
   test.each([COUNTERS_MIN, 65_536, ...(IS_LONG ? [1_048_576] : [])])(
     'of %i counters holds that many without an eviction',
     (capacity) => {
-      const tables = new TestTables(capacity);
+      tables = new TestTables(capacity);
       for (let i = 0; i < capacity; i++) tables.decide(`user_${i}`);
       expect(tables.evicted + tables.full).toBe(0);
       expect(tables.countLive()).toBe(capacity);
@@ -40,7 +44,7 @@ describe('a table', () => {
 
   test('under ten times its capacity evicts the least used counters, and none that denies checks', () => {
     const capacity = 2_048;
-    const tables = new TestTables(capacity);
+    tables = new TestTables(capacity);
     const denied = Array.from({ length: 100 }, (_, i) => `denied_${i}`);
     const busy = Array.from({ length: 100 }, (_, i) => `busy_${i}`);
     for (const id of denied) {
@@ -58,7 +62,7 @@ describe('a table', () => {
   test.each(['deny', 'allow'] as const)(
     'without a free slot decides about a new counter by the policy %s',
     (policy) => {
-      const tables = tablesOfDeniedCounters(policy, 1_000);
+      tables = tablesOfDeniedCounters(policy, 1_000);
       const reset = Math.floor(NOW / MINUTE) * MINUTE + MINUTE;
       // Where it denies, until the earliest reset. What it allows is not counted.
       const expected = {
@@ -77,7 +81,6 @@ describe('a table', () => {
 
 describe('a peek without the lock', () => {
   test('returns the decision that a check would get, and changes nothing', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     expect(tables.peek('a')).toBeUndefined();
     tables.decide('a', { cost: 7 });
     const words = tables.tables.map((table) => [...atomicWords(table.words)]);
@@ -92,7 +95,6 @@ describe('a peek without the lock', () => {
   });
 
   test('does not wait for a thread that holds the lock', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 2 });
     for (const { words, groups } of tables.tables) {
       for (let group = 0; group < groups; group++) words[lockAt(group)] = 77;
@@ -104,49 +106,44 @@ describe('a peek without the lock', () => {
 describe('a deduction', () => {
   const start = Math.floor(NOW / MINUTE) * MINUTE;
   const window = start / MINUTE;
-  const used = (tables: TestTables, now = NOW) =>
-    10 - tables.decide('a', { cost: 0, now }).remaining;
+  const used = (now = NOW) => 10 - tables.decide('a', { cost: 0, now }).remaining;
 
   test('is not counted by its check, which only inserts the counter', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     expect(tables.decide('a', { cost: 4, isCounted: false })).toMatchObject({
       allowed: true,
       remaining: 6,
       reset: start + MINUTE,
     });
-    expect([used(tables), tables.countLive()]).toEqual([0, 1]);
+    expect([used(), tables.countLive()]).toEqual([0, 1]);
     expect(tables.deduct('a', { cost: 4, window })).toBe(DEDUCTION_OUTCOME.applied);
-    expect(used(tables)).toBe(4);
+    expect(used()).toBe(4);
   });
 
   test('counts in the window of its check only, also after the next window has begun', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 1 });
     tables.decide('a', { cost: 2, now: NOW + MINUTE });
     const now = NOW + MINUTE;
     expect(tables.deduct('a', { cost: 5, window, now })).toBe(DEDUCTION_OUTCOME.applied);
-    expect(used(tables, now)).toBe(2);
+    expect(used(now)).toBe(2);
     expect(tables.deduct('a', { cost: 3, window: window + 1, now })).toBe(
       DEDUCTION_OUTCOME.applied,
     );
-    expect(used(tables, now)).toBe(5);
+    expect(used(now)).toBe(5);
     expect(tables.deduct('a', { cost: 3, window, now: now + MINUTE })).toBe(
       DEDUCTION_OUTCOME.windowEnded,
     );
   });
 
   test('inserts its counter again after an eviction', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 4, isCounted: false });
     for (let i = 0; i < 20 * COUNTERS_MIN; i++) tables.decide(`x${i}`, { cost: 5 });
     expect([DEDUCTION_OUTCOME.applied, DEDUCTION_OUTCOME.evicted]).toContain(
       tables.deduct('a', { cost: 4, window }),
     );
-    expect(used(tables)).toBe(4);
+    expect(used()).toBe(4);
   });
 
   test('may exceed the limit, but never the largest exact integer', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     tables.decide('a', { cost: 10 });
     tables.deduct('a', { cost: 3, window });
     expect(tables.decide('a')).toMatchObject({ allowed: false, remaining: 0 });
@@ -178,7 +175,6 @@ describe('attaching', () => {
   });
 
   test('a failed assertion inside a decision leaves no lock behind', () => {
-    const tables = new TestTables(COUNTERS_MIN);
     const [table] = tables.tables;
     let held = 0;
     const broken = {

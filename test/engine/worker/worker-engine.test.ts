@@ -1,6 +1,7 @@
 /** A shard worker that dies, and has no successor. */
 
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { useDataDirectory } from '../../support/data-directory.ts';
 import {
   errorIn,
   LONGEST_WINDOW_MS,
@@ -9,17 +10,16 @@ import {
   sendCheck,
   sendRequest,
 } from '../../support/http.ts';
-import { removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
+import { waitUntil } from '../../support/server.ts';
 import { startWithoutWorkerRestart } from '../../support/worker-faults.ts';
 
-const ARGS = ['--counters', '1024', '--decide', 'worker'];
+const own = useDataDirectory([]);
 const body = (identifier: string) => ({ identifier, limit: 100, duration: LONGEST_WINDOW_MS });
 
-const dataDir = temporaryDirectory();
-afterAll(() => removeDirectory(dataDir));
-
 test('the check that a worker without a successor had begun gets a 503, all others a decision', async () => {
-  const running = await startWithoutWorkerRestart(dataDir, ARGS);
+  const args = ['--counters', '1024', '--decide', 'worker'];
+  const running = await startWithoutWorkerRestart(own.dataDir, args);
+  own.started.push(running);
   // A check is withdrawn where the worker has not started yet.
   await waitUntil('the worker runs', async () => {
     return (await readMetric(running.adminUrl, 'weir_workers_running')) === 1;

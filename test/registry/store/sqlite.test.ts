@@ -66,6 +66,13 @@ const TABLES = ['keys', 'namespaces', 'overrides', 'audit', 'policies'] as const
 const countRecords = () =>
   withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
 const FILLED = [1, 400, 100, 20, 1];
+/** Gives the store another version, with a valid checksum. */
+const setVersion = (version: string) => {
+  const database = new Database(path);
+  const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
+  meta.run(Buffer.from(version), crc32(`version${version}`), 'version');
+  database.close();
+};
 
 describe('the store', () => {
   test('has the same records and the same hash key after it was closed and reopened', () => {
@@ -130,9 +137,8 @@ describe('the store', () => {
 
   test('of version 1 gets the missing tables and keeps its records', () => {
     fill();
+    setVersion('1');
     const database = new Database(path);
-    const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
-    meta.run(Buffer.from('1'), crc32('version1'), 'version');
     for (const table of ['overrides', 'audit', 'policies']) {
       database.exec(`DROP TABLE ${table}; DELETE FROM meta WHERE name = '${table}.count'`);
     }
@@ -240,13 +246,25 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
     return message;
   };
 
-  test('when it is missing or empty', () => {
+  test.each([
+    ['missing', () => {}, 'is missing although it was created before'],
+    ['empty', () => writeFileSync(path, ''), 'cannot be trusted: it is empty'],
+    ['no database', () => writeFileSync(path, 'no store'.repeat(500)), 'cannot be trusted: '],
+    [
+      'of a later version',
+      () => {
+        writeStoreVersion2(path);
+        setVersion('4');
+      },
+      'cannot be trusted: it has version 4, and this weir supports versions 1 to 3',
+    ],
+  ])('when it is %s', (_, replace, message) => {
     fill();
     const intact = readFileSync(path);
     rmSync(path);
-    expect(startError()).toContain(`${path} is missing although it was created before`);
-    writeFileSync(path, '');
-    expect(startError()).toContain(`${path} cannot be trusted: it is empty`);
+    replace();
+    expect(startError()).toContain(`${path} ${message}`);
+    for (const file of [path, `${path}-wal`, `${path}-shm`]) rmSync(file, { force: true });
     writeFileSync(path, intact);
     expect(countRecords()).toEqual(FILLED);
   });
@@ -289,19 +307,6 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
     expect(rejected).toBeGreaterThan(100);
     writeFileSync(path, intact);
     expect(contents()).toBe(expected);
-  });
-
-  test('when it is not a store, or of a later version', () => {
-    fill();
-    writeFileSync(path, 'not a database, but as long as one '.repeat(100));
-    expect(startError()).toContain('cannot be trusted: ');
-    rmSync(path);
-    writeStoreVersion2(path);
-    const database = new Database(path);
-    const meta = database.prepare('UPDATE meta SET record = ?, crc = ? WHERE name = ?');
-    meta.run(Buffer.from('4'), crc32('version4'), 'version');
-    database.close();
-    expect(startError()).toContain('it has version 4, and this weir supports versions 1 to 3');
   });
 });
 
