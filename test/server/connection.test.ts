@@ -1,17 +1,12 @@
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { exchange, type LimitResponse, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
+import { checkBody, exchange, remainingIn, requestBytes } from '../support/http.ts';
 import { DECIDE_MODES } from '../support/server.ts';
 import { useServer } from '../support/test-server.ts';
 import { hasOldParser } from '../support/uws-binaries.ts';
 
 describe.each(DECIDE_MODES)('decided %s:', (mode) => {
   const server = useServer({ args: ['--acceptors', '2', '--decide', mode] });
-
-  const body = (identifier: string, limit = 1_000) => {
-    return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
-  };
-  const remainingOf = (text: string) => (JSON.parse(text) as LimitResponse).remaining;
 
   /** Chunked, with every byte of the body in a chunk of its own. */
   function chunked(text: string): Buffer {
@@ -28,20 +23,18 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     test('serves one request after another, also on paths with doubled slashes', async () => {
       const paths = ['/v1/ratelimits.limit', '//v1/ratelimits.limit', '//v1///ratelimits.limit'];
       const packets = [...paths, ...paths].map((path) =>
-        requestBytes({ path, body: body('slashes') }),
+        requestBytes({ path, body: checkBody('slashes') }),
       );
       const responses = await exchange(server.port, packets, 6, true);
-      expect(responses.map((response) => remainingOf(response.body))).toEqual([
-        999, 998, 997, 996, 995, 994,
-      ]);
-      const query = requestBytes({ path: '/v1/ratelimits.limit?a=b', body: body('slashes') });
+      expect(responses.map(remainingIn)).toEqual([999, 998, 997, 996, 995, 994]);
+      const query = requestBytes({ path: '/v1/ratelimits.limit?a=b', body: checkBody('slashes') });
       expect((await exchange(server.port, [query]))[0].status).toBe(200);
     });
   });
 
   describe('a body', () => {
     test('split at any byte gets the same response', async () => {
-      const text = body('split-é-😀');
+      const text = checkBody('split-é-😀');
       const whole = requestBytes({ body: text });
       const start = whole.length - Buffer.byteLength(text);
       let expected = 1_000;
@@ -51,17 +44,17 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         );
         const [response] = await exchange(server.port, packets);
         expected--;
-        expect([response.status, remainingOf(response.body)]).toEqual([200, expected]);
+        expect([response.status, remainingIn(response)]).toEqual([200, expected]);
       }
     });
 
     test('in chunks of one byte, in one packet or several, gets the same response', async () => {
-      const whole = chunked(body('chunked-é'));
+      const whole = chunked(checkBody('chunked-é'));
       const head = whole.indexOf('\r\n\r\n') + 4;
-      expect(remainingOf((await exchange(server.port, [whole]))[0].body)).toBe(999);
+      expect(remainingIn((await exchange(server.port, [whole]))[0])).toBe(999);
       for (let at = head, expected = 998; at < whole.length; at += 7, expected--) {
         const [response] = await exchange(server.port, [whole.subarray(0, at), whole.subarray(at)]);
-        expect([response.status, remainingOf(response.body)]).toEqual([200, expected]);
+        expect([response.status, remainingIn(response)]).toEqual([200, expected]);
       }
     });
 
@@ -88,7 +81,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     });
 
     test('that is incomplete counts nothing', async () => {
-      const whole = requestBytes({ body: body('aborted') });
+      const whole = requestBytes({ body: checkBody('aborted') });
       for (const cut of [1, 10, 30]) {
         const socket = connect(server.port, '127.0.0.1');
         socket.write(whole.subarray(0, whole.length - cut));
@@ -99,7 +92,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
         expect(received).toBe('');
       }
       const [response] = await exchange(server.port, [whole]);
-      expect(remainingOf(response.body)).toBe(999);
+      expect(remainingIn(response)).toBe(999);
     });
   });
 
@@ -107,7 +100,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     // Every third of 60 connections ends before its body, and every fifth of the others is too
     // large. The order of the packets is not fixed.
     const texts = Array.from({ length: 60 }, (_, i) => {
-      return i % 15 === 1 ? body('x'.repeat(70_000)) : body(`beside_${i}`, 1_000 + i);
+      return i % 15 === 1 ? checkBody('x'.repeat(70_000)) : checkBody(`beside_${i}`, 1_000 + i);
     });
     const responded = texts.map(async (text, i) => {
       const bytes = requestBytes({ body: text });
@@ -132,18 +125,18 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     for (const [i, response] of responses.entries()) {
       if (i % 3 === 0) continue;
       expect([i, response?.status]).toEqual([i, i % 15 === 1 ? 413 : 200]);
-      if (i % 15 !== 1) expect(remainingOf(response?.body ?? '')).toBe(1_000 + i - 1);
+      if (i % 15 !== 1) expect(remainingIn(response!)).toBe(1_000 + i - 1);
     }
     // No incomplete body was counted.
     for (let i = 0; i < 60; i += 3) {
       const [response] = await exchange(server.port, [requestBytes({ body: texts[i] })]);
-      expect(remainingOf(response.body)).toBe(1_000 + i - 1);
+      expect(remainingIn(response)).toBe(1_000 + i - 1);
     }
   });
 
   describe('a head', () => {
     test('split at any byte gets the same response; uws-pack may send a 505 for eleven of them', async () => {
-      const whole = requestBytes({ body: body('head') });
+      const whole = requestBytes({ body: checkBody('head') });
       const end = whole.indexOf('\r\n\r\n') + 4;
       const rejected: number[] = [];
       let expected = 1_000;
@@ -154,7 +147,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
           continue;
         }
         expected--;
-        expect([at, response.status, remainingOf(response.body)]).toEqual([at, 200, expected]);
+        expect([at, response.status, remainingIn(response)]).toEqual([at, 200, expected]);
       }
       // After "POST " and inside " HTTP/1.1\r"; nothing was counted.
       const version = whole.indexOf(' HTTP/1.1');
@@ -165,7 +158,7 @@ describe.each(DECIDE_MODES)('decided %s:', (mode) => {
     test('with 16 KiB of cookies is accepted', async () => {
       const headers = { Cookie: 'c'.repeat(16_384) };
       const [response] = await exchange(server.port, [
-        requestBytes({ headers, body: body('cookies') }),
+        requestBytes({ headers, body: checkBody('cookies') }),
       ]);
       expect(response.status).toBe(200);
     });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines } from '../support/engine-modes.ts';
+import type { RequestHeaders } from '../support/http.ts';
 import { errorIn, exchange, type ParsedResponse, sendRequest } from '../support/http.ts';
 import {
   configText,
@@ -73,14 +74,8 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect(existsSync(socket)).toBe(false);
   });
 
-  const ask = (path: string, headers: Record<string, string> = {}, method?: string) => {
+  const ask = (path: string, headers: RequestHeaders = {}, method?: string) => {
     return sendGatewayCheck(server.gatewayPort, path, headers, method);
-  };
-  /** A check with several headers of one name. */
-  const askWithLines = async (path: string, name: string, values: string[], headers = {}) => {
-    const head = gatewayRequestBytes(path, headers).toString().trimEnd();
-    const lines = values.map((value) => `\r\n${name}: ${value}`).join('');
-    return (await exchange(server.gatewayPort, [Buffer.from(`${head}${lines}\r\n\r\n`)]))[0];
   };
   const statuses = async (count: number, asking: () => Promise<ParsedResponse>) => {
     const answers: number[] = [];
@@ -143,40 +138,42 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect((await asking()).headers.ratelimit).toContain('"five";r=1;');
   });
 
-  test('is trusted for the last X-Forwarded-For header, and for the configured number of proxies', async () => {
-    const send = (...addresses: string[]) => {
-      return askWithLines('/v1/check/hops', 'X-Forwarded-For', addresses);
-    };
-    expect((await send('forged', '10.0.0.5', '10.9.9.9')).status).toBe(200);
-    expect((await send('other', '10.0.0.5, 10.9.9.8')).status).toBe(429);
-    expect((await send('10.0.0.6', '10.9.9.8')).status).toBe(200);
-  });
-
-  test('separates IPv6 networks by the prefix of the policy', async () => {
-    const asking = (address: string) => ask('/v1/check/network', forwardedFor(address));
-    expect((await asking('2001:db8:1:ff00::1')).status).toBe(200);
-    expect((await asking('2001:DB8:1:ffab:1:2:3:4')).status).toBe(429);
-    expect((await asking('2001:db8:1:fe00::1')).status).toBe(200);
-  });
-
-  test('forwards a head with 9 KB of cookies in several headers', async () => {
-    const filler = 'x'.repeat(3_000);
-    const asking = (session: string) => {
-      const lines = [`a=${filler}`, `b=${filler}; c=${filler}`, `session=${session}`];
-      return askWithLines('/v1/check/cookie', 'Cookie', lines);
-    };
-    expect((await asking('one')).status).toBe(200);
-    expect((await asking('one')).status).toBe(429);
-    expect((await asking('two')).status).toBe(200);
-  });
-
-  test('gets no identity for a client with two values in its identity', async () => {
-    const send = (...keys: string[]) => {
-      return askWithLines('/v1/check/refusing', 'X-Key', keys, forwardedFor('10.0.0.14'));
-    };
-    expect((await send('one', 'two')).status).toBe(429);
-    expect((await send('one', 'one')).status).toBe(429);
-    expect((await send('one')).status).toBe(200);
+  const chain = (...lines: string[]) => ({ 'X-Forwarded-For': lines });
+  const filler = 'x'.repeat(3_000);
+  const session = (id: string) => {
+    return { Cookie: [`a=${filler}`, `b=${filler}; c=${filler}`, `session=${id}`] };
+  };
+  const keyed = (...keys: string[]) => ({ ...forwardedFor('10.0.0.14'), 'X-Key': keys });
+  test.each<
+    [what: string, policy: string, identities: [RequestHeaders, RequestHeaders, RequestHeaders]]
+  >([
+    [
+      'is trusted for the last X-Forwarded-For header, and for the configured number of proxies',
+      'hops',
+      [
+        chain('forged', '10.0.0.5', '10.9.9.9'),
+        chain('other', '10.0.0.5, 10.9.9.8'),
+        chain('10.0.0.6', '10.9.9.8'),
+      ],
+    ],
+    [
+      'separates IPv6 networks by the prefix of the policy',
+      'network',
+      [chain('2001:db8:1:ff00::1'), chain('2001:DB8:1:ffab:1:2:3:4'), chain('2001:db8:1:fe00::1')],
+    ],
+    [
+      'forwards a head with 9 KB of cookies in several headers',
+      'cookie',
+      [session('one'), session('one'), session('two')],
+    ],
+  ])('%s', async (_what, policy, [first, same, other]) => {
+    for (const [headers, status] of [
+      [first, 200],
+      [same, 429],
+      [other, 200],
+    ] as const) {
+      expect((await ask(`/v1/check/${policy}`, headers)).status).toBe(status);
+    }
   });
 
   test('is named by the address of a check, if the policy serves several', async () => {
@@ -184,30 +181,25 @@ describeEngines('decided %s, a gateway', (mode) => {
     const asking = (address: string, method?: string) => {
       return ask(`/v1/check/listed${address}`, forwarded, method);
     };
-    // Envoy: the method and the path of the check itself. The client has sent the headers.
-    expect((await asking('/a?gateway=caddy')).status).toBe(200);
-    expect((await asking('//a?gateway=caddy&b')).status).toBe(429);
-    expect((await asking('/?gateway=caddy')).status).toBe(200);
-    // Caddy sets the headers itself.
-    expect((await asking('?gateway=caddy')).status).toBe(200);
-    expect((await asking('?gateway=caddy', 'DELETE')).status).toBe(429);
+    for (const [address, status, method] of [
+      // Envoy: the method and the path of the check itself. The client has sent the headers.
+      ['/a?gateway=caddy', 200],
+      ['//a?gateway=caddy&b', 429],
+      ['/?gateway=caddy', 200],
+      // Caddy sets the headers itself.
+      ['?gateway=caddy', 200],
+      ['?gateway=caddy', 429, 'DELETE'],
+    ] as const) {
+      expect([address, (await asking(address, method)).status]).toEqual([address, status]);
+    }
     const denied = await ask('/v1/auth-request/listed?gateway=caddy', forwarded);
     expect(denied.status).toBe(403);
     for (const address of ['', '?', '?gateway=nginx', '?gateway=caddy&a', '?a&gateway=caddy']) {
-      for (const method of ['GET', 'HEAD']) {
-        const answer = await asking(address, method);
-        expect([address, answer.status, answer.headers.ratelimit]).toEqual([
-          address,
-          404,
-          undefined,
-        ]);
-        if (method === 'HEAD') continue;
-        const serves = 'the policy for the namespace "listed" serves caddy, envoy; the query of';
-        expect(errorIn(answer)).toMatchObject({
-          code: 'NOT_FOUND',
-          message: expect.stringContaining(serves),
-        });
-      }
+      expect((await asking(address, 'HEAD')).status).toBe(404);
+      const answer = await asking(address);
+      expect([address, answer.status, answer.headers.ratelimit]).toEqual([address, 404, undefined]);
+      const serves = 'the policy for the namespace "listed" serves caddy, envoy; the query of';
+      expect(errorIn(answer).message).toContain(serves);
     }
     // nginx does not append a path, so a path comes from another gateway than the policy's.
     const other = await ask('/v1/check/login/a', forwardedFor('10.0.0.4'));
@@ -226,7 +218,14 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect(await unidentified('shared')).toBe(4);
     expect(await statuses(3, () => ask('/v1/check/admitting'))).toEqual([200, 200, 200]);
     expect((await ask('/v1/check/admitting')).headers.ratelimit).toContain('r=1;');
-    // An invalid identity is not an absent one.
+    // Two values are no identity, and an invalid identity is not an absent one.
+    for (const [keys, status] of [
+      [['one', 'two'], 429],
+      [['one', 'one'], 429],
+      [['one'], 200],
+    ] as const) {
+      expect((await ask('/v1/check/refusing', keyed(...keys))).status).toBe(status);
+    }
     const long = { 'X-Key': 'x'.repeat(9_000) };
     expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
     expect((await ask('/v1/check/admitting')).status).toBe(200);
@@ -234,9 +233,6 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect([denied.status, Number(denied.headers['retry-after']) > 0]).toEqual([429, true]);
     expect(JSON.parse(denied.body).detail).toContain('an address and the header x-key');
     expect((await ask('/v1/auth-request/refusing')).status).toBe(403);
-    expect(
-      (await ask('/v1/check/refusing', { ...forwardedFor('10.0.0.7'), 'X-Key': 'k' })).status,
-    ).toBe(200);
     const name = 'weir_decisions_total{namespace="refusing",outcome="denied"}';
     expect(await server.metric(name)).toBeGreaterThanOrEqual(2);
   });
@@ -273,10 +269,8 @@ describeEngines('decided %s, a gateway', (mode) => {
   test('counts by GCRA: the burst passes at once, and the headers have limit and duration', async () => {
     const asking = () => ask('/v1/check/gcra', { 'X-Key': 'a' });
     const first = await asking();
-    expect([first.status, first.headers['ratelimit-policy']]).toEqual([
-      200,
-      '"gcra";q=100;w=3155760000',
-    ]);
+    expect(first.status).toBe(200);
+    expect(first.headers['ratelimit-policy']).toBe('"gcra";q=100;w=3155760000');
     expect(first.headers.ratelimit).toMatch(/^"gcra";r=1;t=\d+$/);
     expect(await statuses(3, asking)).toEqual([200, 429, 429]);
     const { headers } = await asking();
@@ -312,9 +306,7 @@ describeEngines('decided %s, a gateway', (mode) => {
     await ask('/v1/check/login', forwardedFor('10.0.0.10'));
     const fields = { namespace: 'login', identifier: '10.0.0.10', limit: 3, cost: 0 };
     const look = { ...fields, duration: 3_155_760_000_000 };
-    expect(await server.ok('ratelimits.limit', look)).toMatchObject({
-      remaining: 2,
-    });
+    expect(await server.ok('ratelimits.limit', look)).toMatchObject({ remaining: 2 });
   });
 
   test('gets legacy headers as well, if the policy has them', async () => {
@@ -330,10 +322,7 @@ describeEngines('decided %s, a gateway', (mode) => {
     const [answer] = await exchange(connect(socket), [
       gatewayRequestBytes('/v1/check/login', forwardedFor('10.0.0.12')),
     ]);
-    expect([answer.status, answer.headers.ratelimit]).toEqual([
-      200,
-      expect.stringContaining('r=2;'),
-    ]);
+    expect(answer.headers.ratelimit).toContain('r=2;');
     const paths = ['/v1/ratelimits.limit', '/v1/keys.list', '/', '/v1/check/', '/v1/check/nobody'];
     for (const path of paths) {
       const method = path.endsWith('limit') ? 'POST' : 'GET';
@@ -477,6 +466,11 @@ describe('policies', () => {
     expect((await sendGatewayCheck(port, '/v1/check/a', forwardedFor('10.0.0.1'))).status).toBe(
       200,
     );
+    const [rejected] = await exchange(server.port, []);
+    expect([rejected.status, errorIn(rejected).message]).toEqual([
+      503,
+      'the limit of open connections is reached',
+    ]);
     for (const socket of idle) socket.destroy();
   });
 
@@ -496,6 +490,8 @@ describe('policies', () => {
     for (let i = 0; i < 2; i++) {
       const allowed = await sendGatewayCheck(port, '/v1/check/allowed', forwardedFor('10.0.0.1'));
       expect([allowed.status, allowed.body]).toEqual([200, '']);
+      expect(allowed.headers['ratelimit-policy']).toBe('"allowed";q=1;w=3155760000');
+      expect(allowed.headers).not.toHaveProperty('ratelimit');
       const denied = await sendGatewayCheck(port, '/v1/check/denied', forwardedFor('10.0.0.1'));
       expect([denied.status, denied.headers['retry-after']]).toEqual([429, '1']);
       expect(JSON.parse(denied.body).type).toContain('#temporary-reduced-capacity');

@@ -3,36 +3,35 @@
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { describeEngines } from '../support/engine-modes.ts';
-import { exchange, type LimitResponse, LONGEST_WINDOW_MS, requestBytes } from '../support/http.ts';
+import {
+  checkBody,
+  exchange,
+  LONGEST_WINDOW_MS,
+  remainingIn,
+  requestBytes,
+} from '../support/http.ts';
 import { useServer } from '../support/test-server.ts';
-
-const body = (identifier: string, limit = 1_000) => {
-  return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
-};
-const remainingOf = (text: string) => (JSON.parse(text) as LimitResponse).remaining;
 
 describe('decided in place, a connection', () => {
   const server = useServer();
 
   test('with 100 requests in one packet gets 100 responses in order', async () => {
     const all = Buffer.concat(
-      Array.from({ length: 100 }, () => requestBytes({ body: body('pipelined') })),
+      Array.from({ length: 100 }, () => requestBytes({ body: checkBody('pipelined') })),
     );
     const responses = await exchange(server.port, [all], 100);
-    expect(responses.map((response) => remainingOf(response.body))).toEqual(
-      Array.from({ length: 100 }, (_, i) => 999 - i),
-    );
+    expect(responses.map(remainingIn)).toEqual(Array.from({ length: 100 }, (_, i) => 999 - i));
   });
 
   test('with valid and invalid requests in one packet gets all responses, and stays open', async () => {
     const parts = [
-      { body: body('mixed') },
+      { body: checkBody('mixed') },
       { body: 'nonsense' },
-      { path: '/nowhere', body: body('mixed') },
+      { path: '/nowhere', body: checkBody('mixed') },
       { method: 'HEAD', body: '' },
-      { headers: { Authorization: 'Bearer wrong' }, body: body('mixed') },
-      { headers: { 'Content-Type': 'text/plain' }, body: body('mixed') },
-      { body: body('mixed') },
+      { headers: { Authorization: 'Bearer wrong' }, body: checkBody('mixed') },
+      { headers: { 'Content-Type': 'text/plain' }, body: checkBody('mixed') },
+      { body: checkBody('mixed') },
     ];
     const packet = Buffer.concat(parts.map(requestBytes));
     const methods = parts.map(({ method = 'POST' }) => method);
@@ -50,7 +49,7 @@ describeEngines(
     const server = useServer({ mode });
 
     test('that sends a second check before the first is decided is closed by uWebSockets.js', async () => {
-      const two = Buffer.concat([0, 1].map(() => requestBytes({ body: body('two') })));
+      const two = Buffer.concat([0, 1].map(() => requestBytes({ body: checkBody('two') })));
       const received = await new Promise<string>((resolve) => {
         let text = '';
         const socket = connect(server.port, '127.0.0.1', () => socket.write(two));

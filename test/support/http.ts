@@ -20,17 +20,20 @@ export interface LimitResponse {
   reset: number;
 }
 
+/** An array has several headers of one name. */
+export type RequestHeaders = Record<string, string | string[]>;
+
 export interface RequestParts {
   method?: string;
   path?: string;
-  headers?: Record<string, string>;
+  headers?: RequestHeaders;
   body?: string | Uint8Array;
 }
 
 /** A request with a key and a JSON body, as bytes. A header with the value '' is omitted. */
 export function requestBytes(parts: RequestParts): Buffer {
   const body = Buffer.from((parts.body ?? '') as string);
-  const headers: Record<string, string> = {
+  const headers: RequestHeaders = {
     Host: '127.0.0.1',
     Authorization: `Bearer ${ROOT_KEY}`,
     'Content-Type': 'application/json',
@@ -39,7 +42,7 @@ export function requestBytes(parts: RequestParts): Buffer {
   };
   const lines = Object.entries(headers)
     .filter(([, value]) => value !== '')
-    .map(([name, value]) => `${name}: ${value}\r\n`);
+    .flatMap(([name, value]) => [value].flat().map((line) => `${name}: ${line}\r\n`));
   const head = `${parts.method ?? 'POST'} ${parts.path ?? '/v1/ratelimits.limit'} HTTP/1.1\r\n`;
   return Buffer.concat([Buffer.from(`${head}${lines.join('')}\r\n`), body]);
 }
@@ -122,6 +125,16 @@ export function exchange(
   });
 }
 
+/** The body of a check in the longest window. */
+export function checkBody(identifier: string, limit = 1_000): string {
+  return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });
+}
+
+/** The remaining tokens in the response to a check of v1. */
+export function remainingIn({ body }: ParsedResponse): number {
+  return (JSON.parse(body) as LimitResponse).remaining;
+}
+
 export async function sendRequest(port: number, parts: RequestParts): Promise<ParsedResponse> {
   const methods = [parts.method ?? 'POST'];
   const [answer] = await exchange(port, [requestBytes(parts)], 1, false, methods);
@@ -156,9 +169,8 @@ export function errorIn(answer: ParsedResponse): ErrorBody {
   return JSON.parse(answer.body).error;
 }
 
-/** All metrics, by name with labels. */
-export async function readMetrics(adminUrl: string): Promise<Map<string, number>> {
-  const text = await (await fetch(`${adminUrl}/metrics`)).text();
+/** The metrics in the text of a scrape, by name with labels. */
+export function parseMetrics(text: string): Map<string, number> {
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(
     lines.map((line) => {
@@ -166,6 +178,11 @@ export async function readMetrics(adminUrl: string): Promise<Map<string, number>
       return [line.slice(0, space), Number(line.slice(space + 1))];
     }),
   );
+}
+
+/** All metrics, by name with labels. */
+export async function readMetrics(adminUrl: string): Promise<Map<string, number>> {
+  return parseMetrics(await (await fetch(`${adminUrl}/metrics`)).text());
 }
 
 /** One metric. Rejects when it does not exist. */

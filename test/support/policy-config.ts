@@ -4,7 +4,13 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AlgorithmFields } from '../../src/core/algorithm-fields.ts';
 import type { Policy } from '../../src/policies/policy.ts';
-import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from './http.ts';
+import {
+  exchange,
+  LONGEST_WINDOW_MS,
+  type ParsedResponse,
+  type RequestHeaders,
+  requestBytes,
+} from './http.ts';
 
 /** A policy's settings in the configuration file. */
 export type PolicySettings = Partial<Omit<Policy, 'identify' | 'missing' | 'namespace'>> &
@@ -34,7 +40,7 @@ export function writeConfig(directory: string, policies: Record<string, PolicySe
 /** A request without the headers that `requestBytes` adds. */
 export function gatewayRequestBytes(
   path: string,
-  headers: Record<string, string> = {},
+  headers: RequestHeaders = {},
   method = 'GET',
 ): Buffer {
   const none = { Authorization: '', 'Content-Type': '', 'Content-Length': '' };
@@ -45,7 +51,7 @@ export function gatewayRequestBytes(
 export async function sendGatewayCheck(
   port: number,
   path: string,
-  headers: Record<string, string> = {},
+  headers: RequestHeaders = {},
   method = 'GET',
 ): Promise<ParsedResponse> {
   const bytes = gatewayRequestBytes(path, headers, method);
