@@ -109,28 +109,6 @@ describe('weir config check of an invalid file', () => {
     ]);
   });
 
-  test('names the window whose algorithm or burst is wrong', async () => {
-    const wrong = writeConfigFile(`{
-  "policies": {
-    "a": { "gateway": "nginx", "limit": 1, "duration": 60000, "burst": 1 },
-    "b": { "gateway": "nginx", "windows": [
-      { "limit": 9, "duration": 60000, "algorithm": "gcra", "burst": 9 },
-      { "limit": 9, "duration": 1000, "algorithm": "gcra", "burst": 10 }
-    ] }
-  }
-}
-`);
-    const { code, stderr } = await checkConfig([wrong]);
-    expect(code).toBe(2);
-    expect(stderr.split('\n')).toEqual([
-      `weir: in ${wrong}, line 3, column 63: policy "a": "burst" must be left out unless` +
-        ' "algorithm" is "gcra"; got 1 without an algorithm',
-      `weir: in ${wrong}, line 6, column 60: policy "b": windows[1]: "burst" must be an integer` +
-        ' from 1 to the limit, which is 9; got 10',
-      '',
-    ]);
-  });
-
   test('prints only the errors and their positions with --json', async () => {
     const wrong = writeConfigFile('{\n  "port": 1,,\n}');
     const { code, stdout, stderr } = await checkConfig(['--json', wrong], { WEIR_PORT: 'x' });
@@ -188,26 +166,5 @@ describe('weir config check of an invalid file', () => {
   test('accepts a certificate with its key', async () => {
     const tls = { WEIR_TLS_CERT: a.cert, WEIR_TLS_KEY: a.key };
     expect((await checkConfig([writeConfigFile('{}')], tls)).code).toBe(0);
-  });
-
-  test('exits with 2 and one sentence for invalid arguments, and prints the usage with --help', async () => {
-    const right = writeConfigFile(RIGHT);
-    const wrong: [string[], string][] = [
-      [['config', 'chekc'], '"chekc" is not a command of weir config; did you mean check?'],
-      [
-        ['config', 'check', right, right],
-        `"${right}" is one argument too many for weir config check`,
-      ],
-      [['config', 'check', '--jsn'], '--jsn is not an option of weir config check'],
-      [['config', 'check', 'nowhere.json'], 'nowhere.json (--config) cannot be read: no such file'],
-    ];
-    for (const [args, sentence] of wrong) {
-      const { code, stdout, stderr } = await weir(args);
-      const found = [args, code, stdout, stderr];
-      expect(found).toEqual([args, 2, '', expect.stringContaining(`weir: ${sentence}`)]);
-    }
-    const help = await weir(['config', '--help']);
-    expect([help.code, help.stdout]).toEqual([0, expect.stringContaining('weir config check')]);
-    expect((await weir(['config'])).code).toBe(2);
   });
 });

@@ -61,32 +61,6 @@ describe('weir explain', () => {
     expect(stdout).toContain('\n\nOverride: none matches.\n\nCounters:\nnone\n');
     expect(stdout).not.toContain('Next check');
   });
-
-  test('ends with 2 where it is used wrongly, and with 4 after an error of the server', async () => {
-    for (const [args, message] of [
-      [[], '<namespace> is required'],
-      [['cli'], '<identifier> is required'],
-      [['cli', 'a', 'b'], '"b" is one argument too many'],
-      [['cli', ''], '<identifier> is empty'],
-      [['cli', 'a', '--burst', '2'], '--burst must be left out'],
-      [['cli', 'a', '--limit', '5'], '--duration is required with --limit: a check has both'],
-      [['cli', 'a', '--duration', '5s'], '--limit is required with --duration'],
-      [['cli', 'a', '--limit', '0', '--duration', '5s'], '--limit must be an integer from 1'],
-    ] as const) {
-      const wrong = await weir(['explain', ...args]);
-      expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining(message)]);
-    }
-    const unknown = await weir(['explain', 'mistyped', 'a']);
-    expect([unknown.code, unknown.stderr]).toEqual([
-      4,
-      expect.stringContaining('NOT_FOUND: there is no namespace "mistyped"'),
-    ]);
-    const help = await weir(['explain', '--help']);
-    expect([help.code, help.stdout]).toEqual([
-      0,
-      expect.stringContaining('weir explain <namespace> <identifier>'),
-    ]);
-  });
 });
 
 /** The cells of a table below a title and a header. */

@@ -2,24 +2,15 @@
 
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { GATEWAYS } from '../../src/policies/gateways.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
 import { type PolicySettings, writeConfig } from '../support/policy-config.ts';
-import {
-  freePort,
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { ROOT_KEY } from '../support/server.ts';
+import { SMALL, useServer } from '../support/test-server.ts';
 import { callWeir } from '../support/weir-command.ts';
 
-const dataDir = temporaryDirectory();
-const place = temporaryDirectory();
-let server: ServerProcess;
-let gatewayPort: number;
 /** One for each gateway, and a second one for Caddy. */
 const POLICIES: Record<string, PolicySettings> = {
   ...Object.fromEntries(
@@ -28,17 +19,8 @@ const POLICIES: Record<string, PolicySettings> = {
   'of-caddy-too': { gateway: 'caddy', limit: 7, duration: 60_000, onError: 'deny' },
 };
 
-beforeAll(async () => {
-  gatewayPort = await freePort();
-  const config = writeConfig(place, POLICIES);
-  const args = ['--config', config, '--gateway-port', `${gatewayPort}`, '--counters', '1024'];
-  server = await startServer(dataDir, { args });
-});
-afterAll(async () => {
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
-  removeDirectory(place);
-});
+const server = useServer({ policies: POLICIES });
+const place = server.directory;
 
 function weir(args: string[], env: Record<string, string> = {}) {
   return callWeir(server.url, ['gateway', ...args], { env, cwd: place });
@@ -51,7 +33,7 @@ describe('weir gateway', () => {
       const { code, stdout, stderr } = await weir([gateway, '--listen', '8123']);
       expect([gateway, code, stderr]).toEqual([gateway, 0, '']);
       expect(stdout).toContain(`of-${gateway}`);
-      expect(stdout).toContain(String(gatewayPort));
+      expect(stdout).toContain(String(server.gatewayPort));
       expect(stdout).not.toContain(ROOT_KEY);
       // The code of a module follows its options.
       expect(stdout.split('/**')[0]).not.toContain('undefined');
@@ -128,105 +110,72 @@ describe('weir gateway', () => {
     expect([other.code, other.stderr]).toEqual([2, message]);
   });
 
-  test.each<[string, string[], Record<string, string>, string]>([
-    ['no gateway', [], {}, '<gateway> is required'],
-    ['an unknown one', ['apache'], {}, '<gateway> must be one of nginx, caddy, haproxy,'],
-    ['no port', ['nginx', '--listen', '0'], {}, '--listen must be a port from 1 to 65535; got "0"'],
-    ['no URL', ['nginx', '--upstream', 'a:1'], {}, '--upstream must be a URL such as http://'],
-    ['a query', ['nginx', '--upstream', 'http://a/?b'], {}, '--upstream must be a URL such as'],
-    ['a user', ['nginx', '--upstream', 'http://a:secret@b'], {}, '; got one with "@"\n'],
+  const upstream = (url: string) => ['nginx', '--upstream', url];
+  const namespaces = (...names: string[]) => names.flatMap((name) => ['--namespace', name]);
+  test.each<[string[], string]>([
+    [[], '<gateway> is required'],
+    [['apache'], '<gateway> must be one of nginx, caddy, haproxy,'],
+    [['nginx', '--json'], '--json is not an option of weir gateway'],
+    [['nginx', '--listen', '0'], '--listen must be a port from 1 to 65535; got "0"'],
+    [upstream('a:1'), '--upstream must be a URL such as http://'],
+    [upstream('http://a/?b'), '--upstream must be a URL such as'],
+    [upstream('http://a:secret@b'), '; got one with "@"\n'],
+    [upstream('http://a/%20'), 'its path must have only segments of letters,'],
     [
-      'a path',
-      ['nginx', '--upstream', 'http://a/%20'],
-      {},
-      'its path must have only segments of letters,',
-    ],
-    [
-      'an https address',
-      ['nginx', '--upstream', 'https://10.0.0.1'],
-      {},
+      upstream('https://10.0.0.1'),
       'nginx cannot compare an address with a certificate; got https://10.0.0.1',
     ],
     [
-      'another policy',
-      ['nginx', '--namespace', 'of-envoy'],
-      {},
+      ['nginx', ...namespaces('of-envoy')],
       'weir: the policy for the namespace "of-envoy" is for envoy; policies for nginx: of-nginx\n',
     ],
     [
-      'a namespace without a policy',
-      ['caddy', '--namespace', 'nope'],
-      {},
+      ['caddy', ...namespaces('nope')],
       'weir: there is no policy for the namespace "nope"; policies for caddy: of-caddy, of-caddy-too\n',
     ],
     [
-      'a second namespace without a prefix',
-      ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy-too'],
-      {},
+      ['caddy', ...namespaces('of-caddy', 'of-caddy-too')],
       'each --namespace after the first needs a path prefix, such as of-caddy-too=/of-caddy-too;' +
         ' got "of-caddy-too"\n',
     ],
     [
-      'a namespace twice',
-      ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy=/login'],
-      {},
+      ['caddy', ...namespaces('of-caddy', 'of-caddy=/login')],
       'each --namespace must name a different namespace; got "of-caddy" more than once\n',
     ],
     [
-      'a prefix twice',
-      ['caddy', '--namespace', 'of-caddy', '--namespace', 'of-caddy-too=/'],
-      {},
-      'each --namespace must have a different path prefix; got "/" for "of-caddy" and' +
-        ' "of-caddy-too"\n',
+      ['caddy', ...namespaces('of-caddy', 'of-caddy-too=/')],
+      'must have a different path prefix; got "/" for "of-caddy" and "of-caddy-too"\n',
     ],
     ...['login', '', '/a//b', '/a/../b', '/a b', '/%61', '/a{b}', '/a=b'].map(
-      (prefix): [string, string[], Record<string, string>, string] => [
-        `the prefix ${JSON.stringify(prefix)}`,
-        ['caddy', '--namespace', `of-caddy=${prefix}`],
-        {},
+      (prefix): [string[], string] => [
+        ['caddy', ...namespaces(`of-caddy=${prefix}`)],
         'the path prefix of --namespace must begin with "/" and have only segments of letters,' +
           ` digits, "-", "_", "." and "~", none of them empty, "." or ".."; got "of-caddy=${prefix}"\n`,
       ],
     ),
     [
-      'two namespaces for Istio',
-      ['istio', '--namespace', 'of-istio', '--namespace', 'other=/other'],
-      {},
+      ['istio', ...namespaces('of-istio', 'other=/other')],
       'istio accepts one --namespace: Istio checks a workload with one provider; got 2\n',
     ],
     [
-      'a prefix for express',
-      ['express', '--namespace', 'of-express=/login'],
-      {},
+      ['express', ...namespaces('of-express=/login')],
       'express accepts --namespace <name> without a path prefix: print weir.mjs once for each',
     ],
-    ['JSON', ['nginx', '--json'], {}, '--json is not an option of weir gateway'],
-  ])('prints one sentence for %s', async (_what, args, env, sentence) => {
-    const { code, stdout, stderr } = await weir(args, env);
+  ])('prints one sentence for %j', async (args, sentence) => {
+    const { code, stdout, stderr } = await weir(args);
     expect([code, stdout, stderr]).toEqual([EXIT.USAGE, '', expect.stringContaining(sentence)]);
-  });
-
-  test('has different exit codes for an error response and for no response', async () => {
-    const wrong = await weir(['nginx'], { WEIR_KEY: 'wrong' });
-    expect([wrong.code, wrong.stderr]).toEqual([
-      EXIT.SERVER_ERROR,
-      expect.stringContaining('UNAUTHORIZED'),
-    ]);
-    const none = await weir(['nginx'], { WEIR_URL: 'http://127.0.0.1:1' });
-    expect([none.code, none.stderr]).toEqual([
-      EXIT.NO_ANSWER,
-      expect.stringContaining('no response from'),
-    ]);
   });
 });
 
 describe('without WEIR_GATEWAY_PORT, weir gateway', () => {
-  const other = temporaryDirectory();
-  afterAll(() => removeDirectory(other));
+  const own = useDataDirectory([]);
+  const startWith = (more: string[] = []) => {
+    const config = writeConfig(place, { login: { limit: 5, duration: 60_000 } });
+    return own.start({ args: [...SMALL, '--config', config, ...more] });
+  };
 
   test('prints a configuration with a key, but not the key itself', async () => {
-    const config = writeConfig(place, { keyed: { limit: 5, duration: 60_000 } });
-    const keyed = await startServer(other, { args: ['--config', config, '--counters', '1024'] });
+    const keyed = await startWith();
     const env = { WEIR_URL: keyed.url };
     const { code, stdout } = await weir(['nginx'], env);
     expect([code, stdout]).toEqual([0, expect.stringContaining('X-Weir-Key "$key_of_weir"')]);
@@ -234,16 +183,12 @@ describe('without WEIR_GATEWAY_PORT, weir gateway', () => {
     expect(stdout).not.toContain(ROOT_KEY);
     const none = await weir(['envoy'], env);
     expect(none.stderr).toContain('there is no policy for envoy: add one to the file');
-    await keyed.stop();
   });
 
   test('prints the Unix socket for gateways', async () => {
-    const socket = join(place, 'weir.sock');
-    const config = writeConfig(place, { login: { limit: 5, duration: 60_000 } });
-    const args = ['--config', config, '--gateway-socket', socket, '--counters', '1024'];
-    const local = await startServer(other, { args });
+    const socket = join(own.dataDir, 'weir.sock');
+    const local = await startWith(['--gateway-socket', socket]);
     const { stdout } = await weir(['nginx'], { WEIR_URL: local.url });
     expect(stdout).toContain(`unix:${socket}`);
-    await local.stop();
   });
 });

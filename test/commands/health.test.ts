@@ -4,36 +4,26 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
-import {
-  freePort,
-  ROOT_KEY,
-  removeDirectory,
-  spawnServer,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { describe, expect, test } from 'vitest';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { freePort, ROOT_KEY, spawnServer } from '../support/server.ts';
+import { SMALL } from '../support/test-server.ts';
 import { callWeir } from '../support/weir-command.ts';
 
-const directory = temporaryDirectory();
-afterAll(() => removeDirectory(directory));
-
-const SMALL = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-let serial = 0;
-const dataDir = () => join(directory, `data-${serial++}`);
+const own = useDataDirectory(SMALL);
 
 function health(args: string[], env: Record<string, string> = {}) {
   return callWeir('', ['health', ...args], {
-    cwd: directory,
+    cwd: own.dataDir,
     env: { WEIR_URL: undefined, ...env },
   });
 }
 
 describe('weir health', () => {
   test('succeeds for a server that answers checks, found by URL, variable and file', async () => {
-    const server = await startServer(dataDir(), { args: SMALL });
+    const server = await own.start();
     const { port } = new URL(server.adminUrl);
-    writeFileSync(join(directory, 'weir.json'), JSON.stringify({ adminPort: Number(port) }));
+    writeFileSync(join(own.dataDir, 'weir.json'), JSON.stringify({ adminPort: Number(port) }));
     const ready = { code: 0, stdout: 'ready\n', stderr: '' };
     // A server that serves is degraded until its shard workers have started.
     await expect.poll(() => health(['--url', server.adminUrl])).toEqual(ready);
@@ -47,7 +37,7 @@ describe('weir health', () => {
 
   test('fails with 1 for a server that drains', async () => {
     const args = [...SMALL, '--drain-ms', '60000'];
-    const server = await startServer(dataDir(), { args });
+    const server = await own.start({ args });
     // An open connection keeps it from stopping.
     const connection = connect(server.port, '127.0.0.1');
     await once(connection, 'connect');
@@ -67,7 +57,7 @@ describe('weir health', () => {
       stdout: '',
       stderr: expect.stringContaining(`no response from http://127.0.0.1:${port}: connect ECONN`),
     });
-    const server = await startServer(dataDir(), { args: SMALL });
+    const server = await own.start();
     expect(await health(['--url', server.url])).toEqual({
       code: 3,
       stdout: '',
@@ -79,7 +69,7 @@ describe('weir health', () => {
   test('with --wait, waits for a server that starts later, and not longer', async () => {
     const adminPort = String(await freePort());
     const waiting = health(['--wait', '30s'], { WEIR_ADMIN_PORT: adminPort });
-    const server = await spawnServer(dataDir(), {
+    const server = await spawnServer(own.dataDir, {
       args: [...SMALL, '--admin-port', adminPort],
       env: { WEIR_ROOT_KEY: ROOT_KEY },
     });
@@ -88,21 +78,5 @@ describe('weir health', () => {
     expect(await waiting).toEqual({ code: 0, stdout, stderr: '' });
     await server.stop();
     expect((await health(['--wait', '200ms'], { WEIR_ADMIN_PORT: adminPort })).code).toBe(3);
-  });
-
-  test('says which options and settings it cannot use', async () => {
-    const cases: [args: string[], env: Record<string, string>, message: string][] = [
-      [['--wait', '30'], {}, '--wait must be a duration with a unit'],
-      [['--url', 'weir'], {}, '--url must be a URL such as http://127.0.0.1:7071; got "weir"'],
-      [[], { WEIR_ADMIN_PORT: '0' }, 'WEIR_ADMIN_PORT is 0, which selects a free port: set --url'],
-      [[], { WEIR_ADMIN_PORT: 'x' }, 'WEIR_ADMIN_PORT must be'],
-    ];
-    for (const [args, env, message] of cases) {
-      expect(await health(args, env)).toEqual({
-        code: 2,
-        stdout: '',
-        stderr: expect.stringContaining(message),
-      });
-    }
   });
 });

@@ -40,24 +40,4 @@ describe('weir inspect', () => {
       stdout: '"without" has no counters in the namespace "cli".\n',
     });
   });
-
-  test('ends with 2 where it is used wrongly, and with 4 in an unknown namespace', async () => {
-    const wrong = await weir(['inspect']);
-    expect([wrong.code, wrong.stderr]).toEqual([
-      2,
-      expect.stringContaining('<identifier> is required'),
-    ]);
-    const duration = await inspect('a', '--duration', '1y');
-    expect([duration.code, duration.stderr]).toEqual([2, expect.stringContaining('--duration')]);
-    const unknown = await weir(['inspect', 'a', '--namespace', 'mistyped']);
-    expect([unknown.code, unknown.stdout, unknown.stderr]).toEqual([
-      ...[4, ''],
-      expect.stringContaining('NOT_FOUND: there is no namespace "mistyped"'),
-    ]);
-    const help = await weir(['inspect', '--help']);
-    expect([help.code, help.stdout]).toEqual([
-      0,
-      expect.stringContaining('weir inspect <identifier>'),
-    ]);
-  });
 });

@@ -62,10 +62,6 @@ describe('weir keys', () => {
       EXIT.SERVER_ERROR,
       expect.stringMatching(/^weir: BAD_REQUEST: --permission must be .*<namespaceId>/),
     ]);
-    expect((await weir(['keys', 'create', '--permission', '*'])).stderr).toBe(
-      'weir: --name is required\n',
-    );
-    expect((await weir(create.slice(0, 4))).stderr).toBe('weir: --permission is required\n');
   });
 
   test('accepts an expiry as a duration or a date', async () => {
@@ -73,17 +69,6 @@ describe('weir keys', () => {
     const [{ keyId }] = await lines([...args, '2100-01-31T12:00:00+02:00']);
     const keys = await lines(['keys', 'list']);
     expect(keys.find((one) => one.keyId === keyId)?.expires).toBe(Date.UTC(2100, 0, 31, 10));
-    const past = await weir([...args, '2001-01-31']);
-    expect([past.code, past.stderr]).toEqual([
-      EXIT.USAGE,
-      'weir: --expires must be in the future; got "2001-01-31"\n',
-    ]);
-    const wrong = await weir([...args, 'soon']);
-    expect([wrong.code, wrong.stderr]).toEqual([
-      EXIT.USAGE,
-      'weir: --expires must be a duration from now such as 90s, 15m, 1h or 30d, or a date such as' +
-        ' 2030-01-31, 2030-01-31T12:00:00Z or 2030-01-31T12:00:00+02:00; got "soon"\n',
-    ]);
   });
 
   test('creates a key offline only in the data directory of a stopped server', async () => {

@@ -1,6 +1,6 @@
 /** The package that `npm pack` makes, alone and in another directory. */
 
-import { execFile, spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -79,20 +79,8 @@ server.listen(0, '127.0.0.1', async () => {
 });
 `;
 
-function run(command: string, args: string[], cwd: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
-    let output = '';
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (data) => {
-        output += data;
-      });
-    }
-    child.on('close', (code) => {
-      if (code === 0) resolve(output);
-      else reject(new Error(`${command} ${args.join(' ')}: ${code}\n${output}`));
-    });
-  });
+async function run(command: string, args: string[], cwd: string): Promise<string> {
+  return (await promisify(execFile)(command, args, { cwd })).stdout;
 }
 
 /** Writes the files of a package, without the first folder of their paths. */

@@ -32,31 +32,4 @@ describe('weir print', () => {
     const expected = printed(prometheusRules('monitoring/weir 2'));
     expect(await print('prometheus-rules', '--job', 'monitoring/weir 2')).toEqual(expected);
   });
-
-  test.each<[string, string[], string]>([
-    [
-      'an unknown name',
-      ['alerts'],
-      '<name> must be one of prometheus-rules, grafana; got "alerts"\n',
-    ],
-    ['a mistyped one', ['grafan'], 'got "grafan"; did you mean grafana?\n'],
-    ['the name of a method', ['constructor'], '<name> must be one of '],
-    ['an empty name', [''], 'got ""\n'],
-    ['two names', ['grafana', 'b'], '"b" is one argument too many for weir print\n'],
-    [
-      'a job that needs an escape',
-      ['prometheus-rules', '--job', 'a"b'],
-      '--job must have only letters, digits, spaces and the characters "_", "-", ".", ":" and' +
-        ' "/"; got "a\\"b"\n',
-    ],
-    ['a job with a line break', ['prometheus-rules', '--job', 'a\nb'], '--job must have only'],
-    ['an empty job', ['prometheus-rules', '--job', ''], '--job must have only'],
-    ['a job for another file', ['grafana', '--job', 'a'], '--job is valid for prometheus-rules'],
-    ['a job for the list', ['--job', 'a'], '--job is valid for prometheus-rules'],
-    ['an unknown option', ['grafana', '--yaml'], '--yaml is not an option of weir print'],
-  ])('prints one sentence for %s', async (_what, args, sentence) => {
-    const { code, stdout, stderr } = await print(...args);
-    expect([code, stdout, stderr]).toEqual([EXIT.USAGE, '', expect.stringContaining(sentence)]);
-    expect(stderr).toMatch(/^weir: .*\n$/);
-  });
 });

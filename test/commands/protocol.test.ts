@@ -2,33 +2,18 @@
 
 import { createServer } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { CERTIFICATE_A, tlsEnvironment, writeCertificate } from '../support/certificates.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from '../support/server.ts';
+import { listen } from '../support/http.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 import { callWeir } from '../support/weir-command.ts';
 
 const place = temporaryDirectory();
-const [plainData, secureData] = [temporaryDirectory(), temporaryDirectory()];
-const SMALL = ['--counters', '1024', '--acceptors', '1'];
-let plain: ServerProcess;
-let secure: ServerProcess;
-beforeAll(async () => {
-  const env = tlsEnvironment(writeCertificate(place, CERTIFICATE_A));
-  [plain, secure] = await Promise.all([
-    startServer(plainData, { args: SMALL }),
-    startServer(secureData, { args: SMALL, env }),
-  ]);
-});
-afterAll(async () => {
-  await Promise.all([plain.stop(), secure.stop()]);
-  for (const directory of [place, plainData, secureData]) removeDirectory(directory);
-});
+afterAll(() => removeDirectory(place));
+const plain = useServer();
+const secure = useServer({ env: tlsEnvironment(writeCertificate(place, CERTIFICATE_A)) });
 
 async function errorOutput(url: string): Promise<string> {
   const { code, stdout, stderr } = await callWeir(url, ['keys', 'list']);
@@ -54,9 +39,7 @@ test('the error for http:// to a server of another protocol suggests https://', 
     socket.on('error', () => {});
     socket.on('data', () => socket.end('\x15\x03\x01\x00\x02\x02\x46'));
   });
-  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
-  const address = other.address();
-  const port = typeof address === 'object' ? address?.port : undefined;
+  const port = await listen(other);
   const sentence = 'the response is not HTTP: if the server uses TLS, use https:// in the URL';
   expect(await errorOutput(`http://127.0.0.1:${port}`)).toBe(sentence);
   other.close();
@@ -68,9 +51,7 @@ test('the error for a failed TLS handshake does not suggest a server without TLS
   const settings = { ciphers, maxVersion: 'TLSv1.2' } as const;
   const other = createTlsServer({ key: CERTIFICATE_A.key, cert: CERTIFICATE_A.cert, ...settings });
   other.on('tlsClientError', () => {});
-  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
-  const address = other.address();
-  const port = typeof address === 'object' ? address?.port : undefined;
+  const port = await listen(other);
   const url = `https://127.0.0.1:${port}`;
   expect(await errorOutput(url)).toMatch(/^the TLS handshake failed: .*alert handshake failure$/);
   other.close();

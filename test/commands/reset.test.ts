@@ -34,39 +34,12 @@ describe('weir reset', () => {
     );
   });
 
-  test('clears the counter of one algorithm, or those of all', async () => {
-    const check = (algorithm: string) => {
-      const args = ['--limit', '1', '--duration', '30d', '--algorithm', algorithm];
-      return weir(['check', 'both', ...args]);
-    };
-    const algorithms = ['fixed', 'gcra'];
-    for (const algorithm of algorithms) await check(algorithm);
-    expect(await lines(['reset', 'both', '--algorithm', 'gcra'])).toEqual([{ cleared: 1 }]);
-    expect([(await check('fixed')).code, (await check('gcra')).code]).toEqual([1, 0]);
-    const ofDuration = ['reset', 'both', '--duration', '30d'];
-    expect(await lines([...ofDuration, '--algorithm', 'sliding'])).toEqual([{ cleared: 1 }]);
-    expect([(await check('fixed')).code, (await check('gcra')).code]).toEqual([0, 1]);
-    expect(await lines(ofDuration)).toEqual([{ cleared: 2 }]);
-    expect([(await check('fixed')).code, (await check('gcra')).code]).toEqual([0, 0]);
-  });
-
-  test('exits with 2 and one sentence for invalid arguments, and prints the usage with --help', async () => {
-    const wrong = await weir(['reset']);
-    expect([wrong.code, wrong.stderr]).toEqual([
-      2,
-      expect.stringContaining('<identifier> is required'),
-    ]);
-    const window = await weir(['reset', 'a', '--duration', '1y']);
-    expect([window.code, window.stderr]).toEqual([2, expect.stringContaining('--duration must')]);
-    const unknown = await weir(['reset', 'a', '--algorithm', 'all']);
-    expect([unknown.code, unknown.stderr]).toEqual([
-      2,
-      expect.stringContaining('--algorithm must be fixed, sliding or gcra; got "all"'),
-    ]);
-    const help = await weir(['reset', '--help']);
-    expect([help.code, help.stdout]).toEqual([
-      0,
-      expect.stringContaining('weir reset <identifier>'),
-    ]);
+  test('clears the counter of one algorithm', async () => {
+    const of = ['both', '--duration', '30d', '--algorithm'];
+    for (const algorithm of ['fixed', 'gcra']) {
+      await weir(['check', ...of, algorithm, '--limit', '1']);
+    }
+    expect(await lines(['reset', ...of, 'gcra'])).toEqual([{ cleared: 1 }]);
+    expect(await lines(['reset', ...of, 'sliding'])).toEqual([{ cleared: 1 }]);
   });
 });

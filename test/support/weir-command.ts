@@ -7,17 +7,10 @@
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import { afterAll, beforeAll, expect, vi } from 'vitest';
+import { expect, vi } from 'vitest';
 import { run } from '../../src/commands/run.ts';
-import {
-  CLI_PATH,
-  cleanEnvironment,
-  ROOT_KEY,
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-} from './server.ts';
+import { CLI_PATH, cleanEnvironment, ROOT_KEY } from './server.ts';
+import { type TestServer, useServer } from './test-server.ts';
 
 /** A pattern for a time as commands print it. */
 export const ISO_TIME = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{3})?Z';
@@ -118,7 +111,7 @@ export async function jsonLines(
 type RunCommand<T> = (args: string[], env?: CommandOptions['env'], input?: string) => Promise<T>;
 
 interface CommandServer {
-  readonly server: ServerProcess;
+  server: TestServer;
   /** Of the server. */
   dataDir: string;
   /** The directory in which the commands run. */
@@ -130,25 +123,13 @@ interface CommandServer {
 
 /** Runs a server for the commands of a test file. */
 export function commandServer(): CommandServer {
-  const dataDir = temporaryDirectory();
-  const files = temporaryDirectory();
-  let server: ServerProcess;
-  beforeAll(async () => {
-    const args = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-    server = await startServer(dataDir, { args });
-  });
-  afterAll(async () => {
-    expect(await server.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(dataDir);
-    removeDirectory(files);
-  });
+  const server = useServer();
+  const { dataDir, directory: files } = server;
   const optionsOf = (env: CommandOptions['env'] = {}, input?: string): CommandOptions => {
     return { env, cwd: files, ...(input === undefined ? {} : { input }) };
   };
   return {
-    get server() {
-      return server;
-    },
+    server,
     dataDir,
     files,
     weir: (args, env, input) => callWeir(server.url, args, optionsOf(env, input)),
