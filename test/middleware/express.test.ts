@@ -1,9 +1,9 @@
 /** The middleware in a server of node:http. The files of test/gateways run it in Express. */
 
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
 import { rateLimit } from '../../src/middleware/express.ts';
+import { listen } from '../support/http.ts';
 
 test('a response that the application sends before the decision is left alone', async () => {
   // The application answers when it sees the check.
@@ -12,8 +12,7 @@ test('a response that the application sends before the decision is left alone', 
     answer();
     response.writeHead(429).end();
   });
-  await new Promise<void>((resolve) => weir.listen(0, '127.0.0.1', resolve));
-  const { port } = weir.address() as AddressInfo;
+  const port = await listen(weir);
   const limit = rateLimit({ url: `http://127.0.0.1:${port}`, namespace: 'login' });
   let calls = 0;
   let checked: Promise<void> | undefined;
@@ -21,8 +20,7 @@ test('a response that the application sends before the decision is left alone', 
     answer = () => response.writeHead(503).end('too late');
     checked = limit(request, response, () => calls++);
   });
-  await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve));
-  const { port: own } = application.address() as AddressInfo;
+  const own = await listen(application);
   const response = await fetch(`http://127.0.0.1:${own}`);
   expect([response.status, await response.text()]).toEqual([503, 'too late']);
   await expect(checked).resolves.toBeUndefined();

@@ -5,7 +5,6 @@
 
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TIMEOUT_MS } from '../../src/commands/gateways/setup.ts';
@@ -19,6 +18,7 @@ import {
 import { readTimeout } from '../../src/middleware/options.ts';
 import { readPart, TOKEN } from '../../src/policies/identifier.ts';
 import { reducedCapacity } from '../../src/policies/quota.ts';
+import { listen } from '../support/http.ts';
 
 const VALID = { url: 'http://127.0.0.1:7072', namespace: 'login' };
 const optionsWith = (more: object) => ({ ...VALID, ...more }) as RateLimitOptions;
@@ -92,18 +92,17 @@ describe('a check', () => {
     received.push({ url: url!, headers });
     response.writeHead(status, { 'RateLimit-Policy': '"login";q=3;w=60', Server: 'x' }).end('body');
   });
-  beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)));
+  let url: string;
+  beforeAll(async () => {
+    url = `http://127.0.0.1:${await listen(server)}`;
+  });
   afterAll(() => server.close());
 
   /** The headers of a check that depend on the options. */
   async function sentHeaders(more: object, request: Partial<CheckedRequest>) {
     received = [];
     status = 200;
-    const { port } = server.address() as AddressInfo;
-    const check = gatewayCheck(
-      'express',
-      optionsWith({ url: `http://127.0.0.1:${port}`, ...more }),
-    );
+    const check = gatewayCheck('express', optionsWith({ url, ...more }));
     await check({ ...REQUEST, ...request });
     const { host, connection, ...headers } = received[0].headers;
     return headers;
@@ -165,12 +164,8 @@ describe('a check', () => {
     ['a long path', { originalUrl: `/${'a'.repeat(16_384)}` }, 431],
   ])('is not sent for %s that no header can have', async (_name, request, denied) => {
     received = [];
-    const { port } = server.address() as AddressInfo;
-    const options = { url: `http://127.0.0.1:${port}`, identify: ['ip', 'path'] };
-    const decision = await gatewayCheck(
-      'express',
-      optionsWith(options),
-    )({ ...REQUEST, ...request });
+    const check = gatewayCheck('express', optionsWith({ url, identify: ['ip', 'path'] }));
+    const decision = await check({ ...REQUEST, ...request });
     expect([decision, received]).toEqual([{ status: denied, headers: {}, body: '' }, []]);
   });
 
@@ -185,8 +180,6 @@ describe('a check', () => {
       },
     ],
   ] as const)('without a decision has that of onError: %s', async (onError, decision) => {
-    const { port } = server.address() as AddressInfo;
-    const url = `http://127.0.0.1:${port}`;
     const check = gatewayCheck('express', optionsWith({ url, onError }));
     for (status of [500, 404, 401, 302]) expect(await check(REQUEST)).toEqual(decision);
   });

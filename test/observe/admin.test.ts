@@ -1,8 +1,8 @@
-import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ADMIN_CONNECTIONS_FOR_PROBES, ADMIN_CONNECTIONS_MAX } from '../../src/core/constants.ts';
 import { AdminServer } from '../../src/observe/admin.ts';
+import { sendToAdmin as sendTo } from '../support/dashboard.ts';
 import { sendUntilClosed } from '../support/raw-connection.ts';
 import { waitUntil } from '../support/server.ts';
 
@@ -16,22 +16,10 @@ beforeAll(async () => {
 });
 afterAll(() => admin.close());
 
-function sendToAdmin(path: string, headers: Record<string, string> = {}, method = 'GET') {
-  return new Promise<{ status: number; length: string | undefined; body: string }>(
-    (resolve, reject) => {
-      const req = request({ host: '127.0.0.1', port, path, headers, method }, (res) => {
-        let body = '';
-        res.on('data', (data) => {
-          body += data;
-        });
-        res.on('end', () => {
-          const { statusCode: status = 0, headers } = res;
-          resolve({ status, length: headers['content-length'], body });
-        });
-      });
-      req.on('error', reject).end();
-    },
-  );
+async function sendToAdmin(path: string, headers: Record<string, string> = {}, method = 'GET') {
+  const sent = { path, headers, method };
+  const { status, headers: received, text } = await sendTo(`http://127.0.0.1:${port}`, sent);
+  return { status, length: received['content-length'], body: text };
 }
 
 describe('the admin port', () => {
@@ -50,15 +38,7 @@ describe('the admin port', () => {
 
   test('answers HEAD with the head of GET, length included, and no body', async () => {
     admin.sources = {
-      engine: {
-        stats: () => {
-          return {
-            slots: 1,
-            queueDepths: [0],
-            workers: WORKERS,
-          };
-        },
-      },
+      engine: { stats: () => ({ slots: 1, queueDepths: [0], workers: WORKERS }) },
       metrics: { contentType: 'text/plain', text: async () => '# é\n' },
     };
     for (const path of ['/livez', '/readyz', '/metrics', '/nothing']) {

@@ -1,16 +1,9 @@
 import { expect, test } from 'vitest';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
 import { ClusterMetrics } from '../support/cluster-metrics.ts';
+import { parseMetrics } from '../support/http.ts';
 
-async function scrape(metrics: ClusterMetrics): Promise<Map<string, number>> {
-  const lines = (await metrics.text()).split('\n').filter((line) => /^weir/.test(line));
-  return new Map(
-    lines.map((line) => {
-      const at = line.lastIndexOf(' ');
-      return [line.slice(0, at), Number(line.slice(at + 1))];
-    }),
-  );
-}
+const scrape = async (metrics: ClusterMetrics) => parseMetrics(await metrics.text());
 
 test('every count of a shard worker about Redis is in one metric, added up over all workers', async () => {
   const metrics = new ClusterMetrics();

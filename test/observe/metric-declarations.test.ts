@@ -3,7 +3,7 @@
  * shares its counters come from the same code without a server.
  */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import {
   METRIC_GROUPS,
   METRICS,
@@ -11,26 +11,18 @@ import {
   metricDeclaration,
 } from '../../src/observe/metric-declarations.ts';
 import { ClusterMetrics } from '../support/cluster-metrics.ts';
-import { LONGEST_WINDOW_MS, readMetrics, sendCheck } from '../support/http.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { LONGEST_WINDOW_MS, readMetrics } from '../support/http.ts';
+import { waitUntil } from '../support/server.ts';
+import { useServer } from '../support/test-server.ts';
 
 const NAMES = Object.keys(METRICS) as MetricName[];
 
-const dataDir = temporaryDirectory();
-let server: ServerProcess;
+const server = useServer({ args: ['--checkpoint-ms', '100'] });
 /** The metrics of a server with the engine in memory. */
 let serverNames: string[];
 let lines: string[];
 beforeAll(async () => {
-  const args = ['--acceptors', '1', '--counters', '1024', '--checkpoint-ms', '100'];
-  server = await startServer(dataDir, { args });
-  await sendCheck(server.port, { identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS });
+  await server.check({ identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS });
   await waitUntil('each metric has a sample', async () => {
     return (await readMetrics(server.adminUrl)).has('weir_checkpoint_age_seconds');
   });
@@ -41,11 +33,6 @@ beforeAll(async () => {
     .flatMap((scrape) => scrape.split('\n'))
     .filter((line) => line !== '');
 });
-afterAll(async () => {
-  await server.stop();
-  removeDirectory(dataDir);
-});
-
 /** The names, or the name and a text, of comment lines of one kind. */
 const comments = (kind: 'HELP' | 'TYPE') => {
   const prefix = `# ${kind} `;

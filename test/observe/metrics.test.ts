@@ -1,44 +1,22 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { METRIC_NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
-import {
-  LONGEST_WINDOW_MS,
-  readMetric,
-  readMetrics,
-  sendCheck,
-  sendRequest,
-} from '../support/http.ts';
-import { callOperationOk } from '../support/operations.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
-import { addRecords, withStore } from '../support/store.ts';
+import { useDataDirectory } from '../support/data-directory.ts';
+import { LONGEST_WINDOW_MS, readMetrics } from '../support/http.ts';
+import { waitUntil } from '../support/server.ts';
+import { addRecords } from '../support/store.ts';
+import { useServer } from '../support/test-server.ts';
 
 const STORED = METRIC_NAMESPACES_MAX - 2;
 
-let server: ServerProcess;
-const dataDir = temporaryDirectory();
-beforeAll(async () => {
-  withStore(dataDir, (store) => {
-    addRecords(
-      store,
-      'namespaces',
-      Array.from({ length: STORED }, (_, i) => ({
-        id: `rlns_${i}`,
-        name: `stored_${i}`,
-        createdMs: 1,
-      })),
-    );
-  });
-  server = await startServer(dataDir, { args: ['--acceptors', '2', '--counters', '1024'] });
-});
-afterAll(async () => {
-  expect(await server.stop()).toEqual({ code: 0, signal: null });
-  removeDirectory(dataDir);
+const server = useServer({
+  args: ['--acceptors', '2'],
+  prepare: (store) => {
+    const records = Array.from({ length: STORED }, (_, i) => {
+      return { id: `rlns_${i}`, name: `stored_${i}`, createdMs: 1 };
+    });
+    addRecords(store, 'namespaces', records);
+  },
 });
 
 const decisions = (namespace: string, outcome: string) => {
@@ -51,13 +29,13 @@ describe('the metrics', () => {
     const names = Array.from({ length: 6 }, (_, i) => `new "${i}"`);
     const checkAll = async (namespaces: string[]) => {
       for (const namespace of namespaces) {
-        for (let i = 0; i < 5; i++) await sendCheck(server.port, { ...body, namespace });
+        for (let i = 0; i < 5; i++) await server.check({ ...body, namespace });
       }
     };
     await checkAll(['stored_7', ...names.slice(0, 2)]);
     // The first namespaces get rows; acceptors report theirs in no particular order.
     await waitUntil('the first two are stored', async () => {
-      const { total } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+      const { total } = await server.ok('ratelimits.listNamespaces');
       return total === STORED + 2;
     });
     await checkAll(names.slice(2));
@@ -81,9 +59,9 @@ describe('the metrics', () => {
   test('count errors by status and code, each once', async () => {
     const name = 'weir_errors_total{status="401",code="UNAUTHORIZED"}';
     const before = await readMetrics(server.adminUrl);
-    await sendRequest(server.port, { headers: { Authorization: 'Bearer wrong' }, body: '{}' });
-    await sendRequest(server.port, { body: '{}' });
-    await sendRequest(server.port, { path: '/nowhere' });
+    await server.send({ headers: { Authorization: 'Bearer wrong' }, body: '{}' });
+    await server.send({ body: '{}' });
+    await server.send({ path: '/v2/nowhere' });
     const after = await readMetrics(server.adminUrl);
     const grown = [...after].filter(([key, value]) => {
       return key.startsWith('weir_errors_total') && value !== before.get(key);
@@ -113,8 +91,7 @@ describe('the metrics', () => {
 
   test('show how full the table is, and count expired counters', async () => {
     const body = { limit: 3, duration: 1_000 };
-    for (let i = 0; i < 50; i++)
-      await sendCheck(server.port, { ...body, identifier: `short_${i}` });
+    for (let i = 0; i < 50; i++) await server.check({ ...body, identifier: `short_${i}` });
     let measured = new Map<string, number>();
     // A sweep counts live counters at its end, and expired ones before.
     await waitUntil('the expired counters are removed, and 7 are live', async () => {
@@ -128,29 +105,25 @@ describe('the metrics', () => {
     expect(measured.get('weir_workers_running')).toBe(1);
     expect(measured.get('process_resident_memory_bytes')).toBeGreaterThan(1e7);
   });
+});
 
-  test('count decisions for a full table, by the configured policy', async () => {
-    const directory = temporaryDirectory();
-    const args = ['--counters', '1024', '--acceptors', '1', '--on-full', 'allow'];
-    const small = await startServer(directory, { args });
+describe('with the policy for a full table', () => {
+  const own = useDataDirectory(['--counters', '1024', '--acceptors', '1', '--on-full', 'allow']);
+
+  test('its decisions are counted', async () => {
+    const server = await own.start();
     const name = 'weir_full_table_decisions_total{decision="allow"}';
     // A counter with a denial in its window is protected from eviction while its namespace has at
     // most half of the slots; so the counters belong to 50 namespaces.
-    for (let i = 0; (await readMetric(small.adminUrl, name)) === 0 && i < 200; i++) {
+    for (let i = 0; (await server.metric(name)) === 0 && i < 200; i++) {
       await Promise.all(
         Array.from({ length: 100 }, async (_, j) => {
-          const body = {
-            namespace: `n${j % 50}`,
-            identifier: `${i}/${j}`,
-            duration: LONGEST_WINDOW_MS,
-          };
-          await sendCheck(small.port, { ...body, limit: 1 });
-          await sendCheck(small.port, { ...body, limit: 1 });
+          const terms = { limit: 1, duration: LONGEST_WINDOW_MS };
+          const check = { ...terms, namespace: `n${j % 50}`, identifier: `${i}/${j}` };
+          for (let times = 0; times < 2; times++) await server.check(check);
         }),
       );
     }
-    expect(await readMetric(small.adminUrl, name)).toBeGreaterThan(0);
-    expect(await small.stop()).toEqual({ code: 0, signal: null });
-    removeDirectory(directory);
+    expect(await server.metric(name)).toBeGreaterThan(0);
   });
 });

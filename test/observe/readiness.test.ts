@@ -58,29 +58,36 @@ describe('readiness', () => {
     });
   });
 
-  test('waits until the other machines know this one', () => {
-    expect(answer(withCluster({ hasJoined: false }))).toEqual([false, 'joining', 0]);
-    expect(answer(withCluster())).toEqual([true, 'ready', 0]);
-  });
-
-  test('does not end when all machines must join again: a balancer would take out all', () => {
-    const stats = withCluster({ hasJoined: false });
-    expect(answer(stats, { wasReady: true })).toEqual([true, 'degraded', 1]);
-  });
-
-  test('does not wait for a Redis that is down: all machines would be taken out', () => {
-    const stats = withCluster({ hasJoined: false, connections: [false, false] });
-    expect(answer(stats)).toEqual([true, 'degraded', 1]);
-  });
-
-  test('stays, degraded, for each of: no Redis, a recovery, no registry', () => {
-    expect(answer(withCluster({ connections: [true, false] }))).toEqual([true, 'degraded', 1]);
-    expect(answer(withCluster({ isRecovering: true }))).toEqual([true, 'degraded', 1]);
-    const replica = { version: 7, ageMs: 9_000, state: 'unreachable' } as const;
-    expect(answer(withCluster(), { replica })).toEqual([true, 'degraded', 1]);
-    const diverged = { ...replica, state: 'diverged' } as const;
-    expect(answer(withCluster(), { replica: diverged })).toEqual([true, 'degraded', 1]);
-    const all = withCluster({ connections: [false, false], isRecovering: true });
-    expect(answer(all, { replica })).toEqual([true, 'degraded', 3]);
+  const down = { connections: [false, false] };
+  const replica = { version: 7, ageMs: 9_000, state: 'unreachable' } as const;
+  const diverged = { ...replica, state: 'diverged' } as const;
+  test.each<[string, Partial<ClusterStats>, Parameters<typeof answer>[1], boolean, string, number]>(
+    [
+      [
+        'waits until the other machines know this one',
+        { hasJoined: false },
+        {},
+        false,
+        'joining',
+        0,
+      ],
+      // A balancer would take out all machines.
+      ['stays when all join again', { hasJoined: false }, { wasReady: true }, true, 'degraded', 1],
+      [
+        'does not wait for a Redis that is down',
+        { ...down, hasJoined: false },
+        {},
+        true,
+        'degraded',
+        1,
+      ],
+      ['stays without Redis', { connections: [true, false] }, {}, true, 'degraded', 1],
+      ['stays during a recovery', { isRecovering: true }, {}, true, 'degraded', 1],
+      ['stays without a registry', {}, { replica }, true, 'degraded', 1],
+      ['stays with another registry', {}, { replica: diverged }, true, 'degraded', 1],
+      ['has all reasons', { ...down, isRecovering: true }, { replica }, true, 'degraded', 3],
+    ],
+  )('%s', (_what, cluster, options, isReady, status, reasons) => {
+    expect(answer(withCluster(cluster), options)).toEqual([isReady, status, reasons]);
   });
 });

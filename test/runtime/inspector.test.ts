@@ -2,11 +2,11 @@
 
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import { LONGEST_WINDOW_MS, listen, sendCheck } from '../support/http.ts';
 import {
   CLI_PATH,
   cleanEnvironment,
@@ -98,8 +98,7 @@ describe.runIf(process.platform === 'linux')('SIGUSR1', () => {
     const silent = createServer((connected) => {
       socket = connected;
     });
-    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
-    const { port } = silent.address() as AddressInfo;
+    const port = await listen(silent);
     const settings = { WEIR_KEY: 'k', WEIR_URL: `http://127.0.0.1:${port}` };
     const env = { ...cleanEnvironment(), ...settings } as NodeJS.ProcessEnv;
     const command = spawn(process.execPath, [CLI_PATH, 'keys', 'list', '--timeout', '1m'], {

@@ -6,14 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
-import {
-  errorIn,
-  LONGEST_WINDOW_MS,
-  parseResponses,
-  requestBytes,
-  sendCheck,
-  sendRequest,
-} from '../support/http.ts';
+import { errorIn, LONGEST_WINDOW_MS, parseResponses, requestBytes } from '../support/http.ts';
 import { DECIDE_MODES, spawnServer, waitUntil } from '../support/server.ts';
 
 const FAULT = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
@@ -52,7 +45,7 @@ describe('SIGTERM', () => {
       for (const [i, socket] of sockets.entries()) {
         if (i % 2 === 0) socket.write(whole.subarray(0, whole.length - 5));
       }
-      await sendCheck(server.port, { identifier: 'x', limit: 1, duration: 1_000 });
+      await server.check({ identifier: 'x', limit: 1, duration: 1_000 });
       server.child.kill('SIGTERM');
       await waitUntil('it is no longer ready', async () => {
         return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
@@ -123,7 +116,7 @@ describe('an acceptor', () => {
   test('in which a request fails answers it with a 500, logs the cause, and keeps serving', async () => {
     const server = await startFaulty('assertion', ['--counters', '1024', '--acceptors', '1']);
     const body = '{"identifier":"\\u0041","limit":5,"duration":3600000}';
-    const response = await sendRequest(server.port, { body });
+    const response = await server.send({ body });
     expect(response.status).toBe(500);
     expect(errorIn(response)).toMatchObject({ code: 'INTERNAL_SERVER_ERROR' });
     expect(response.body).not.toContain('internal detail');
@@ -132,7 +125,7 @@ describe('an acceptor', () => {
     const lines = server.stderr().split('\n');
     const line = lines.find((text) => text.includes(requestId));
     expect(JSON.parse(line ?? '')).toMatchObject({ msg: 'a request failed', requestId });
-    expect(await sendCheck(server.port, CHECK)).toMatchObject({ success: true, remaining: 9 });
+    expect(await server.check(CHECK)).toMatchObject({ success: true, remaining: 9 });
     expect(await server.stop()).toEqual({ code: 0, signal: null });
   });
 });

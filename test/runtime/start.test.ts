@@ -1,6 +1,5 @@
 /** Starts of a server, and what stops them. */
 
-import { spawnSync } from 'node:child_process';
 import {
   cpSync,
   existsSync,
@@ -14,11 +13,9 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { type LimitResponse, sendCheck } from '../support/http.ts';
+import type { LimitResponse } from '../support/http.ts';
 import {
-  CLI_PATH,
   freePort,
-  ROOT_KEY,
   removeDirectory,
   type ServerProcess,
   spawnServer,
@@ -26,8 +23,7 @@ import {
   waitUntil,
 } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
-
-const SMALL = ['--counters', '1024', '--acceptors', '1'];
+import { SMALL } from '../support/test-server.ts';
 
 const own = useDataDirectory(SMALL);
 const { start, started } = own;
@@ -73,17 +69,6 @@ describe('the first start', () => {
     } finally {
       process.umask(before);
     }
-  });
-
-  test('reads the root key from a file, and then makes none', async () => {
-    const file = join(own.dataDir, '..', `weir-key-${process.pid}`);
-    writeFileSync(file, `${ROOT_KEY}\n`);
-    const env = { WEIR_ROOT_KEY: undefined, WEIR_ROOT_KEY_FILE: file };
-    const server = await start({ env });
-    removeDirectory(file);
-    expect(server.stdout()).not.toContain('weir_');
-    const body = { identifier: 'a', limit: 5, duration: 1_000 };
-    expect(await sendCheck(server.port, body)).toMatchObject({ success: true });
   });
 
   test('whose key could not be printed does not store it: the next start prints another', async () => {
@@ -163,17 +148,11 @@ describe('the start', () => {
     expect(failed.stderr()).toContain('no binary for Node 26.99.0');
   });
 
-  test('stops at an invalid setting with one sentence; serve --help prints the settings', () => {
-    const run = (args: string[], env = {}) =>
-      spawnSync(process.execPath, [CLI_PATH, ...args], { env: { PATH: process.env.PATH, ...env } });
-    const failed = run(['--port', 'http']);
-    expect([failed.status, String(failed.stdout)]).toEqual([EXIT.USAGE, '']);
-    expect(String(failed.stderr)).toBe(
-      'weir: --port must be an integer from 0 to 65535; got "http"\n',
-    );
-    const help = run(['serve', '--help']);
-    expect([help.status, String(help.stderr)]).toEqual([0, '']);
-    expect(String(help.stdout)).toContain('--data-dir, WEIR_DATA_DIR');
+  test('stops at an invalid setting with one sentence', async () => {
+    const failed = await spawnServer(own.dataDir, { args: ['--port', 'http'] });
+    expect((await failed.exited).code).toBe(EXIT.USAGE);
+    const sentence = 'weir: --port must be an integer from 0 to 65535; got "http"\n';
+    expect([failed.stdout(), failed.stderr()]).toEqual(['', sentence]);
   });
 
   test('rejects a store whose write-ahead log was damaged after a kill, instead of losing records', async () => {
@@ -198,16 +177,5 @@ describe('the start', () => {
     expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
     expect(failed.stderr()).toContain('was acknowledged');
     expect(failed.stdout()).toBe('');
-  });
-
-  test('rejects a directory with files of another program, and does not change it', async () => {
-    const other = join(own.dataDir, 'other');
-    mkdirSync(other, { mode: 0o755 });
-    writeFileSync(join(other, 'diary.txt'), '');
-    const failed = await spawnServer(other);
-    expect((await failed.exited).code).toBe(EXIT.CANNOT_SERVE);
-    expect(failed.stderr()).toContain('holds "diary.txt" but no store');
-    expect(readdirSync(other)).toEqual(['diary.txt']);
-    expect(statSync(other).mode & 0o777).toBe(0o755);
   });
 });

@@ -74,12 +74,6 @@ describe('a server', () => {
     expect(command).toContain(` http://${local}:${port}/`);
   });
 
-  test('on 0.0.0.0 has relative links in both API versions', async () => {
-    const server = await own.start({ args: ['--host', '0.0.0.0'] });
-    expect(await links(server.port)).toEqual([PATH, PATH]);
-    expect((await fetch(`${server.url}${PATH}`)).status).toBe(200);
-  });
-
   test('on a host name has links with that name', async () => {
     const server = await own.start({ args: ['--host', 'localhost'] });
     const url = `http://localhost:${server.port}`;
@@ -93,9 +87,9 @@ describe('a server', () => {
     const url = 'https://weir.example/limits';
     const [, key] = /Bearer (\S+)'/.exec(server.stdout())!;
     const headers = { Authorization: `Bearer ${key}` };
-    const v1 = await sendRequest(server.port, { headers, body: '{}' });
+    const v1 = await server.send({ headers, body: '{}' });
     const path = '/v2/ratelimit.limit';
-    const v2 = await sendRequest(server.port, { path, headers, body: '{}' });
+    const v2 = await server.send({ path, headers, body: '{}' });
     expect([errorIn(v1).docs, JSON.parse(v2.body).error.type]).toEqual([url + PATH, url + PATH]);
     await waitUntil('the log has the line', () => logRecords(server, 'serving').length === 1);
     const listening = `http://0.0.0.0:${server.port}`;

@@ -56,44 +56,24 @@ describe('a certificate', () => {
     );
   });
 
-  test.each(['', 'garbage', GARBAGE, key])(
-    'is rejected if it is not one in PEM: %#',
-    async (text) => {
-      expect(await errorOfPair(text, key)).toMatch(
-        /^\/cert\.pem \(WEIR_TLS_CERT\) cannot be read as a certificate in PEM: /,
-      );
-    },
-  );
-
-  test.each(['', 'garbage', cert, ENCRYPTED_KEY])(
-    'is rejected if its key is not one in PEM without a passphrase: %#',
-    async (text) => {
-      expect(await errorOfPair(cert, text)).toMatch(
-        /^\/key\.pem \(WEIR_TLS_KEY\) cannot be read as a private key in PEM without a pass/,
-      );
-    },
-  );
-
-  test('is rejected if its chain is not valid', async () => {
-    expect(await errorOfPair(cert + GARBAGE, key)).toMatch(
-      /^\/cert\.pem \(WEIR_TLS_CERT\) cannot be used: /,
-    );
-  });
-
-  test('is rejected if the key belongs to another certificate', async () => {
-    expect(await errorOfPair(cert, CERTIFICATE_B.key)).toBe(
-      'the key in /key.pem (WEIR_TLS_KEY) does not belong to the certificate in /cert.pem ' +
-        '(WEIR_TLS_CERT)',
-    );
-  });
-
-  test('is rejected if it has expired or is not valid yet', async () => {
-    expect(await errorOfPair(EXPIRED_CERTIFICATE.cert, EXPIRED_CERTIFICATE.key)).toBe(
-      'the certificate in /cert.pem (WEIR_TLS_CERT) expired on Jan  1 00:00:00 2021 GMT',
-    );
-    expect(await errorOfPair(NOT_YET_VALID_CERTIFICATE.cert, NOT_YET_VALID_CERTIFICATE.key)).toBe(
-      'the certificate in /cert.pem (WEIR_TLS_CERT) is not valid before Jan  1 00:00:00 2119 GMT',
-    );
+  const notCertificate = /^\/cert\.pem \(WEIR_TLS_CERT\) cannot be read as a certificate in PEM: /;
+  const notKey =
+    /^\/key\.pem \(WEIR_TLS_KEY\) cannot be read as a private key in PEM without a pass/;
+  const { cert: expired, key: expiredKey } = EXPIRED_CERTIFICATE;
+  const { cert: early, key: earlyKey } = NOT_YET_VALID_CERTIFICATE;
+  test.each([
+    ...['', 'garbage', GARBAGE, key].map((text) => [text, key, notCertificate] as const),
+    ...['', 'garbage', cert, ENCRYPTED_KEY].map((text) => [cert, text, notKey] as const),
+    [cert + GARBAGE, key, /^\/cert\.pem \(WEIR_TLS_CERT\) cannot be used: /],
+    [
+      cert,
+      CERTIFICATE_B.key,
+      /^the key in \/key\.pem \(WEIR_TLS_KEY\) does not belong to the certificate in \/cert\.pem \(/,
+    ],
+    [expired, expiredKey, /^the certificate in .*\) expired on Jan {2}1 00:00:00 2021 GMT$/],
+    [early, earlyKey, /^the certificate in .*\) is not valid before Jan {2}1 00:00:00 2119 GMT$/],
+  ] as const)('is rejected with its reason: %#', async (ofCert, ofKey, reason) => {
+    expect(await errorOfPair(ofCert, ofKey)).toMatch(reason);
   });
 
   test('is valid from its first millisecond to the one before its last', () => {

@@ -9,23 +9,18 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { request } from 'node:http';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { EXIT, type ExitCode } from '../../src/core/exit.ts';
 import { UnixSocket } from '../../src/runtime/unix-socket.ts';
 import { connectAndCheck, measureSpread } from '../support/acceptor-spread.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../support/http.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  spawnServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../support/server.ts';
+import { exchange, LONGEST_WINDOW_MS, type ParsedResponse, requestBytes } from '../support/http.ts';
+import { removeDirectory, spawnServer, temporaryDirectory, waitUntil } from '../support/server.ts';
+import { SMALL as ONE } from '../support/test-server.ts';
 
-const SMALL = ['--counters', '1024', '--acceptors', '2'];
+const SMALL = [...ONE, '--acceptors', '2'];
 const own = useDataDirectory(SMALL);
 
 let directory = '';
@@ -39,26 +34,9 @@ const start = (more: string[] = []) => own.start({ args: [...SMALL, '--socket', 
 
 const modeOf = (file: string) => statSync(file).mode & 0o7777;
 
-interface SocketResponse {
-  status: number;
-  text: string;
-}
-
-/** Sends a request over the socket by Node's HTTP client. */
-function sendBySocket(method: string, route: string, body = ''): Promise<SocketResponse> {
-  return new Promise((resolve, reject) => {
-    const headers = { Authorization: `Bearer ${ROOT_KEY}`, 'Content-Type': 'application/json' };
-    const sent = request({ socketPath: path, method, path: route, headers }, (response) => {
-      let text = '';
-      response.setEncoding('utf8');
-      response.on('data', (data) => {
-        text += data;
-      });
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
-    });
-    sent.on('error', reject);
-    sent.end(body);
-  });
+/** Sends a request over the socket. */
+async function sendBySocket(method: string, route: string, body = ''): Promise<ParsedResponse> {
+  return (await exchange(connect({ path }), [requestBytes({ method, path: route, body })]))[0];
 }
 const CHECK = { identifier: 'a', limit: 10, duration: LONGEST_WINDOW_MS };
 const sendCheckBySocket = () => sendBySocket('POST', '/v1/ratelimits.limit', JSON.stringify(CHECK));
@@ -78,21 +56,21 @@ describe('the Unix socket', () => {
     expect([modeOf(path), lstatSync(path).isSocket()]).toEqual([0o660, true]);
     const quoted = path.replace("'", "'\\''");
     expect(server.stdout()).toContain(` by curl --unix-socket '${quoted}' http://localhost`);
-    const responses = [await sendCheckBySocket(), await sendCheckBySocket()].map(({ text }) =>
-      JSON.parse(text),
+    const responses = [await sendCheckBySocket(), await sendCheckBySocket()].map(({ body }) =>
+      JSON.parse(body),
     );
     expect(responses).toMatchObject([{ remaining: 9 }, { remaining: 8 }]);
-    expect(await sendCheck(server.port, CHECK)).toMatchObject({ remaining: 7 });
-    expect(JSON.parse((await sendCheckBySocket()).text)).toMatchObject({ remaining: 6 });
+    expect(await server.check(CHECK)).toMatchObject({ remaining: 7 });
+    expect(JSON.parse((await sendCheckBySocket()).body)).toMatchObject({ remaining: 6 });
 
     const override = { namespaceName: 'default', identifier: 'over', limit: 3, duration: 60_000 };
     const made = await sendBySocket('POST', '/v1/ratelimits.setOverride', JSON.stringify(override));
-    expect([made.status, made.text]).toEqual([200, expect.stringContaining('rlor_')]);
-    expect(await sendCheck(server.port, { ...CHECK, identifier: 'over' })).toMatchObject({
+    expect([made.status, made.body]).toEqual([200, expect.stringContaining('rlor_')]);
+    expect(await server.check({ ...CHECK, identifier: 'over' })).toMatchObject({
       limit: 3,
     });
     expect((await sendBySocket('GET', '/nowhere')).status).toBe(404);
-    const { docs } = JSON.parse((await sendBySocket('GET', '/nowhere')).text).error;
+    const { docs } = JSON.parse((await sendBySocket('GET', '/nowhere')).body).error;
     expect(docs).toContain(`${server.url}/`);
     expect((await sendBySocket('GET', new URL(docs).pathname)).status).toBe(200);
   });
@@ -105,7 +83,7 @@ describe('the Unix socket', () => {
       expect(await measureSpread([{ path }, tcp, tcp, { path }])).toEqual([2, 2]);
     }
     const { socket } = await connectAndCheck({ path });
-    expect(await readMetric(server.adminUrl, 'weir_connections')).toBeGreaterThanOrEqual(1);
+    expect(await server.metric('weir_connections')).toBeGreaterThanOrEqual(1);
     socket.destroy();
   });
 
@@ -178,7 +156,7 @@ describe('a start is stopped by one sentence that names the setting', () => {
       /WEIR_SOCKET must.*(another weir uses it|a server listens on it)/,
     );
     const serving = both.find((server) => server.child.exitCode === null);
-    expect((await sendBySocket('GET', '/nowhere')).text).toContain(serving?.url);
+    expect((await sendBySocket('GET', '/nowhere')).body).toContain(serving?.url);
   });
 
   test.each(['file', 'directory', 'link'])(

@@ -1,8 +1,5 @@
-import { connect } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
-  ADMIN_CONNECTIONS_FOR_PROBES,
-  ADMIN_CONNECTIONS_MAX,
   DASHBOARD_FAILED_SIGN_INS_PER_S,
   DASHBOARD_STREAMS_MAX,
   IMPORT_MAX_BYTES,
@@ -10,38 +7,19 @@ import {
 import type { Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
 import { DashboardClient, messageOf, sendToAdmin, signIn } from '../../support/dashboard.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
-import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
-import { callOperationOk } from '../../support/operations.ts';
-import {
-  ROOT_KEY,
-  removeDirectory,
-  type SteppedServer,
-  startSteppedServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { LONGEST_WINDOW_MS } from '../../support/http.ts';
+import { ROOT_KEY, waitUntil } from '../../support/server.ts';
+import { SMALL, useServer } from '../../support/test-server.ts';
 
-const ARGS = ['--counters', '1024', '--acceptors', '2'];
 const HOUR_MS = 3_600_000;
 const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
-const dataDir = temporaryDirectory();
-let server: SteppedServer;
-beforeAll(async () => {
-  server = await startSteppedServer(dataDir, { args: ARGS });
-});
-afterAll(async () => {
-  await server.stop();
-  removeDirectory(dataDir);
-});
+const server = useServer({ args: ['--acceptors', '2'], hasSteppedClock: true });
 
 const send = (sent: Parameters<typeof sendToAdmin>[1]) => sendToAdmin(server.adminUrl, sent);
-const createKey = async (permissions: string[], fields = {}) => {
+const createKey = (permissions: string[], fields = {}) => {
   const body = { name: 'k', permissions, ...fields };
-  return (await callOperationOk(server.port, 'keys.create', body)) as unknown as {
-    keyId: string;
-    key: string;
-  };
+  return server.ok<{ keyId: string; key: string }>('keys.create', body);
 };
 const snapshotOf = (data: unknown) => data as Snapshot;
 
@@ -111,13 +89,8 @@ describe('the page', () => {
   });
 
   test('has no path but those of its files', async () => {
-    const assets = '/dashboard/assets/';
-    for (const path of [
-      `${assets}../cli.js`,
-      `${assets}index.html`,
-      assets,
-      '/dashboard/nothing',
-    ]) {
+    for (const name of ['assets/../cli.js', 'assets/index.html', 'assets/', 'nothing']) {
+      const path = `/dashboard/${name}`;
       const response = await send({ path });
       expect([path, response.status]).toEqual([path, 404]);
       expect(messageOf(response)).toContain(path);
@@ -126,12 +99,8 @@ describe('the page', () => {
   });
 
   test('is not shown under an unknown Host, nor are its other paths', async () => {
-    for (const path of [
-      '/',
-      '/dashboard/session',
-      '/dashboard/events',
-      '/dashboard/api/keys.list',
-    ]) {
+    for (const name of ['', 'dashboard/session', 'dashboard/events', 'dashboard/api/keys.list']) {
+      const path = `/${name}`;
       const headers = { ...HTML, Host: 'evil.example' };
       expect([path, (await send({ path, headers })).status]).toEqual([path, 403]);
     }
@@ -151,42 +120,36 @@ describe('a sign-in', () => {
     const [cookie] = headers['set-cookie']![0].split(';');
     const current = await send({ path: '/dashboard/session', headers: { Cookie: cookie } });
     expect(JSON.parse(current.text).session).toEqual(session);
-    expect(JSON.parse((await send({ path: '/dashboard/session' })).text)).toEqual({
-      session: null,
-    });
+    const none = await send({ path: '/dashboard/session' });
+    expect(JSON.parse(none.text)).toEqual({ session: null });
   });
 
   test('fails for an unknown, an expired and a revoked key with a 401 that says why', async () => {
     const revoked = await createKey(['keys.read']);
-    await callOperationOk(server.port, 'keys.revoke', { keyId: revoked.keyId });
+    await server.ok('keys.revoke', { keyId: revoked.keyId });
     const expired = await createKey(['keys.read'], { expires: server.nowMs() + HOUR_MS });
     await server.stepClock(HOUR_MS + 1_000);
-    const late = await signIn(server.adminUrl, expired.key);
-    expect([late.status, messageOf(late)]).toEqual([401, 'the API key has expired']);
-    for (const key of ['not-a-key-of-weir', revoked.key]) {
+    const unknown = 'the API key is not known here, or was revoked';
+    for (const [key, message] of [
+      [expired.key, 'the API key has expired'],
+      ['not-a-key-of-weir', unknown],
+      [revoked.key, unknown],
+    ]) {
       const response = await signIn(server.adminUrl, key);
-      expect([response.status, messageOf(response)]).toEqual([
-        401,
-        'the API key is not known here, or was revoked',
-      ]);
+      expect([response.status, messageOf(response)]).toEqual([401, message]);
       expect(response.headers['set-cookie']).toBeUndefined();
     }
-    const invalid = await send({
-      method: 'POST',
-      path: '/dashboard/session',
-      headers: { Origin: server.adminUrl },
-      body: '{}',
-    });
+    const post = { method: 'POST', path: '/dashboard/session', body: '{}' };
+    const invalid = await send({ ...post, headers: { Origin: server.adminUrl } });
     expect([invalid.status, messageOf(invalid)]).toEqual([400, expect.stringContaining('"key"')]);
   });
 
   test('needs the own Origin', async () => {
-    for (const Origin of ['', 'http://evil.example', 'null', 'http://127.0.0.1:1', 'https://a']) {
+    const https = server.adminUrl.replace('http:', 'https:');
+    for (const Origin of ['', 'http://evil.example', 'null', 'http://127.0.0.1:1', https]) {
       const response = await signIn(server.adminUrl, ROOT_KEY, { Origin });
       expect([Origin, response.status]).toEqual([Origin, 403]);
     }
-    const https = server.adminUrl.replace('http:', 'https:');
-    expect((await signIn(server.adminUrl, ROOT_KEY, { Origin: https })).status).toBe(403);
   });
 
   test('is rejected in the second in which too many have failed, and possible after it', async () => {
@@ -213,46 +176,40 @@ describe('a sign-in', () => {
 });
 
 describe('a session', () => {
-  test('is over after signing out: its requests get a 401', async () => {
-    const client = await DashboardClient.signIn(server.adminUrl);
-    const events = await client.openEvents();
-    const out = await client.send({ method: 'DELETE', path: '/dashboard/session' });
-    expect([out.status, out.headers['set-cookie']]).toEqual([
-      200,
-      [expect.stringContaining('Max-Age=0')],
-    ]);
-    await waitUntil('the stream ends', events.isEnded);
-    expect((await client.call('keys.list')).status).toBe(401);
-  });
-
-  test('of a revoked key is signed out at once: its stream ends, and requests get a 401', async () => {
-    const { key, keyId } = await createKey(['*']);
-    const client = await DashboardClient.signIn(server.adminUrl, key);
-    const events = await client.openEvents();
-    await callOperationOk(server.port, 'keys.revoke', { keyId });
-    const response = await client.call('keys.list');
-    expect([response.status, messageOf(response)]).toEqual([
-      401,
-      'there is no session: sign in with an API key',
-    ]);
-    await waitUntil('the stream ends', events.isEnded);
-    expect(events.events.at(-1)).toEqual({
-      event: 'signed-out',
-      data: { reason: 'the API key of the session was revoked' },
-    });
-  });
-
-  test('of a key that has expired is signed out', async () => {
-    const { key } = await createKey(['keys.read'], { expires: server.nowMs() + HOUR_MS });
+  const ends: [string, (client: DashboardClient, keyId: string) => Promise<unknown>, string?][] = [
+    [
+      'its client signs out',
+      async (client) => {
+        const out = await client.send({ method: 'DELETE', path: '/dashboard/session' });
+        expect(out.headers['set-cookie']).toEqual([expect.stringContaining('Max-Age=0')]);
+      },
+    ],
+    [
+      'its key is revoked',
+      async (client, keyId) => {
+        await server.ok('keys.revoke', { keyId });
+        expect((await client.call('keys.list')).status).toBe(401);
+      },
+      'the API key of the session was revoked',
+    ],
+    [
+      'its key has expired',
+      () => server.stepClock(HOUR_MS + 1_000),
+      'the API key of the session has expired',
+    ],
+  ];
+  test.each(ends)('ends with its stream when %s', async (_when, end, reason) => {
+    const { key, keyId } = await createKey(['*'], { expires: server.nowMs() + HOUR_MS });
     const client = await DashboardClient.signIn(server.adminUrl, key);
     const events = await client.openEvents();
     expect((await client.call('keys.list')).status).toBe(200);
-    await server.stepClock(HOUR_MS + 1_000);
+    await end(client, keyId);
     await waitUntil('the stream ends', events.isEnded);
-    expect(events.events.at(-1)?.data).toEqual({
-      reason: 'the API key of the session has expired',
-    });
-    expect((await client.call('keys.list')).status).toBe(401);
+    const response = await client.call('keys.list');
+    const message = 'there is no session: sign in with an API key';
+    expect([response.status, messageOf(response)]).toEqual([401, message]);
+    if (reason === undefined) return;
+    expect(events.events.at(-1)).toEqual({ event: 'signed-out', data: { reason } });
   });
 
   test('changes nothing without its token and the own Origin', async () => {
@@ -305,10 +262,7 @@ describe('operations', () => {
     ]);
     const own = JSON.parse((await client.call('ratelimits.getOverride', override)).text);
     expect(own).toEqual(
-      await callOperationOk(server.port, 'ratelimits.getOverride', {
-        namespaceName: 'ops',
-        identifier: 'abc',
-      }),
+      await server.ok('ratelimits.getOverride', { namespaceName: 'ops', identifier: 'abc' }),
     );
     const invalid = await client.call('ratelimits.setOverride', { ...override, limit: 0 });
     expect([invalid.status, JSON.parse(invalid.text).error]).toEqual([
@@ -346,14 +300,13 @@ describe('operations', () => {
       const response = await client.send({ method: 'POST', path, body: '{}' });
       expect([name, response.status]).toEqual([name, 404]);
     }
+    const post = { method: 'POST', body: '{}' };
     const read = await client.send({ path: '/dashboard/api/keys.revoke' });
-    const change = { method: 'POST', path: '/dashboard/api/keys.list', body: '{}' };
+    const change = await client.send({ ...post, path: '/dashboard/api/keys.list' });
     expect([read.status, read.headers.allow]).toEqual([405, 'POST']);
-    const changed = await client.send(change);
-    expect([changed.status, changed.headers.allow]).toEqual([405, 'GET']);
-    const path = '/dashboard/api/keys.revoke';
-    const text = { 'Content-Type': 'text/plain' };
-    const form = await client.send({ method: 'POST', path, headers: text, body: '{}' });
+    expect([change.status, change.headers.allow]).toEqual([405, 'GET']);
+    const headers = { 'Content-Type': 'text/plain' };
+    const form = await client.send({ ...post, path: '/dashboard/api/keys.revoke', headers });
     expect(form.status).toBe(415);
   });
 
@@ -376,7 +329,7 @@ describe('the event stream', () => {
     const first = snapshotOf(await events.next('snapshot'));
     expect(first.health).toMatchObject({ status: 'ready', acceptors: 2 });
     const check = { namespace: 'live', identifier: 'a', limit: 3, duration: LONGEST_WINDOW_MS };
-    for (let i = 0; i < 5; i++) await sendCheck(server.port, { ...check, cost: 2 });
+    for (let i = 0; i < 5; i++) await server.check({ ...check, cost: 2 });
     await waitUntil('the decisions were reported', () => {
       const last = events.events.at(-1)!.data as unknown as Snapshot;
       return last.namespaces.some(({ name, total }) => name === 'live' && total.denied === 4);
@@ -385,18 +338,12 @@ describe('the event stream', () => {
     const live = snapshots.flatMap(({ namespaces }) =>
       namespaces.filter((it) => it.name === 'live'),
     );
-    expect(live.at(-1)?.total).toEqual({
-      allowed: 1,
-      denied: 4,
-      tokensAllowed: 2,
-      tokensDenied: 8,
-    });
-    const sum = (read: (figures: (typeof live)[number]) => number) => {
-      return live.reduce((total, figures) => total + read(figures), 0);
+    const total = { allowed: 1, denied: 4, tokensAllowed: 2, tokensDenied: 8 };
+    expect(live.at(-1)?.total).toEqual(total);
+    const sum = (name: 'allowed' | 'denied') => {
+      return live.reduce((all, { recent }) => all + recent[name], 0);
     };
-    expect([sum(({ recent }) => recent.allowed), sum(({ recent }) => recent.denied)]).toEqual([
-      1, 4,
-    ]);
+    expect([sum('allowed'), sum('denied')]).toEqual([1, 4]);
     const requests = snapshots.flatMap(({ latency }) => latency).reduce((a, b) => a + b, 0);
     expect(requests).toBe(5);
     events.close();
@@ -404,7 +351,7 @@ describe('the event stream', () => {
 
   test('shows only namespaces whose analytics the key may read', async () => {
     for (const namespace of ['seen', 'hidden']) {
-      await sendCheck(server.port, { namespace, identifier: 'a', limit: 1, duration: 1_000 });
+      await server.check({ namespace, identifier: 'a', limit: 1, duration: 1_000 });
     }
     // A namespace gets its id, and its own figures, after its first check was answered.
     const all = await (await DashboardClient.signIn(server.adminUrl)).openEvents();
@@ -429,7 +376,8 @@ describe('the event stream', () => {
     }
   });
 
-  test('of a session is replaced by a second one', async () => {
+  test('needs a session, whose second one replaces the first', async () => {
+    expect((await send({ path: '/dashboard/events' })).status).toBe(401);
     const client = await DashboardClient.signIn(server.adminUrl);
     const first = await client.openEvents();
     const second = await client.openEvents();
@@ -451,16 +399,9 @@ describe('the event stream', () => {
     await Promise.all(streams.map((stream) => stream.next('snapshot')));
     const more = await DashboardClient.signIn(server.adminUrl);
     expect((await more.openEvents()).status).toBe(503);
-    const { hostname, port } = new URL(server.adminUrl);
-    // Idle connections, which take all slots but those reserved for probes.
-    const count = ADMIN_CONNECTIONS_MAX - ADMIN_CONNECTIONS_FOR_PROBES - streams.length - 1;
-    const idle = Array.from({ length: count }, () => connect(Number(port), hostname).resume());
-    for (const socket of idle) socket.on('error', () => {});
     for (const path of ['/livez', '/readyz', '/metrics']) {
       expect((await send({ path })).status).toBe(200);
     }
-    await Promise.all(streams.map((stream) => stream.next('snapshot')));
-    for (const socket of idle) socket.destroy();
     for (const stream of streams) stream.close();
     await waitUntil('a stream is free', async () => {
       const stream = await more.openEvents();
@@ -468,33 +409,24 @@ describe('the event stream', () => {
       return stream.status === 200;
     });
   });
-
-  test('needs a session', async () => {
-    expect((await send({ path: '/dashboard/events' })).status).toBe(401);
-  });
 });
 
 describe('the setting WEIR_DASHBOARD', () => {
-  const own = useDataDirectory(ARGS);
+  const own = useDataDirectory(SMALL);
   const start = (env: Record<string, string>) => own.start({ env });
 
-  test('auto: on where the admin port is on a loopback address only', async () => {
-    const open = await start({ WEIR_ADMIN_HOST: '0.0.0.0' });
-    const page = await sendToAdmin(open.adminUrl, { path: '/', headers: HTML });
-    expect([page.status, page.headers['content-type']]).toEqual([200, 'application/json']);
-    for (const path of ['/dashboard', '/dashboard/session', '/dashboard/events']) {
-      const response = await sendToAdmin(open.adminUrl, { path });
-      expect([path, response.status, JSON.parse(response.text).error]).toEqual([
-        path,
-        404,
-        expect.stringContaining('WEIR_DASHBOARD'),
-      ]);
+  test('auto: on where the admin port is on a loopback address only; false: off there too', async () => {
+    for (const env of [{ WEIR_ADMIN_HOST: '0.0.0.0' }, { WEIR_DASHBOARD: 'false' }]) {
+      const server = await start(env as Record<string, string>);
+      const page = await sendToAdmin(server.adminUrl, { path: '/', headers: HTML });
+      expect([page.status, page.headers['content-type']]).toEqual([200, 'application/json']);
+      for (const path of ['/dashboard', '/dashboard/session', '/dashboard/events']) {
+        const response = await sendToAdmin(server.adminUrl, { path });
+        const error = expect.stringContaining('WEIR_DASHBOARD');
+        expect([path, response.status, JSON.parse(response.text)]).toEqual([path, 404, { error }]);
+      }
+      await server.stop();
     }
-  });
-
-  test('false: off on a loopback address too', async () => {
-    const off = await start({ WEIR_DASHBOARD: 'false' });
-    expect((await sendToAdmin(off.adminUrl, { path: '/dashboard/session' })).status).toBe(404);
   });
 
   test('true: on everywhere, also behind a proxy with TLS, where the cookie is Secure', async () => {

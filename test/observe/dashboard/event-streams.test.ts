@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newKeyRecord } from '../../../src/auth/keys.ts';
 import { DASHBOARD_EVENT_INTERVAL_MS } from '../../../src/core/constants.ts';
@@ -10,6 +10,7 @@ import { Registry } from '../../../src/registry/registry.ts';
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
+import { listen } from '../../support/http.ts';
 import { waitUntil } from '../../support/server.ts';
 
 /** So large that the buffers of the kernel are full after a few events. */
@@ -45,8 +46,7 @@ describe('an event stream', () => {
       res.once('close', () => openStreams--);
       streams.open(session, res, {}, sessions);
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    port = (server.address() as AddressInfo).port;
+    port = await listen(server);
   });
   afterEach(() => {
     server.closeAllConnections();
