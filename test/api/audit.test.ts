@@ -120,13 +120,10 @@ describe('the audit log', () => {
     const other = { overrides: [setOverride('other', 'abc', 5)] };
     await server.ok('ratelimits.importOverrides', { ...other, dryRun: true });
     const partly = { overrides: [setOverride('n', 'new', 1), setOverride('new', 'abc', 1)] };
-    const rejected: [Operation, Fields | Fields[], string | undefined, number][] = [
+    const rejected: [Operation, Fields, string | undefined, number][] = [
       ['ratelimits.setOverride', setOverride('n', 'abc', 0), undefined, 400],
-      ['ratelimits.setOverride', setOverride('new', 'abc', 1), key, 404],
       ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'abc' }, key, 403],
-      ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'abd' }, undefined, 404],
       ['keys.create', { name: 'k', permissions: ['keys.create'] }, key, 403],
-      ['keys.revoke', { keyId: 'key_none' }, key, 404],
       ['keys.revoke', { keyId: root }, key, 409],
       ['ratelimits.importOverrides', partly, key, 404],
     ];
@@ -150,16 +147,14 @@ describe('the audit log', () => {
     ];
     await server.ok('ratelimits.importOverrides', { overrides });
     const listed = Array.from({ length: AUDIT_NAMESPACES_MAX }, (_, i) => `n${i}`);
+    const imported = (namespaces: string[], namespaceCount: number, counts: Fields) => {
+      const target = { namespaces, namespaceCount };
+      return { action: 'overrides.import', keyId: root, target, counts };
+    };
     const expected = [
-      {
-        target: { namespaces: ['n3', 'n*'], namespaceCount: 2 },
-        counts: { created: 1, updated: 1, unchanged: 4 },
-      },
-      {
-        target: { namespaces: listed, namespaceCount: 20 },
-        counts: { created: 100, updated: 0, unchanged: 0 },
-      },
-    ].map((entry) => ({ action: 'overrides.import', keyId: root, ...entry }));
+      imported(['n3', 'n*'], 2, { created: 1, updated: 1, unchanged: 4 }),
+      imported(listed, 20, { created: 100, updated: 0, unchanged: 0 }),
+    ];
     expect(await entriesSince(before)).toMatchObject(expected);
   });
 
@@ -173,30 +168,6 @@ describe('the audit log', () => {
       permissionCount: AUDIT_PERMISSIONS_MAX + 1,
       expires: null,
     });
-  });
-
-  test('has no entry and no gap for changes that the store could not write', async () => {
-    await server.ok('ratelimits.setOverride', setOverride('n', 'locked', 1));
-    const before = await listAuditEntries(server);
-    await waitUntil('all are logged', () => loggedEntries(server).length === before.length);
-    // No other process can write to the store until the connection is closed.
-    const other = new Database(storePath(server.dataDir));
-    other.exec('BEGIN IMMEDIATE');
-    for (const [operation, fields] of [
-      ['ratelimits.setOverride', setOverride('n', 'locked', 2)],
-      ['ratelimits.deleteOverride', { namespaceName: 'n', identifier: 'locked' }],
-      ['ratelimits.importOverrides', { overrides: [setOverride('m', 'abc', 2)] }],
-      ['keys.create', { name: 'k', permissions: ['*'] }],
-    ] as [Operation, Fields][]) {
-      expect((await server.call(operation, fields)).status).toBe(503);
-    }
-    expect(await entriesSince(before)).toEqual([]);
-    other.close();
-    await server.ok('ratelimits.setOverride', setOverride('n', 'locked', 3));
-    expect(await entriesSince(before)).toMatchObject([
-      { id: before[0].id + 1, before: { limit: 1 }, after: { limit: 3 } },
-    ]);
-    await waitUntil('it is logged', () => loggedEntries(server).length === before.length + 1);
   });
 });
 
@@ -242,7 +213,7 @@ describe('the stored audit log', () => {
     ]);
   });
 
-  test('reports a damaged entry, and has the same id for the root key at every start', async () => {
+  test('reports a damaged entry', async () => {
     const first = await own.start();
     const root = await rootId(first);
     expect(root).toMatch(/^key_[0-9a-f]{24}$/);

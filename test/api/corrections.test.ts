@@ -15,9 +15,6 @@ import type { Fields } from '../support/operations.ts';
 import { useServer } from '../support/test-server.ts';
 import { startWithoutWorkerRestart } from '../support/worker-faults.ts';
 
-/** The longest window of v2; it ends every 30 days. */
-const MONTH_MS = 2_592_000_000;
-
 describeEngines('decided %s:', (mode) => {
   const server = useServer({ mode, args: ['--acceptors', '2'] });
 
@@ -86,18 +83,6 @@ describeEngines('decided %s:', (mode) => {
       await server.ok('ratelimits.deleteOverride', override);
       const fields = { namespace, identifier, reset, cost: 1, duration: LONGEST_WINDOW_MS - 1 };
       expect(await refund(fields)).toEqual({ refunded: 1 });
-    });
-
-    test('is visible in v2, and accepts the id of a namespace', async () => {
-      const [identifier, name] = [fresh(), 'ids'];
-      await setOverride(name, 'other');
-      const duration = MONTH_MS;
-      const { reset } = await use(identifier, 6, { namespace: name, duration });
-      const namespace = await server.namespaceId(name);
-      const fields = { namespace, identifier, reset, cost: 2, duration };
-      expect(await refund(fields)).toEqual({ refunded: 2 });
-      const v2 = { namespace, identifier, limit: 10, duration, cost: 0 };
-      expect((await server.ok('ratelimit.limit', v2)).data).toMatchObject({ remaining: 6 });
     });
 
     test('of a GCRA check needs no window, and gives back at most what is used', async () => {

@@ -148,12 +148,6 @@ describe('a key', () => {
     const reader = await create([`ratelimit.${id}.read_namespace`]);
     expect((await errors('there', reader.key))[0][1]).toContain(`"ratelimit.${id}.limit"`);
   });
-
-  test('may revoke itself', async () => {
-    const { keyId, key } = await create(['keys.revoke']);
-    expect(await revoke(keyId, key)).toBe(200);
-    expect(await checkWith(key)).toBe(401);
-  });
 });
 
 /** The permissions that an error lists as accepted. */

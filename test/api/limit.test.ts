@@ -4,7 +4,6 @@ import { expect, test } from 'vitest';
 import { AMOUNT_MAX, BODY_MAX_BYTES, DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { describeEngines, describeOnce } from '../support/engine-modes.ts';
 import { errorIn, LONGEST_WINDOW_MS, type ParsedResponse } from '../support/http.ts';
-import { waitUntil } from '../support/server.ts';
 import { addKey, addRecords } from '../support/store.ts';
 import { useServer } from '../support/test-server.ts';
 
@@ -59,15 +58,6 @@ describeEngines('decided %s:', (mode) => {
       const check = await server.check({ ...valid, identifier, ...changes });
       expect(check.remaining).toBe(9);
     }
-  });
-
-  test('a check with async: true is decided by the deductions so far', async () => {
-    const body = { ...valid, identifier: fresh(), async: true };
-    expect(await server.check(body)).toMatchObject({ success: true, remaining: 9 });
-    await waitUntil('it is deducted', async () => {
-      return (await server.check({ ...body, cost: 0 })).remaining === 9;
-    });
-    expect(await server.check(body)).toMatchObject({ success: true, remaining: 8 });
   });
 
   describeOnce(mode, 'a body is accepted with', () => {

@@ -3,11 +3,11 @@ import { BodyScanner } from '../../../src/api/common/body-scanner.ts';
 import type { CheckBody, CheckRequest } from '../../../src/api/common/check-request.ts';
 import { parseBody } from '../../../src/api/common/input.ts';
 import { NamespaceFinder } from '../../../src/api/common/namespace-finder.ts';
-import { CheckReaderV1, limitValidator as readerV1 } from '../../../src/api/v1/limit.ts';
+import { CheckReaderV1, limitValidator as validatorV1 } from '../../../src/api/v1/limit.ts';
 import {
   CheckReaderV2,
   itemValidator,
-  limitValidator as readerV2,
+  limitValidator as validatorV2,
 } from '../../../src/api/v2/limit.ts';
 import { Permissions } from '../../../src/auth/permissions.ts';
 import { requireValidBurst } from '../../../src/core/algorithm-fields.ts';
@@ -78,28 +78,32 @@ interface Operation {
   parsed(bytes: Uint8Array): readonly CheckBody[];
 }
 
+function oneCheck(
+  Reader: typeof CheckReaderV1 | typeof CheckReaderV2,
+  validator: typeof validatorV1 | typeof validatorV2,
+): Pick<Operation, 'isList' | 'reader' | 'parsed'> {
+  return {
+    isList: false,
+    reader: () => {
+      const reader = new Reader(scan, newNamespaceFinder());
+      return (bytes) => [reader.read(key, bytes)];
+    },
+    parsed: (bytes) => [validateBurst(validator.validate(parseBody(bytes)))],
+  };
+}
+
 const operations: Operation[] = [
   {
     name: 'v1, one check',
     bodies: trialCount(20_000, 650_000),
-    isList: false,
     defaultRule: RULE.fixed,
-    reader: () => {
-      const reader = new CheckReaderV1(scan, newNamespaceFinder());
-      return (bytes) => [reader.read(key, bytes)];
-    },
-    parsed: (bytes) => [validateBurst(readerV1.validate(parseBody(bytes)))],
+    ...oneCheck(CheckReaderV1, validatorV1),
   },
   {
     name: 'v2, one check',
     bodies: trialCount(10_000, 350_000),
-    isList: false,
     defaultRule: RULE.sliding,
-    reader: () => {
-      const reader = new CheckReaderV2(scan, newNamespaceFinder());
-      return (bytes) => [reader.read(key, bytes)];
-    },
-    parsed: (bytes) => [validateBurst(readerV2.validate(parseBody(bytes)))],
+    ...oneCheck(CheckReaderV2, validatorV2),
   },
   {
     name: 'v2, many checks',
@@ -135,36 +139,25 @@ type RandomBelow = (below: number) => number;
 const pick = <T>(below: RandomBelow, values: readonly T[]): T => values[below(values.length)];
 
 const TEXTS = [
-  '"a"',
-  '""',
-  '"user_1"',
-  '"a b~!"',
-  '"\\u0041"',
-  '"\\n"',
-  '"é€😀"',
-  '"\\""',
-  '"\\\\"',
+  ...['"a"', '""', '"user_1"', '"a b~!"', '"\\u0041"', '"\\n"', '"é€😀"', '"\\""', '"\\\\"'],
+  ...[`"${'x'.repeat(512)}"`, `"${'x'.repeat(513)}"`, `"${'é'.repeat(512)}"`, '"\\ud800"'],
+  ...['"\u007f"', '"\u0001"', '"rlns_1"', '"identifier"', 'null', '7', '{}', '["a"]'],
 ];
-TEXTS.push(`"${'x'.repeat(512)}"`, `"${'x'.repeat(513)}"`, `"${'é'.repeat(512)}"`, '"\\ud800"');
-TEXTS.push('"\u007f"', '"\u0001"', '"rlns_1"', '"identifier"', 'null', '7', '{}', '["a"]');
-const NUMBERS = ['0', '1', '10', '999', '1000', '60000', '1000000', '2592000000', '2592000001'];
-NUMBERS.push('3155760000000', '3155760000001', '999999999999999', '1000000000000000');
-NUMBERS.push('9007199254740991', '9007199254740992', '-1', '-0', '0.5', '1.0', '1e3', '1E+2', '01');
-NUMBERS.push('+1', '.5', '1.', '0x10', 'null', 'true', '"1"', '4294967296', '2147483648', '1e400');
+const NUMBERS = [
+  ...['0', '1', '10', '999', '1000', '60000', '1000000', '2592000000', '2592000001'],
+  ...['3155760000000', '3155760000001', '999999999999999', '1000000000000000'],
+  ...['9007199254740991', '9007199254740992', '-1', '-0', '0.5', '1.0', '1e3', '1E+2', '01'],
+  ...['+1', '.5', '1.', '0x10', 'null', 'true', '"1"', '4294967296', '2147483648', '1e400'],
+];
 const ALGORITHMS = ['"fixed"', '"sliding"', '"gcra"'];
 const ODD_ALGORITHMS = ['"GCRA"', '"token"', '""', '"constructor"', '"gcra "', 'null', '2', '[]'];
 const FLAGS = ['true', 'false', 'null', '1', '"true"', 'True', 'tru', 'truee', 'false '];
-const OTHERS = ['"meta":{}', '"meta":{"identifier":"b","limit":3}', '"resources":[]', '"x":1'];
-OTHERS.push(
-  '"__proto__":{"limit":1}',
-  '"Limit":5',
-  '"limits":5',
-  '"cos":2',
-  '"identifie":"c"',
-  '""',
-);
-OTHERS.push('"\\u006cimit":4', '"limit" :4', '"meta":[]', '"resources":[{"id":"a"}]');
-OTHERS.push('"meta":{"\\udead":"\\ud800"}', '"\\ud800":1', '"resources":[{"id":"\\ud800"}]');
+const OTHERS = [
+  ...['"meta":{}', '"meta":{"identifier":"b","limit":3}', '"meta":[]', '"resources":[]', '"x":1'],
+  ...['"__proto__":{"limit":1}', '"Limit":5', '"limits":5', '"cos":2', '"identifie":"c"', '""'],
+  ...['"\\u006cimit":4', '"limit" :4', '"resources":[{"id":"a"}]', '"\\ud800":1'],
+  ...['"meta":{"\\udead":"\\ud800"}', '"resources":[{"id":"\\ud800"}]'],
+];
 
 /** An object with the fields, mostly in their usual order. */
 function randomObject(below: RandomBelow): string {
@@ -206,40 +199,25 @@ function randomBody(below: RandomBelow, isList: boolean): Uint8Array {
   return Buffer.from(items);
 }
 
-const BYTES = [
-  ...Buffer.from('{}[]",:\\ \t\n\r0123456789.-+eEtfn"itelc/\u0000\u0001\u007f'),
-  0x80,
-  0xc3,
-  0xff,
-];
+const ASCII = Buffer.from('{}[]",:\\ \t\n\r0123456789.-+eEtfn"itelc/\u0000\u0001\u007f');
+const BYTES = [...ASCII, 0x80, 0xc3, 0xff];
 
 /** Changes, removes, inserts, repeats or cuts off some bytes. */
 function mutateBytes(below: RandomBelow, bytes: Uint8Array): Uint8Array {
-  let list = [...bytes];
-  for (let changes = 1 + below(3); changes > 0; changes--) {
+  const list = [...bytes];
+  for (let count = 1 + below(3); count > 0; count--) {
     const at = below(list.length + 1);
-    switch (below(6)) {
-      case 0:
-        list[at] = pick(below, BYTES);
-        break;
-      case 1:
-        list.splice(at, 1 + below(3));
-        break;
-      case 2:
-        list.splice(at, 0, pick(below, BYTES));
-        break;
-      case 3:
-        list.splice(at, 0, ...list.slice(at, at + below(20)));
-        break;
-      case 4:
-        list[at] = below(256);
-        break;
-      case 5:
-        list = list.slice(0, at);
-        break;
-    }
+    const changes = [
+      () => list.splice(at, 1, pick(below, BYTES)),
+      () => list.splice(at, 1 + below(3)),
+      () => list.splice(at, 0, pick(below, BYTES)),
+      () => list.splice(at, 0, ...list.slice(at, at + below(20))),
+      () => list.splice(at, 1, below(256)),
+      () => list.splice(at),
+    ];
+    pick(below, changes)();
   }
-  return Uint8Array.from(list, (byte) => byte ?? 0x20);
+  return Uint8Array.from(list);
 }
 
 /** Calls of `JSON.parse`: a body that is read without one was scanned. */
