@@ -2,7 +2,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { callOperation, callOperationOk } from '../../support/operations.ts';
@@ -53,6 +53,12 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
   let server: ServerProcess;
   let browser: Browser;
   const contexts: BrowserContext[] = [];
+  /** What the pages of a test have reported. It must be nothing at the end of the test. */
+  const reports: string[] = [];
+  const forgetFailedRequests = () => {
+    const others = reports.splice(0).filter((text) => !/^Failed to load|^failed: /.test(text));
+    expect(others).toEqual([]);
+  };
 
   beforeAll(async () => {
     const config = join(filesDir, 'weir.json');
@@ -72,6 +78,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
   });
   afterEach(async () => {
     for (const context of contexts.splice(0)) await context.close();
+    expect(reports.splice(0)).toEqual([]);
   });
   afterAll(async () => {
     await browser?.close();
@@ -88,13 +95,12 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     return created as { keyId: string; key: string };
   };
 
-  /** Opens the dashboard. @returns the page, with all that it reports, also later */
+  /** Opens the dashboard. Until the end of the test, all that the page reports is recorded. */
   async function open({ adminUrl } = server, width = WIDTHS[1]) {
     const viewport = { width, height: 800 };
     const context = await browser.newContext({ viewport, acceptDownloads: true });
     contexts.push(context);
     const page = await context.newPage();
-    const reports: string[] = [];
     page.on('console', (message) => reports.push(message.text()));
     page.on('pageerror', (error) => reports.push(error.message));
     page.on('requestfailed', (request) => {
@@ -110,15 +116,15 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     );
     await page.goto(adminUrl);
     await page.getByRole('button', { name: 'Sign in' }).waitFor();
-    return { page, reports };
+    return page;
   }
 
   async function openSignedIn(key = ROOT_KEY, at = server) {
-    const opened = await open(at);
-    await opened.page.getByLabel('API key').fill(key);
-    await opened.page.getByRole('button', { name: 'Sign in' }).click();
-    await heading(opened.page, 'Overview');
-    return opened;
+    const page = await open(at);
+    await page.getByLabel('API key').fill(key);
+    await press(page, 'Sign in');
+    await heading(page, 'Overview');
+    return page;
   }
 
   async function heading(page: Page, name: string): Promise<void> {
@@ -138,9 +144,16 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     return isWide ? [...faults, `the page is ${width} px wide`] : faults;
   }
 
+  const press = (page: Page, name: string) => {
+    return page.getByRole('button', { name, exact: true }).first().click();
+  };
   const submit = (page: Page, name: string) => {
     return page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
   };
+  const fill = async (page: Page | Locator, fields: Record<string, string>) => {
+    for (const [label, value] of Object.entries(fields)) await page.getByLabel(label).fill(value);
+  };
+  const see = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor();
   const listedOverrides = async () => {
     const query = { namespaceName: 'login' };
     const { overrides } = await callOperationOk(server.port, 'ratelimits.listOverrides', query);
@@ -151,29 +164,28 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     'every view and dialog at %i px: axe finds nothing, nothing is reported, none is too wide',
     { timeout: 240_000 },
     async (width) => {
-      const { page, reports } = await open(server, width);
+      const page = await open(server, width);
       expect(['sign-in', await faultsOf(page)]).toEqual(['sign-in', []]);
       await page.getByLabel('API key').fill(ROOT_KEY);
-      await page.getByRole('button', { name: 'Sign in' }).click();
-      await page.getByText('Allowed/s').first().waitFor();
+      await press(page, 'Sign in');
+      await see(page, 'Allowed/s');
       for (const [hash, name, content, dialogs] of VIEWS) {
         await goTo(page, hash, name);
         await page.getByRole('main').getByText(content).first().waitFor();
         expect([hash, await faultsOf(page)]).toEqual([hash, []]);
         for (const dialog of dialogs) {
-          await page.getByRole('button', { name: dialog, exact: true }).first().click();
+          await press(page, dialog);
           await page.getByRole('dialog').waitFor();
           expect([dialog, await faultsOf(page)]).toEqual([dialog, []]);
           await page.keyboard.press('Escape');
           await page.getByRole('dialog').waitFor({ state: 'detached' });
         }
       }
-      expect(reports).toEqual([]);
     },
   );
 
   test('the overview follows the checks', async () => {
-    const { page, reports } = await openSignedIn();
+    const page = await openSignedIn();
     const row = page.getByRole('row', { name: /^live / });
     for (let i = 0; i < 3; i++) {
       await sendCheck(server.port, {
@@ -193,35 +205,32 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await page.getByRole('img', { name: /^live: / }).waitFor();
     await row.getByRole('link').click();
     await heading(page, 'live');
-    expect(reports).toEqual([]);
   });
 
   test('overrides are searched, added, changed, deleted, imported and exported', async () => {
-    const { page, reports } = await openSignedIn();
+    const page = await openSignedIn();
     await page.getByRole('link', { name: 'Overrides' }).click();
     await heading(page, 'Overrides');
-    await page.getByRole('button', { name: 'Add override' }).click();
+    await press(page, 'Add override');
     const dialog = page.getByRole('dialog');
-    await dialog.getByLabel('Namespace').fill('login');
-    await dialog.getByLabel('Identifier').fill('user_9');
-    await dialog.getByLabel('Limit').fill('50');
-    await dialog.getByLabel('Window').fill('5m');
+    const fields = { Namespace: 'login', Identifier: 'user_9', Limit: '50', Window: '5m' };
+    await fill(dialog, fields);
     await submit(page, 'Save');
-    await page.getByText('The override of user_9 was added.').waitFor();
+    await see(page, 'The override of user_9 was added.');
     const added = () =>
       listedOverrides().then((all) => all.find((it) => it.identifier === 'user_9'));
     expect(await added()).toMatchObject({ limit: 50, duration: 300_000 });
 
     await page.getByLabel('Search').fill('USER_9');
     await expect.poll(() => page.getByRole('row').count()).toBe(2);
-    await page.getByRole('button', { name: 'Change user_9' }).click();
+    await press(page, 'Change user_9');
     await dialog.getByLabel('Limit').fill('60');
     await submit(page, 'Save');
-    await page.getByText('The override of user_9 was changed.').waitFor();
+    await see(page, 'The override of user_9 was changed.');
     expect(await added()).toMatchObject({ limit: 60, duration: 300_000 });
-    await page.getByRole('button', { name: 'Delete user_9' }).click();
+    await press(page, 'Delete user_9');
     await submit(page, 'Delete');
-    await page.getByText('The override of user_9 was deleted.').waitFor();
+    await see(page, 'The override of user_9 was deleted.');
     expect(await added()).toBeUndefined();
 
     await page.getByLabel('Search').fill('');
@@ -231,24 +240,23 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     ]);
     const exported = join(filesDir, 'overrides.json');
     await download.saveAs(exported);
-    await page.getByRole('button', { name: 'Delete vip_*' }).click();
+    await press(page, 'Delete vip_*');
     await submit(page, 'Delete');
-    await page.getByText('The override of vip_* was deleted.').waitFor();
-    await page.getByRole('button', { name: 'Import' }).click();
+    await see(page, 'The override of vip_* was deleted.');
+    await press(page, 'Import');
     await dialog.getByLabel('File of an export').setInputFiles(exported);
     await submit(page, 'Validate only');
-    await page.getByText('The import is valid: 1 new, 0 changed, 2 the same.').waitFor();
+    await see(page, 'The import is valid: 1 new, 0 changed, 2 the same.');
     expect((await listedOverrides()).map((it) => it.identifier)).not.toContain('vip_*');
     await submit(page, 'Import');
-    await page.getByText('The overrides were imported: 1 new').waitFor();
+    await see(page, 'The overrides were imported: 1 new');
     expect((await listedOverrides()).map((it) => it.identifier)).toContain('vip_*');
-    expect(reports).toEqual([]);
   });
 
   test('errors of an action are shown in its form, with the message of the API', async () => {
-    const { page } = await openSignedIn();
+    const page = await openSignedIn();
     await goTo(page, '#/overrides', 'Overrides');
-    await page.getByRole('button', { name: 'Import' }).click();
+    await press(page, 'Import');
     await page.getByLabel('JSON').fill('{');
     await submit(page, 'Import');
     await page.getByRole('alert').getByText('The text is not JSON').waitFor();
@@ -256,6 +264,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await submit(page, 'Import');
     const message = /^overrides\[0\]: "limit" must be .*; got -1$/;
     await page.getByRole('alert').getByText(message).waitFor();
+    forgetFailedRequests();
   });
 
   test('a namespace shows who is denied, and the identifier why', async () => {
@@ -270,7 +279,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     });
     const check = { namespace: 'login', identifier: 'busy_1', limit: 9, duration: 60_000 };
     for (let i = 0; i < 7; i++) await sendCheck(server.port, check);
-    const { page, reports } = await openSignedIn();
+    const page = await openSignedIn();
     await goTo(page, '#/namespaces/login', 'login');
     const denied = page.getByRole('table', { name: 'Most denied identifiers' });
     await denied.getByRole('row', { name: 'busy_1 5' }).waitFor();
@@ -280,36 +289,32 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     // It is read again by itself.
     await denied.getByRole('row', { name: 'busy_1 6' }).waitFor();
     await denied.getByRole('link', { name: 'busy_1' }).click();
-    await page.getByText(/^The check is denied: /).waitFor();
+    await see(page, /^The check is denied: /);
     const overrides = page.getByRole('table', { name: 'Overrides that match' });
     await overrides.getByRole('row', { name: /^login busy_\* 2 .* applies$/ }).waitFor();
     await overrides.getByRole('row', { name: /^log\* busy_\* 2 .* does not apply: / }).waitFor();
-    expect(reports).toEqual([]);
   });
 
   test('an identifier is inspected, checked with a cost, and reset', async () => {
-    const { page, reports } = await openSignedIn();
+    const page = await openSignedIn();
     await goTo(page, '#/identifier?namespace=login&identifier=user_7', 'Identifier');
-    await page.getByLabel('Limit').fill('10');
-    await page.getByLabel('Window').fill('365d');
-    await page.getByLabel('Cost').fill('4');
-    await page.getByRole('button', { name: 'Check', exact: true }).click();
-    await page.getByText('The check is allowed. 6 of 10 tokens remain.').waitFor();
+    await fill(page, { Limit: '10', Window: '365d', Cost: '4' });
+    await press(page, 'Check');
+    await see(page, 'The check is allowed. 6 of 10 tokens remain.');
     await page.getByRole('row', { name: /^365 d fixed 10 4 6 / }).waitFor();
     await page.getByLabel('Cost').fill('7');
-    await page.getByRole('button', { name: 'Check', exact: true }).click();
-    await page.getByText('The check is denied. 6 of 10 tokens remain.').waitFor();
-    await page.getByRole('button', { name: 'Reset' }).click();
+    await press(page, 'Check');
+    await see(page, 'The check is denied. 6 of 10 tokens remain.');
+    await press(page, 'Reset');
     await submit(page, 'Reset');
-    await page.getByText('Counters that were reset: 1.').waitFor();
-    await page.getByText('user_7 has no counters in login.').waitFor();
-    expect(reports).toEqual([]);
+    await see(page, 'Counters that were reset: 1.');
+    await see(page, 'user_7 has no counters in login.');
   });
 
   test('a new key is shown once and works; a revoked one does not', async () => {
-    const { page, reports } = await openSignedIn();
+    const page = await openSignedIn();
     await goTo(page, '#/keys', 'Keys');
-    await page.getByRole('button', { name: 'Create key' }).click();
+    await press(page, 'Create key');
     await page.getByLabel('Name', { exact: true }).fill('made here');
     await page.getByRole('checkbox', { name: /^list keys/ }).check();
     await submit(page, 'Create');
@@ -317,43 +322,40 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(200);
     await submit(page, 'Close');
     expect(await page.content()).not.toContain(key);
-    await page.getByRole('button', { name: 'Revoke made here' }).click();
+    await press(page, 'Revoke made here');
     await submit(page, 'Revoke');
-    await page.getByText('The key made here was revoked.').waitFor();
+    await see(page, 'The key made here was revoked.');
     expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(401);
     await goTo(page, '#/audit', 'Audit log');
     await page
       .getByRole('listitem')
       .filter({ hasText: /key\.revoke.*made here/ })
       .waitFor();
-    expect(reports).toEqual([]);
   });
 
   test('identifiers are text: HTML is shown, and characters that hide or turn text are named', async () => {
-    const { page, reports } = await openSignedIn();
+    const page = await openSignedIn();
     await goTo(page, '#/overrides', 'Overrides');
     await page.getByText(HTML_IDENTIFIER).waitFor();
     expect(await page.locator('img').count()).toBe(0);
     await page.getByRole('row', { name: 'evilU+202Egnp.exe' }).waitFor();
     expect(await page.evaluate('document.body.innerText')).not.toContain('\u202e');
     expect(await page.title()).toBe('Overrides – weir');
-    expect(reports).toEqual([]);
   });
 
   test('views and buttons that the key may not use are hidden, and say why if opened', async () => {
     const { key } = await createKey('watcher', ['ratelimit.*.read_namespace']);
-    const { page, reports } = await openSignedIn(key);
+    const page = await openSignedIn(key);
     const links = await page.getByRole('navigation').getByRole('link').allTextContents();
     expect(links).toEqual(['Overview', 'Namespaces', 'Policies', 'Identifier']);
-    await page.getByText('Figures of namespaces need the permission read_analytics.').waitFor();
+    await see(page, 'Figures of namespaces need the permission read_analytics.');
     await goTo(page, '#/audit', 'Audit log');
-    await page.getByText('This needs the permission read_audit.').waitFor();
+    await see(page, 'This needs the permission read_audit.');
     await goTo(page, '#/keys', 'Keys');
-    await page.getByText('This needs the permission keys.read.').waitFor();
+    await see(page, 'This needs the permission keys.read.');
     expect(await page.getByRole('button', { name: 'Create key' }).count()).toBe(0);
     await goTo(page, '#/identifier', 'Identifier');
     expect(await page.getByRole('button', { name: 'Reset' }).count()).toBe(0);
-    expect(reports).toEqual([]);
   });
 
   describe('by keyboard only', () => {
@@ -373,9 +375,8 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       return page.evaluate<string>('document.activeElement.textContent');
     };
 
-    test('a user signs in, adds an override, and revokes a key', async () => {
-      await createKey('to revoke', ['keys.read']);
-      const { page, reports } = await open();
+    test('a user signs in and adds an override', async () => {
+      const page = await open();
       await tabTo(page, 'API key');
       await page.keyboard.type(ROOT_KEY);
       await page.keyboard.press('Enter');
@@ -394,23 +395,12 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await tabTo(page, 'Limit');
       await page.keyboard.type('5');
       await page.keyboard.press('Enter');
-      await page.getByText('The override of by_keyboard was added.').waitFor();
+      await see(page, 'The override of by_keyboard was added.');
       await expect.poll(() => focusedText(page)).toBe('Add override');
-      await tabTo(page, 'Keys');
-      await page.keyboard.press('Enter');
-      await heading(page, 'Keys');
-      await expect.poll(() => focusedText(page)).toBe('Keys');
-      await page.getByRole('button', { name: 'Revoke to revoke' }).waitFor();
-      await tabTo(page, 'Revoke to revoke');
-      await page.keyboard.press('Enter');
-      await tabTo(page, 'Revoke');
-      await page.keyboard.press('Enter');
-      await page.getByText('The key to revoke was revoked.').waitFor();
-      expect(reports).toEqual([]);
     });
 
     test('the first link skips to the content of the same view', async () => {
-      const { page } = await openSignedIn();
+      const page = await openSignedIn();
       await goTo(page, '#/policies', 'Policies');
       await page.reload();
       await heading(page, 'Policies');
@@ -425,7 +415,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
   });
 
   test('the choice of light or dark is kept', async () => {
-    const { page } = await openSignedIn();
+    const page = await openSignedIn();
     const background = () => page.evaluate('getComputedStyle(document.body).backgroundColor');
     const light = await background();
     await page.getByLabel('Theme').selectOption('dark');
@@ -437,17 +427,17 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
   });
 
   test('a second tab takes over the figures, and the first can take them back', async () => {
-    const { page } = await openSignedIn();
+    const page = await openSignedIn();
     const second = await page.context().newPage();
     await second.goto(server.adminUrl);
     await second.getByText('Allowed/s').first().waitFor();
-    await page.getByText('Another tab of this browser shows the live figures.').waitFor();
-    await page.getByRole('button', { name: 'Show them here' }).click();
+    await see(page, 'Another tab of this browser shows the live figures.');
+    await press(page, 'Show them here');
     await second.getByText('Another tab of this browser shows the live figures.').waitFor();
   });
 
   test('a wrong key, a sign-out and a revoked key are explained on the page', async () => {
-    const { page } = await open();
+    const page = await open();
     await page.getByLabel('API key').fill('not-a-key-of-weir');
     await page.keyboard.press('Enter');
     await page.getByRole('alert').getByText('the API key is not known here').waitFor();
@@ -455,16 +445,17 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await page.getByLabel('API key').fill(key);
     await page.keyboard.press('Enter');
     await heading(page, 'Overview');
-    await page.getByText('ready').waitFor();
+    await see(page, 'ready');
     await callOperationOk(server.port, 'keys.revoke', { keyId });
-    await page.getByText('You are signed out: the API key of the session was revoked.').waitFor();
+    await see(page, 'You are signed out: the API key of the session was revoked.');
     await page.getByLabel('API key').fill(ROOT_KEY);
     await page.keyboard.press('Enter');
     await heading(page, 'Overview');
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await press(page, 'Sign out');
     await page.getByRole('button', { name: 'Sign in' }).waitFor();
     await page.reload();
     await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    forgetFailedRequests();
   });
 
   test('a lost connection shows a banner; a restart of weir leads to the sign-in', async () => {
@@ -475,12 +466,13 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     const at = { ...first, adminUrl: `http://127.0.0.1:${ports[3]}` };
     let second: ServerProcess | undefined;
     try {
-      const { page } = await openSignedIn(ROOT_KEY, at);
-      await page.getByText('ready').waitFor();
+      const page = await openSignedIn(ROOT_KEY, at);
+      await see(page, 'ready');
       await first.stop();
-      await page.getByText('The connection to weir is lost.').waitFor();
+      await see(page, 'The connection to weir is lost.');
       second = await start();
-      await page.getByText('You are signed out: the session is over, or weir').waitFor();
+      await see(page, 'You are signed out: the session is over, or weir');
+      forgetFailedRequests();
     } finally {
       first.child.kill('SIGKILL');
       await second?.stop();

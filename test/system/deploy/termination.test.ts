@@ -97,9 +97,17 @@ class Traffic {
   readonly #clients: Promise<void>[];
 
   /** @param ports of the endpoints, which clients use in turn */
-  constructor(ports: readonly number[]) {
+  private constructor(ports: readonly number[]) {
     this.#ports = ports;
     this.#clients = Array.from({ length: CLIENTS }, (_, i) => this.#run(i % 2 === 0));
+  }
+
+  /** Waits until clients get responses. Answers until then do not count. */
+  static async start(ports: readonly number[]): Promise<Traffic> {
+    const traffic = new Traffic(ports);
+    await waitUntil('clients get responses', () => traffic.#responses > 20 * CLIENTS);
+    traffic.#responsesBefore = traffic.#responses;
+    return traffic;
   }
 
   async #run(keepsConnection: boolean): Promise<void> {
@@ -118,34 +126,35 @@ class Traffic {
     }
   }
 
-  /** Waits until clients get responses. Answers until now do not count. */
-  async start(): Promise<void> {
-    await waitUntil('clients get responses', () => this.#responses > 20 * CLIENTS);
-    this.#responsesBefore = this.#responses;
-  }
-
   /** From now on new connections go to these endpoints only. */
   useEndpoints(ports: readonly number[]): void {
     this.#ports = ports;
   }
 
-  async stop(): Promise<void> {
+  /** @returns what clients saw since the start */
+  async stop(): Promise<Counts> {
     this.#isStopped = true;
     await Promise.all(this.#clients);
-  }
-
-  count(): { answered: number; failed: number } {
-    return this.#results.reduce(
-      ({ answered, failed }, { responses, failures }) => {
-        return { answered: answered + responses, failed: failed + failures.length };
-      },
-      { answered: -this.#responsesBefore, failed: 0 },
-    );
+    const answered = this.#results.reduce((sum, { responses }) => sum + responses, 0);
+    const failed = this.#results.reduce((sum, { failures }) => sum + failures.length, 0);
+    return { answered: answered - this.#responsesBefore, failed };
   }
 }
 
-type Counts = ReturnType<Traffic['count']>;
+interface Counts {
+  answered: number;
+  failed: number;
+}
 const textOf = ({ answered, failed }: Counts) => `${answered} answered, ${failed} failed`;
+
+/** Records and checks what clients saw with a delayed signal, and without it. */
+function expectNoFailure(what: string, counts: Counts, without?: Counts): void {
+  const more = without === undefined ? '' : `; without preStop ${textOf(without)}`;
+  recordMeasurement('P3', `${what} ends`, '1 pod', textOf(counts) + more);
+  if (without !== undefined) expect(without.failed).toBeGreaterThan(0);
+  expect(counts.answered).toBeGreaterThan(0);
+  expect(counts.failed).toBe(0);
+}
 
 /** How a kubelet ends the two containers of a pod. */
 type Order = 'native sidecar' | 'both at once' | 'both at once, with preStop of weir';
@@ -154,8 +163,7 @@ type Order = 'native sidecar' | 'both at once' | 'both at once, with preStop of 
 async function endPod(order: Order): Promise<Counts> {
   const weir = await startWeir();
   const application = await startApplication(weir);
-  const traffic = new Traffic([application.port]);
-  await traffic.start();
+  const traffic = await Traffic.start([application.port]);
   application.child.kill('SIGTERM');
   let ended: Promise<unknown> = application.exited;
   if (order === 'native sidecar') ended = application.exited.then(() => weir.stop());
@@ -163,27 +171,20 @@ async function endPod(order: Order): Promise<Counts> {
   if (order === 'both at once, with preStop of weir') ended = sleep(PRE_STOP_MS).then(weir.stop);
   await sleep(REMOVAL_MS);
   if (order === 'both at once') await weir.exited.then(() => sleep(WITHOUT_WEIR_MS));
-  await traffic.stop();
+  const counts = await traffic.stop();
   await ended;
   expect(await Promise.all([application.exited, weir.exited])).toEqual([ENDED, ENDED]);
-  return traffic.count();
+  return counts;
 }
 
 test('a native sidecar answers the application until the application has ended', async () => {
-  const counts = await endPod('native sidecar');
-  recordMeasurement('P3', 'a pod with a native sidecar ends', '1 pod', textOf(counts));
-  expect(counts.answered).toBeGreaterThan(0);
-  expect(counts.failed).toBe(0);
+  expectNoFailure('a pod with a native sidecar', await endPod('native sidecar'));
 });
 
 test('an ordinary container answers the application if preStop delays its signal', async () => {
   const without = await endPod('both at once');
   const counts = await endPod('both at once, with preStop of weir');
-  const measured = `${textOf(counts)}; without preStop ${textOf(without)}`;
-  recordMeasurement('P3', 'a pod with an ordinary container ends', '1 pod', measured);
-  expect(without.failed).toBeGreaterThan(0);
-  expect(counts.answered).toBeGreaterThan(0);
-  expect(counts.failed).toBe(0);
+  expectNoFailure('a pod with an ordinary container', counts, without);
 });
 
 test.skipIf(isRedisMissing)(
@@ -201,11 +202,7 @@ test.skipIf(isRedisMissing)(
       });
       const without = await endReplica(replicas, 0);
       const counts = await endReplica(replicas.slice(1), PRE_STOP_MS);
-      const measured = `${textOf(counts)}; without preStop ${textOf(without)}`;
-      recordMeasurement('P3', 'one of several replicas ends', '1 replica', measured);
-      expect(without.failed).toBeGreaterThan(0);
-      expect(counts.answered).toBeGreaterThan(0);
-      expect(counts.failed).toBe(0);
+      expectNoFailure('one of several replicas', counts, without);
     } finally {
       await redis.close();
     }
@@ -218,13 +215,11 @@ async function endReplica(
   preStopMs: number,
 ): Promise<Counts> {
   const remaining = others.map(({ port }) => port);
-  const traffic = new Traffic([first.port, ...remaining]);
-  await traffic.start();
+  const traffic = await Traffic.start([first.port, ...remaining]);
   const ended = sleep(preStopMs).then(first.stop);
   await sleep(REMOVAL_MS);
   if (preStopMs === 0) await first.exited.then(() => sleep(WITHOUT_WEIR_MS));
   traffic.useEndpoints(remaining);
   expect(await ended).toEqual(ENDED);
-  await traffic.stop();
-  return traffic.count();
+  return traffic.stop();
 }
