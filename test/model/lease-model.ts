@@ -106,40 +106,57 @@ export interface LeaseDemand {
   kept: number;
 }
 
-/** Numbers that explorations choose smaller, and rules that mutations switch off. */
-export interface ExchangeRules {
+/** Rules that guard a guarantee: without one of them, an exploration must find what breaks. */
+export type GuardRule =
+  // Of messages, leases and recalls.
+  | 'checksSequence'
+  | 'foldsOlderSlots'
+  | 'keepsWrittenOffTokens'
+  | 'isQuietAfterRecall'
+  | 'settlesPreviousWithKept'
+  | 'subtractsBase'
+  | 'subtractsCarriedFromLeases'
+  | 'provesDenials'
+  | 'endsDenials'
+  // Of recoveries and clocks.
+  | 'detectsLostRecords'
+  | 'waitsForReports'
+  | 'waitsForPresentations'
+  | 'waitsForAcknowledgements'
+  | 'countsPresentedMembers'
+  /** The record of a member that has left stays, so that others present it to an empty Redis. */
+  | 'keepsLeftMembers'
+  /** A member that has seen a later clock than a new server has may have used later windows. */
+  | 'fencesSeenWindows'
+  | 'clockNeverRunsBack'
+  | 'followsSeenClock'
+  // Of machines.
+  /** A message without `kept` takes the lease out of the slot. */
+  | 'takesLease'
+  /** One message in flight: answers to others are ignored. */
+  | 'ignoresOtherAnswers'
+  | 'deadlineFromSending'
+  | 'keepsReserved'
+  | 'checksLeaseLimit'
+  | 'checksSlidingLease'
+  | 'clearsDenialsWhenWoken'
+  | 'keepsUnanswered'
+  | 'presentsMembers'
+  | 'waitsForOlderMembers'
+  | 'doubtsOwnTokens';
+
+/** Numbers that explorations choose smaller, and the rule that they leave out. */
+export interface Rules {
   lease: (demand: LeaseDemand) => number;
   smallestLeasedLimit: number;
   fenceSlackUs: number;
-  checksSequence: boolean;
-  foldsOlderSlots: boolean;
-  keepsWrittenOffTokens: boolean;
-  isQuietAfterRecall: boolean;
-  waitsForReports: boolean;
-  waitsForPresentations: boolean;
-  waitsForAcknowledgements: boolean;
-  countsPresentedMembers: boolean;
-  /** The record of a member that has left stays, so that others present it to an empty Redis. */
-  keepsLeftMembers: boolean;
-  /** A member that has seen a later clock than a new server has may have used later windows. */
-  fencesSeenWindows: boolean;
-  /** The clock of the bucket follows a clock of the server that was set back only slowly. */
-  clockNeverRunsBack: boolean;
-  /** The clock goes on from the newest one that a member has seen. */
-  followsSeenClock: boolean;
-  /** A recovery opens after AVAILABLE_AFTER_US without all reports. Off in EXCHANGE_RULES. */
+  /** A recovery opens after AVAILABLE_AFTER_US without all reports. */
   isAvailable: boolean;
-  settlesPreviousWithKept: boolean;
-  subtractsBase: boolean;
-  provesDenials: boolean;
-  /** Members that deny by the known use are told when it falls. */
-  endsDenials: boolean;
-  detectsLostRecords: boolean;
-  subtractsCarriedFromLeases: boolean;
+  without?: GuardRule;
 }
 
-export const MAX_LEASE_SHARE = 0.05;
-export const SMALLEST_LEASED_LIMIT = 20;
+const MAX_LEASE_SHARE = 0.05;
+const SMALLEST_LEASED_LIMIT = 20;
 const QUIET_US = 12_000;
 const WRITE_OFF_US = 10_000;
 const CORRECTION_WRITE_OFF_US = 250_000;
@@ -160,30 +177,15 @@ export function leaseTokens(demand: LeaseDemand): number {
   return Math.max(0, Math.min(tokens, remaining));
 }
 
-export const EXCHANGE_RULES: ExchangeRules = {
+/** Those of the script. */
+export const RULES: Rules = {
   lease: leaseTokens,
   smallestLeasedLimit: SMALLEST_LEASED_LIMIT,
   fenceSlackUs: 1_000_000,
-  checksSequence: true,
-  foldsOlderSlots: true,
-  keepsWrittenOffTokens: true,
-  isQuietAfterRecall: true,
-  waitsForReports: true,
-  waitsForPresentations: true,
-  waitsForAcknowledgements: true,
-  countsPresentedMembers: true,
-  keepsLeftMembers: true,
-  fencesSeenWindows: true,
-  clockNeverRunsBack: true,
-  followsSeenClock: true,
   isAvailable: false,
-  settlesPreviousWithKept: true,
-  subtractsBase: true,
-  provesDenials: true,
-  endsDenials: true,
-  detectsLostRecords: true,
-  subtractsCarriedFromLeases: true,
 };
+
+const keeps = ({ without }: Rules, rule: GuardRule) => without !== rule;
 
 export const newRedis = (runId: string): RedisState => ({ runId, counters: {} });
 
@@ -214,7 +216,7 @@ class Entry {
   readonly published: Publication[] = [];
   readonly #redis: RedisState;
   readonly #header: CallHeader;
-  readonly #rules: ExchangeRules;
+  readonly #rules: Rules;
   readonly #serverUs: number;
   readonly #isAnchorOld: boolean;
   /** The clock as it was stored. */
@@ -225,13 +227,13 @@ class Entry {
     meta: BucketMeta,
     serverUs: number,
     header: CallHeader,
-    rules: ExchangeRules,
+    rules: Rules,
   ) {
     const { clockUs: anchorUs, clockTimeUs: timeUs } = meta;
-    const seenUs = rules.followsSeenClock ? header.clockUs : 0;
+    const seenUs = keeps(rules, 'followsSeenClock') ? header.clockUs : 0;
     const slowUs = anchorUs + Math.floor((serverUs - timeUs) * 0.9);
     const goesOnUs = serverUs >= timeUs ? Math.max(serverUs, slowUs) : anchorUs + ANCHOR_US;
-    const ownUs = rules.clockNeverRunsBack ? goesOnUs : serverUs;
+    const ownUs = keeps(rules, 'clockNeverRunsBack') ? goesOnUs : serverUs;
     this.clockUs = Math.max(ownUs, seenUs);
     this.#isAnchorOld = ownUs - anchorUs >= ANCHOR_US || serverUs < timeUs || ownUs < seenUs;
     this.#anchorUs = anchorUs;
@@ -306,7 +308,7 @@ class Entry {
     if (presented !== undefined && isFromOtherEpoch && meta.fenceUs === 0 && isUnknown) {
       this.newEpoch();
     }
-    if (meta.fenceUs > 0 && isFromOtherEpoch && rules.fencesSeenWindows) {
+    if (meta.fenceUs > 0 && isFromOtherEpoch && keeps(rules, 'fencesSeenWindows')) {
       meta.fenceUs = Math.max(meta.fenceUs, seenClockUs + rules.fenceSlackUs);
     }
     if (presented !== undefined && meta.fenceUs > 0) this.#addPresented(presented);
@@ -332,7 +334,8 @@ class Entry {
       mine.reported = meta.epochNumber;
     }
     let status: number = CALL_STATUS.done;
-    const hasPresented = mine.presented >= meta.epochNumber || !rules.waitsForPresentations;
+    const hasPresented =
+      mine.presented >= meta.epochNumber || !keeps(rules, 'waitsForPresentations');
     if (meta.fenceUs > 0 && !hasPresented) status = CALL_STATUS.needsMembers;
     for (const [other, { contactUs }] of Object.entries(members)) {
       if (clockUs - contactUs <= KEPT_US) continue;
@@ -343,7 +346,7 @@ class Entry {
     const isKnown = everyone.every(([other, { contactUs, acknowledged }]) => {
       return other === name || clockUs - contactUs > LIVE_US || acknowledged >= mine.since;
     });
-    if (isKnown || !rules.waitsForAcknowledgements) mine.hasJoined = true;
+    if (isKnown || !keeps(rules, 'waitsForAcknowledgements')) mine.hasJoined = true;
     if (status === CALL_STATUS.done && !mine.hasJoined) status = CALL_STATUS.joining;
     // A member reports after it has presented.
     const isComplete = everyone.every(([, { hasJoined, reported }]) => {
@@ -371,7 +374,7 @@ class Entry {
         };
       } else if (known !== undefined && !known.hasJoined && known.presented < meta.epochNumber) {
         // It may have joined, and got tokens, after what this server remembers.
-        if (this.#rules.countsPresentedMembers) known.hasJoined = true;
+        if (keeps(this.#rules, 'countsPresentedMembers')) known.hasJoined = true;
       }
     }
   }
@@ -393,7 +396,7 @@ export function exchange(
   serverUs: number,
   header: CallHeader,
   messages: readonly CounterMessage[],
-  rules: ExchangeRules = EXCHANGE_RULES,
+  rules: Rules = RULES,
 ): { answer: CallAnswer; published: Publication[] } {
   const { meta } = redis;
   if (meta === undefined) {
@@ -434,7 +437,7 @@ export function presentMembers(
   serverUs: number,
   header: CallHeader,
   presented: readonly string[],
-  rules: ExchangeRules = EXCHANGE_RULES,
+  rules: Rules = RULES,
   isYoung = false,
 ): CallAnswer {
   const isNew = redis.meta === undefined;
@@ -455,7 +458,7 @@ export function forgetMember(redis: RedisState, serverUs: number, name: string):
   const { meta } = redis;
   if (meta?.members[name] === undefined) return;
   const header = { member: '', reportedEpoch: '', membersVersion: 0, clockUs: 0 };
-  const entry = new Entry(redis, meta, serverUs, header, EXCHANGE_RULES);
+  const entry = new Entry(redis, meta, serverUs, header, RULES);
   delete meta.members[name];
   meta.forgotten[name] = entry.clockUs;
   meta.version = Math.max(meta.version + 1, Math.floor(entry.clockUs / 1_000));
@@ -473,7 +476,7 @@ export function leaveMember(
   serverUs: number,
   header: CallHeader,
   usageEndUs: number,
-  rules: ExchangeRules = EXCHANGE_RULES,
+  rules: Rules = RULES,
 ): boolean {
   const { meta } = redis;
   const known = meta?.members[header.member];
@@ -481,7 +484,7 @@ export function leaveMember(
   const entry = new Entry(redis, meta, serverUs, header, rules);
   const isCurrent = meta.runId === redis.runId && header.reportedEpoch === entry.epoch;
   if (!isCurrent || meta.fenceUs > 0) return false;
-  if (!rules.keepsLeftMembers) {
+  if (!keeps(rules, 'keepsLeftMembers')) {
     forgetMember(redis, serverUs, header.member);
     return true;
   }
@@ -511,7 +514,7 @@ export function joinedRedis(runId: string, serverUs: number, names: readonly str
 interface Call {
   redis: RedisState;
   nowUs: number;
-  rules: ExchangeRules;
+  rules: Rules;
   published: Publication[];
   member: string;
   reportedEpoch: string;
@@ -551,14 +554,14 @@ class Exchange {
       known === undefined &&
       (message.window === this.#window || message.window === this.#window - 1) &&
       this.#call.reportedEpoch === entry.epoch;
-    if (isLost && rules.detectsLostRecords) {
+    if (isLost && keeps(rules, 'detectsLostRecords')) {
       entry.newEpoch();
       entry.store();
     }
     if (message.window > this.#window) return this.#refuse(MESSAGE_STATUS.recovering);
     if (!message.isReport && this.#isFenced()) return this.#refuse(MESSAGE_STATUS.recovering);
     const newest = Math.max(stored?.sequence ?? 0, storedBefore?.sequence ?? 0);
-    if (rules.checksSequence && message.sequence <= newest) {
+    if (keeps(rules, 'checksSequence') && message.sequence <= newest) {
       return this.#refuse(MESSAGE_STATUS.stale);
     }
     const counter = redis.counters[at] ?? newCounter();
@@ -598,7 +601,7 @@ class Exchange {
   #isFenced(): boolean {
     const { entry, rules } = this.#call;
     const { fenceUs } = entry.meta;
-    if (!rules.waitsForReports || fenceUs === 0) return false;
+    if (!keeps(rules, 'waitsForReports') || fenceUs === 0) return false;
     const { durationMs } = this.#message;
     return (this.#window - Number(this.#carries)) * durationMs * 1_000 < fenceUs;
   }
@@ -617,7 +620,10 @@ class Exchange {
     const { member, rules } = this.#call;
     const { sequence, firstSequence } = this.#message;
     let record = counter.members[member];
-    if (record === undefined || (record.sequence < firstSequence && rules.foldsOlderSlots)) {
+    if (
+      record === undefined ||
+      (record.sequence < firstSequence && keeps(rules, 'foldsOlderSlots'))
+    ) {
       // The tokens of an earlier slot stay counted.
       if (record !== undefined && !record.isWrittenOff) {
         counter.known += record.deducted - record.spent;
@@ -655,7 +661,7 @@ class Exchange {
     const base = isOfOlderSlot ? 0 : (stored?.base ?? 0);
     // A member that knows nothing of the window has used nothing since its base.
     let [used, held] = [base, 0];
-    if (window === this.#window - 1) held = rules.settlesPreviousWithKept ? kept : 0;
+    if (window === this.#window - 1) held = keeps(rules, 'settlesPreviousWithKept') ? kept : 0;
     if (base < CLEARED) {
       if (window === this.#window) used = previousSpent;
       else if (window === this.#window - 1) used = spent;
@@ -710,7 +716,7 @@ class Exchange {
     }
     const carried = this.#carried(this.#previous().used);
     const isProven = ({ cost, limit, isSliding }: TokenCheck) => {
-      const known = rules.provesDenials
+      const known = keeps(rules, 'provesDenials')
         ? counter.known - record.spent + record.deducted
         : counter.used;
       return cost > limit - known - (isSliding ? this.#carried(this.#previous().known) : 0);
@@ -766,8 +772,9 @@ class Exchange {
       answer.isStored = true;
     }
     answer.mayDeny = record.denies || !canFall;
-    const others = counter.known - record.spent - (rules.subtractsBase ? record.base : 0);
-    const othersDeducted = counter.used - record.deducted - (rules.subtractsBase ? record.base : 0);
+    const others = counter.known - record.spent - (keeps(rules, 'subtractsBase') ? record.base : 0);
+    const othersDeducted =
+      counter.used - record.deducted - (keeps(rules, 'subtractsBase') ? record.base : 0);
     return Object.assign(answer, {
       ...{ others, othersDeducted, previousUse, previousKnownUse, recall: counter.recall, served },
     });
@@ -778,11 +785,11 @@ class Exchange {
     const { wantsLease, durationMs, rate, kept } = this.#message;
     if (!wantsLease || limit < rules.smallestLeasedLimit) return 0;
     const isQuiet = counter.recallUs > 0 && nowUs - counter.recallUs < QUIET_US;
-    if (isQuiet && rules.isQuietAfterRecall) return 0;
+    if (isQuiet && keeps(rules, 'isQuietAfterRecall')) return 0;
     const endUs = (this.#window + 1) * durationMs * 1_000;
     if (endUs - nowUs <= Math.max(5_000, Math.min(durationMs, 50_000))) return 0;
     const rates = Object.values(counter.members).reduce((sum, each) => sum + each.rate, 0);
-    const carriedNow = rules.subtractsCarriedFromLeases ? carried : 0;
+    const carriedNow = keeps(rules, 'subtractsCarriedFromLeases') ? carried : 0;
     const remaining = limit - counter.used - carriedNow;
     const machines = machineCount(entry.meta.members, nowUs);
     const demand = { limit, remaining, rate, rates, machines, durationMs, kept };
@@ -813,7 +820,7 @@ class Exchange {
       record.isWrittenOff = true;
       writtenOff++;
       counter.known += lent;
-      if (rules.keepsWrittenOffTokens) continue;
+      if (keeps(rules, 'keepsWrittenOffTokens')) continue;
       record.deducted -= lent;
       counter.used -= lent;
       counter.known -= lent;
@@ -840,7 +847,7 @@ class Exchange {
 
   /** @returns whether there was somebody to tell */
   #endDenials(counter: CounterRecord, isUseLower: boolean): boolean {
-    if (!counter.hasDenials || !isUseLower || !this.#call.rules.endsDenials) return false;
+    if (!counter.hasDenials || !isUseLower || !keeps(this.#call.rules, 'endsDenials')) return false;
     const { member, published } = this.#call;
     for (const [to, record] of Object.entries(counter.members)) {
       if (to === member || !record.denies) continue;

@@ -21,10 +21,9 @@ import {
 } from '../../src/engine/redis/scripts/protocol.ts';
 import {
   counterAt,
-  EXCHANGE_RULES,
-  type ExchangeRules,
   exchange,
   forgetMember,
+  type GuardRule,
   joinedRedis,
   keyOfMessage,
   leaveMember,
@@ -32,41 +31,10 @@ import {
   type Publication,
   presentMembers,
   type RedisState,
+  RULES,
+  type Rules,
   resetCounter,
 } from './lease-model.ts';
-
-export interface MachineRules {
-  /** A message without `kept` takes the lease out of the slot. */
-  takesLease: boolean;
-  /** One message in flight: answers to others are ignored. */
-  ignoresOtherAnswers: boolean;
-  deadlineFromSending: boolean;
-  keepsReserved: boolean;
-  checksLeaseLimit: boolean;
-  checksSlidingLease: boolean;
-  clearsDenialsWhenWoken: boolean;
-  keepsUnanswered: boolean;
-  presentsMembers: boolean;
-  waitsForOlderMembers: boolean;
-  doubtsOwnTokens: boolean;
-}
-
-export type Rules = ExchangeRules & MachineRules;
-
-export const RULES: Rules = {
-  ...EXCHANGE_RULES,
-  takesLease: true,
-  ignoresOtherAnswers: true,
-  deadlineFromSending: true,
-  keepsReserved: true,
-  checksLeaseLimit: true,
-  checksSlidingLease: true,
-  clearsDenialsWhenWoken: true,
-  keepsUnanswered: true,
-  presentsMembers: true,
-  waitsForOlderMembers: true,
-  doubtsOwnTokens: true,
-};
 
 export type CheckKind = 'sync' | 'async' | 'reserve';
 
@@ -74,35 +42,23 @@ export interface ScenarioCheck extends TokenCheck {
   kind: CheckKind;
 }
 
-export interface Faults {
-  losses: number;
-  repeats: number;
-  timeouts: number;
-  kills: number;
+/** What may go wrong, each so often as a scenario says. */
+const FAULTS = [
+  ...(['losses', 'repeats', 'timeouts', 'kills', 'pauses', 'evictions', 'withdrawals'] as const),
   /** Machines that return their leases, report their usage, leave, and end. */
-  stops: number;
-  pauses: number;
-  evictions: number;
-  withdrawals: number;
+  'stops',
   /** Redis restarts with what it had at a snapshot, which may be nothing. */
-  failovers: number;
-  prefetches: number;
-  refunds: number;
-  resets: number;
+  'failovers',
+  ...(['prefetches', 'refunds', 'resets'] as const),
   /** All counters of Redis are deleted. */
-  deletions: number;
+  'deletions',
   /** A member is removed from the list: dead, suspended or alive. */
-  forgets: number;
-  /** The clock of the server is set, by each of CLOCK_STEPS_MS. */
-  clockSteps: number;
-}
-
-const NO_FAULTS: Faults = {
-  ...{ losses: 0, repeats: 0, timeouts: 0, kills: 0, stops: 0, pauses: 0, evictions: 0 },
-  withdrawals: 0,
-  ...{ failovers: 0, prefetches: 0, refunds: 0, resets: 0, deletions: 0, forgets: 0 },
-  clockSteps: 0,
-};
+  'forgets',
+  /** The clock of the server is set, by one of the steps of the scenario. */
+  'clockSteps',
+] as const;
+export type Faults = Record<(typeof FAULTS)[number], number>;
+const NO_FAULTS = Object.fromEntries(FAULTS.map((name) => [name, 0])) as Faults;
 
 export interface LeaseScenario {
   /** The checks of each machine, in their order. */
@@ -246,6 +202,9 @@ export interface WorldEvent {
   apply: (world: World) => void;
 }
 
+/** Adds an event; one of a fault, if the world may still have that fault. */
+type AddEvent = (name: string, apply: (world: World) => void, fault?: keyof Faults) => void;
+
 const memberOf = (machine: number) => `${machine}.0`;
 
 /** A scenario with its rules: makes the first world, the events of each world, and the checks. */
@@ -291,6 +250,10 @@ export class LeaseWorld {
     };
   }
 
+  #keeps(rule: GuardRule): boolean {
+    return this.#rules.without !== rule;
+  }
+
   /** A moment after the beginning of a window. */
   #startMs(): number {
     return FIRST_WINDOW * this.#scenario.durationMs + 1;
@@ -298,62 +261,22 @@ export class LeaseWorld {
 
   events(world: World): WorldEvent[] {
     const events: WorldEvent[] = [];
-    const add = (name: string, apply: (world: World) => void) => events.push({ name, apply });
-    for (let i = 0; i < world.machines.length; i++) this.#machineEvents(world, i, add);
-    this.#networkEvents(world, add);
-    const { isPrompt, ticks, tickMs } = this.#scenario;
-    const { faults } = world;
-    if (faults.failovers > 0) {
-      add('snapshot', (w) => {
-        w.snapshot = structuredClone(w.redis);
-      });
-      add('failover', (w) => {
-        w.faults.failovers--;
-        w.nowMs += FAILOVER_MS;
-        w.redis = { ...structuredClone(w.snapshot), runId: 'r1' };
-        w.news = [];
-        w.clockUs = 0;
-        // Another server, with a clock of its own.
-        w.serverAheadMs = 0;
-        for (const i of w.forgotten) this.#lose(w, i);
-      });
-    }
-    if (faults.deletions > 0 && Object.keys(world.redis.counters).length > 0) {
-      add('delete counters', (w) => {
-        w.faults.deletions--;
-        // Until a member that had used them sends a message.
-        for (const [at, { used }] of Object.entries(w.redis.counters)) {
-          const window = Number(at.split(':').at(-1));
-          w.extra[window] = (w.extra[window] ?? 0) + used;
-        }
-        w.redis.counters = {};
-        w.isDeleted = true;
-      });
-    }
-    if (faults.clockSteps > 0) {
-      for (const ms of this.#scenario.clockStepsMs ?? []) {
-        add(`set the clock by ${ms} ms`, (w) => {
-          w.faults.clockSteps--;
-          w.serverAheadMs += ms;
+    const add: AddEvent = (name, apply, fault) => {
+      if (fault === undefined) events.push({ name, apply });
+      else if (world.faults[fault] > 0) {
+        events.push({
+          name,
+          apply: (w) => {
+            w.faults[fault]--;
+            apply(w);
+          },
         });
       }
-    }
-    if (faults.resets > 0) {
-      add('reset', (w) => {
-        w.faults.resets--;
-        const window = Math.floor(w.nowMs / this.#scenario.durationMs);
-        if (w.redis.meta === undefined || w.redis.meta.fenceUs > 0) return;
-        delete w.allowed[window];
-        w.total[window] = 0;
-        this.#publish(w, resetCounter(w.redis, this.#key, window));
-        // What is not reported yet, or in leases, counts after the reset.
-        const isReported = w.machines.every(({ slot, flight }) => {
-          return !slot?.isDirty && flight === undefined;
-        });
-        const { used } = w.redis.counters[counterAt(this.#key, window)] ?? { used: 0 };
-        if (used > 0 || !isReported) w.isKnownVague = true;
-      });
-    }
+    };
+    for (let i = 0; i < world.machines.length; i++) this.#machineEvents(world, i, add);
+    this.#networkEvents(world, add);
+    this.#redisEvents(world, add);
+    const { isPrompt, ticks, tickMs } = this.#scenario;
     const isQuiet = !events.some(({ name }) => !/^(arrive|prefetch|refund)/.test(name));
     const endMs = this.#startMs() + ticks * tickMs;
     if (world.nowMs < endMs && (isPrompt !== true || isQuiet)) {
@@ -364,13 +287,59 @@ export class LeaseWorld {
     return events;
   }
 
-  #machineEvents(
-    world: World,
-    i: number,
-    add: (name: string, apply: (world: World) => void) => void,
-  ): void {
+  #redisEvents(world: World, add: AddEvent): void {
+    if (world.faults.failovers > 0) {
+      add('snapshot', (w) => {
+        w.snapshot = structuredClone(w.redis);
+      });
+    }
+    const failOver = (w: World) => {
+      w.nowMs += FAILOVER_MS;
+      w.redis = { ...structuredClone(w.snapshot), runId: 'r1' };
+      w.news = [];
+      w.clockUs = 0;
+      // Another server, with a clock of its own.
+      w.serverAheadMs = 0;
+      for (const i of w.forgotten) this.#lose(w, i);
+    };
+    add('failover', failOver, 'failovers');
+    if (Object.keys(world.redis.counters).length > 0) {
+      const deleteAll = (w: World) => {
+        // Until a member that had used them sends a message.
+        for (const [at, { used }] of Object.entries(w.redis.counters)) {
+          addTokens(w.extra, Number(at.split(':').at(-1)), used);
+        }
+        w.redis.counters = {};
+        w.isDeleted = true;
+      };
+      add('delete counters', deleteAll, 'deletions');
+    }
+    for (const ms of this.#scenario.clockStepsMs ?? []) {
+      const step = (w: World) => {
+        w.serverAheadMs += ms;
+      };
+      add(`set the clock by ${ms} ms`, step, 'clockSteps');
+    }
+    add('reset', (w) => this.#reset(w), 'resets');
+  }
+
+  #reset(world: World): void {
+    const { redis } = world;
+    const window = Math.floor(world.nowMs / this.#scenario.durationMs);
+    if (redis.meta === undefined || redis.meta.fenceUs > 0) return;
+    delete world.allowed[window];
+    world.total[window] = 0;
+    this.#publish(world, resetCounter(redis, this.#key, window));
+    // What is not reported yet, or in leases, counts after the reset.
+    const isReported = world.machines.every(({ slot, flight }) => {
+      return !slot?.isDirty && flight === undefined;
+    });
+    const { used } = redis.counters[counterAt(this.#key, window)] ?? { used: 0 };
+    if (used > 0 || !isReported) world.isKnownVague = true;
+  }
+
+  #machineEvents(world: World, i: number, add: AddEvent): void {
     const machine = world.machines[i];
-    const { faults } = world;
     if (!machine.isAlive) return;
     if (machine.isPaused) {
       add(`resume ${i}`, (w) => {
@@ -386,36 +355,31 @@ export class LeaseWorld {
     const mustReport = machine.epoch !== machine.reportedEpoch && slot !== undefined;
     if (flight === undefined) {
       const isDue = ({ triedMs }: WaitingCheck) => triedMs < 0 || world.nowMs - triedMs >= RETRY_MS;
-      if (mustReport) add(`report ${i}`, (w) => this.#sendReport(w, i));
-      else if (machine.isRecalled) add(`return ${i}`, (w) => this.#sendReturn(w, i));
+      if (mustReport) {
+        add(`report ${i}`, (w) => this.#send(w, i, { keepsLease: true, isReport: true }));
+      } else if (machine.isRecalled) add(`return ${i}`, (w) => this.#sendReturn(w, i));
       else if (waiting.some(isDue) && !machine.isJoining) {
-        add(`send ${i}`, (w) => this.#sendChecks(w, i));
+        const options = { keepsLease: false, wantsLease: true, hasChecks: true };
+        add(`send ${i}`, (w) => this.#send(w, i, options));
       }
-      if (faults.prefetches > 0 && slot !== undefined && slot.lastLimit > 0) {
-        add(`prefetch ${i}`, (w) => {
-          w.faults.prefetches--;
-          this.#send(w, i, { keepsLease: true, wantsLease: true });
-        });
+      if (slot !== undefined && slot.lastLimit > 0) {
+        const options = { keepsLease: true, wantsLease: true };
+        add(`prefetch ${i}`, (w) => this.#send(w, i, options), 'prefetches');
       }
-      if (faults.refunds > 0 && slot !== undefined && slot.spent > 0) {
-        add(`refund ${i}`, (w) => {
-          w.faults.refunds--;
+      if (slot !== undefined && slot.spent > 0) {
+        const refund = (w: World) => {
           w.refunded++;
           this.#send(w, i, { keepsLease: false, refund: 1 });
-        });
+        };
+        add(`refund ${i}`, refund, 'refunds');
       }
-      if (faults.evictions > 0 && slot !== undefined && this.#canEvict(world, slot)) {
-        add(`evict ${i}`, (w) => {
-          w.faults.evictions--;
-          delete w.machines[i].slot;
-        });
+      if (slot !== undefined && this.#canEvict(world, slot)) {
+        const evict = ({ machines }: World) => {
+          delete machines[i].slot;
+        };
+        add(`evict ${i}`, evict, 'evictions');
       }
-    } else if (faults.timeouts > 0) {
-      add(`time out ${i}`, (w) => {
-        w.faults.timeouts--;
-        this.#endFlight(w.machines[i]);
-      });
-    }
+    } else add(`time out ${i}`, ({ machines }) => this.#endFlight(machines[i]), 'timeouts');
     if (waiting.some(({ sinceMs }) => world.nowMs - sinceMs >= PARK_MS) && flight === undefined) {
       add(`give up ${i}`, (w) => {
         const { waiting } = w.machines[i];
@@ -425,17 +389,17 @@ export class LeaseWorld {
         w.machines[i].waiting = waiting.filter((check) => !isOver(check));
       });
     }
-    if (faults.withdrawals > 0 && flight !== undefined && flight.checks.length > 0) {
-      add(`withdraw ${i}`, (w) => {
-        w.faults.withdrawals--;
-        w.machines[i].flight!.checks[0].isWithdrawn = true;
-      });
+    if (flight !== undefined && flight.checks.length > 0) {
+      const withdraw = ({ machines }: World) => {
+        machines[i].flight!.checks[0].isWithdrawn = true;
+      };
+      add(`withdraw ${i}`, withdraw, 'withdrawals');
     }
     if (slot !== undefined && slot.reserved > 0) {
       add(`commit ${i}`, ({ machines, allowed, total }) => {
         const slot = machines[i].slot!;
         addUsage(allowed, slot.window, slot.lastLimit, slot.reserved);
-        total[slot.window] = (total[slot.window] ?? 0) + slot.reserved;
+        addTokens(total, slot.window, slot.reserved);
         slot.spent += slot.reserved;
         slot.reserved = 0;
         slot.isDirty = true;
@@ -446,37 +410,29 @@ export class LeaseWorld {
         slot.reserved = 0;
       });
     }
-    if (faults.kills > 0) {
-      add(`kill ${i}`, (w) => {
-        w.faults.kills--;
-        w.machines[i].isAlive = false;
-      });
-    }
-    if (faults.stops > 0 && flight === undefined && waiting.length === 0) {
+    const setMachine = (changes: Partial<Machine>) => {
+      return ({ machines }: World) => void Object.assign(machines[i], changes);
+    };
+    add(`kill ${i}`, setMachine({ isAlive: false }), 'kills');
+    if (world.faults.stops > 0 && flight === undefined && waiting.length === 0) {
       const isReported = slot === undefined || (!slot.isDirty && slot.lease + slot.reserved === 0);
-      if (isReported && !machine.isJoining) add(`stop ${i}`, (w) => this.#stop(w, i));
+      if (isReported && !machine.isJoining) add(`stop ${i}`, (w) => this.#stop(w, i), 'stops');
       else if (!isReported && !mustReport) add(`drain ${i}`, (w) => this.#sendReturn(w, i));
     }
-    if (faults.forgets > 0 && world.redis.meta?.members[memberOf(i)] !== undefined) {
-      add(`forget ${i}`, (w) => {
-        w.faults.forgets--;
+    if (world.redis.meta?.members[memberOf(i)] !== undefined) {
+      const forget = (w: World) => {
         // Redis has lost its usage in a failover, and gets no report of it any more.
         if (!isSettled(w)) this.#lose(w, i);
         w.forgotten.push(i);
         forgetMember(w.redis, this.#serverUs(w), memberOf(i));
-      });
+      };
+      add(`forget ${i}`, forget, 'forgets');
     }
-    if (faults.pauses > 0) {
-      add(`pause ${i}`, (w) => {
-        w.faults.pauses--;
-        w.machines[i].isPaused = true;
-      });
-    }
+    add(`pause ${i}`, setMachine({ isPaused: true }), 'pauses');
   }
 
   #stop(world: World, i: number): void {
     const machine = world.machines[i];
-    world.faults.stops--;
     machine.isAlive = false;
     const { reportedEpoch, membersVersion, clockUs, slot } = machine;
     const header = { member: memberOf(i), reportedEpoch, membersVersion, clockUs };
@@ -497,8 +453,8 @@ export class LeaseWorld {
       .filter(({ machine }) => machine === i)
       .reduce((sum, { call }) => sum + (call.counters[0]?.lent ?? 0), 0);
     const tokens = Math.max(0, spent) + lease + reserved + asked + lent;
-    world.lost[window] = (world.lost[window] ?? 0) + tokens;
-    world.extra[window] = (world.extra[window] ?? 0) + tokens;
+    addTokens(world.lost, window, tokens);
+    addTokens(world.extra, window, tokens);
   }
 
   #serverUs({ nowMs, serverAheadMs }: World): number {
@@ -523,29 +479,18 @@ export class LeaseWorld {
     if (slot.reserved > 0) return false;
     const isOver = nowMs >= (slot.window + 1) * this.#scenario.durationMs;
     if (slot.lease > 0 && !isOver) return false;
-    return !slot.isDirty || !this.#rules.keepsUnanswered;
+    return !slot.isDirty || !this.#keeps('keepsUnanswered');
   }
 
-  #networkEvents(world: World, add: (name: string, apply: (world: World) => void) => void): void {
-    const { losses, repeats } = world.faults;
+  #networkEvents(world: World, add: AddEvent): void {
     for (const [n, request] of world.requests.entries()) {
       const name = `request ${request.machine}/${request.message.sequence}`;
       add(`deliver ${name}`, (w) => {
         w.requests.splice(n, 1);
         this.#execute(w, request);
       });
-      if (losses > 0) {
-        add(`lose ${name}`, (w) => {
-          w.requests.splice(n, 1);
-          w.faults.losses--;
-        });
-      }
-      if (repeats > 0) {
-        add(`repeat ${name}`, (w) => {
-          w.faults.repeats--;
-          this.#execute(w, request);
-        });
-      }
+      add(`lose ${name}`, (w) => void w.requests.splice(n, 1), 'losses');
+      add(`repeat ${name}`, (w) => this.#execute(w, request), 'repeats');
     }
     for (const [n, answer] of world.answers.entries()) {
       const { isAlive, isPaused } = world.machines[answer.machine];
@@ -556,12 +501,7 @@ export class LeaseWorld {
           if (isAlive) this.#answer(w, answer);
         });
       }
-      if (losses > 0) {
-        add(`lose ${name}`, (w) => {
-          w.answers.splice(n, 1);
-          w.faults.losses--;
-        });
-      }
+      add(`lose ${name}`, (w) => void w.answers.splice(n, 1), 'losses');
     }
     for (const [n, { machine, kind, window }] of world.news.entries()) {
       const { isAlive, isPaused } = world.machines[machine];
@@ -571,12 +511,7 @@ export class LeaseWorld {
           if (isAlive) this.#inform(w.machines[machine], kind, window);
         });
       }
-      if (losses > 0) {
-        add(`lose ${kind} ${machine}`, (w) => {
-          w.news.splice(n, 1);
-          w.faults.losses--;
-        });
-      }
+      add(`lose ${kind} ${machine}`, (w) => void w.news.splice(n, 1), 'losses');
     }
   }
 
@@ -590,7 +525,7 @@ export class LeaseWorld {
     if (kind === 'async' && isCurrent) {
       slot.spent += cost;
       slot.isDirty = true;
-      world.total[slot.window] = (world.total[slot.window] ?? 0) + cost;
+      addTokens(world.total, slot.window, cost);
       return;
     }
     if (isCurrent && slot.lease >= cost && this.#mayServe(slot, check)) {
@@ -616,8 +551,8 @@ export class LeaseWorld {
   }
 
   #mayServe(slot: Slot, { limit, isSliding }: TokenCheck): boolean {
-    if (isSliding && !slot.leaseIsSliding && this.#rules.checksSlidingLease) return false;
-    return slot.leaseLimit <= limit || !this.#rules.checksLeaseLimit;
+    if (isSliding && !slot.leaseIsSliding && this.#keeps('checksSlidingLease')) return false;
+    return slot.leaseLimit <= limit || !this.#keeps('checksLeaseLimit');
   }
 
   #allow(world: World, slot: Slot, { cost, limit, isSliding }: TokenCheck): void {
@@ -626,7 +561,7 @@ export class LeaseWorld {
     slot.lastLimit = limit;
     slot.isDirty = true;
     addUsage(world.allowed, window, limit, cost);
-    world.total[window] = (world.total[window] ?? 0) + cost;
+    addTokens(world.total, window, cost);
     if (!isSliding) return;
     const carried = this.#carriedAt(world, window);
     const sum = usageUpTo(world.allowed[window], limit) + carried;
@@ -646,17 +581,9 @@ export class LeaseWorld {
     throw new Error(`a denial of ${cost} of ${limit} is false; known use is ${bound}`);
   }
 
-  #sendChecks(world: World, i: number): void {
-    this.#send(world, i, { keepsLease: false, wantsLease: true, hasChecks: true });
-  }
-
   #sendReturn(world: World, i: number): void {
     world.machines[i].isRecalled = false;
     this.#send(world, i, { keepsLease: false });
-  }
-
-  #sendReport(world: World, i: number): void {
-    this.#send(world, i, { keepsLease: true, isReport: true });
   }
 
   #send(
@@ -675,11 +602,11 @@ export class LeaseWorld {
     const sequence = ++machine.sequence;
     machine.slot ??= newSlot(sequence);
     const { slot } = machine;
-    if (nowMs >= slot.deadlineMs || (!options.keepsLease && this.#rules.takesLease)) {
+    if (nowMs >= slot.deadlineMs || (!options.keepsLease && this.#keeps('takesLease'))) {
       slot.lease = 0;
     }
     const lease = options.keepsLease ? slot.lease : 0;
-    const kept = lease + (this.#rules.keepsReserved ? slot.reserved : 0);
+    const kept = lease + (this.#keeps('keepsReserved') ? slot.reserved : 0);
     const checks = options.hasChecks === true ? machine.waiting : [];
     if (options.hasChecks === true) machine.waiting = [];
     const isSliding = checks.some((check) => check.isSliding) || (kept > 0 && slot.leaseIsSliding);
@@ -810,7 +737,7 @@ export class LeaseWorld {
       machine.isRecalled = true;
       return;
     }
-    if (this.#rules.clearsDenialsWhenWoken) slot.boundMs = 0;
+    if (this.#keeps('clearsDenialsWhenWoken')) slot.boundMs = 0;
     for (const check of machine.waiting) check.triedMs = -1;
     // What is in flight may have been answered before.
     if (flight !== undefined) flight.isWoken = true;
@@ -821,7 +748,7 @@ export class LeaseWorld {
     const { flight, slot } = machine;
     machine.clockUs = Math.max(machine.clockUs, call.clockUs);
     const [counter] = call.counters;
-    if (flight?.sequence !== sequence && this.#rules.ignoresOtherAnswers) return;
+    if (flight?.sequence !== sequence && this.#keeps('ignoresOtherAnswers')) return;
     if (flight === undefined || slot === undefined) return;
     if (call.status === CALL_STATUS.done) this.#learnEpoch(machine, call.epoch);
     const { status } = counter ?? { status: MESSAGE_STATUS.stale };
@@ -855,7 +782,7 @@ export class LeaseWorld {
       flight.checks.some(({ kind, isWithdrawn }) => kind === 'reserve' || isWithdrawn);
     const isOpen = (check: WaitingCheck, served: number) => {
       if (check.isWithdrawn || served === SERVED.allowed) return false;
-      return served === SERVED.unproven || (mayFree && this.#rules.doubtsOwnTokens);
+      return served === SERVED.unproven || (mayFree && this.#keeps('doubtsOwnTokens'));
     };
     if (answer.window > slot.window) {
       const isNext = answer.window === slot.window + 1;
@@ -864,12 +791,12 @@ export class LeaseWorld {
       // A reservation of a window that has ended is given up.
       Object.assign(slot, { window: answer.window, spent: 0, reserved: 0, lease: 0, boundMs: 0 });
     }
-    const from = this.#rules.deadlineFromSending ? flight.sentMs : nowMs;
+    const from = this.#keeps('deadlineFromSending') ? flight.sentMs : nowMs;
     slot.deadlineMs = from + Math.floor(answer.leftUs / 1_000);
     slot.isStored = answer.isStored;
     slot.others = answer.others;
     slot.spent -= answer.refunded;
-    world.total[slot.window] = (world.total[slot.window] ?? 0) - answer.refunded;
+    addTokens(world.total, slot.window, -answer.refunded);
     slot.isDirty = false;
     slot.boundMs = flight.isWoken || !answer.mayDeny ? 0 : nowMs + BOUND_MS;
     for (const [n, check] of flight.checks.entries()) {
@@ -944,9 +871,11 @@ export class LeaseWorld {
     if (send() === CALL_STATUS.needsMembers) {
       const knowsNothing = machine.reportedEpoch === '';
       // A member that knows no others waits for those that do.
-      const isYoung = this.#rules.waitsForOlderMembers;
+      const isYoung = this.#keeps('waitsForOlderMembers');
       const own = knowsNothing ? [] : [memberOf(i)];
-      const members = this.#rules.presentsMembers ? [...new Set([...machine.members, ...own])] : [];
+      const members = this.#keeps('presentsMembers')
+        ? [...new Set([...machine.members, ...own])]
+        : [];
       take((header) => {
         return presentMembers(redis, serverUs, header, members, this.#rules, isYoung);
       });
@@ -957,7 +886,7 @@ export class LeaseWorld {
   /** Removes what no later event can show: old answers, and what nobody receives. */
   tidy(world: World): void {
     const { machines } = world;
-    const ignores = this.#rules.ignoresOtherAnswers;
+    const ignores = this.#keeps('ignoresOtherAnswers');
     world.answers = world.answers.filter(({ machine, sequence }) => {
       const { isAlive, flight } = machines[machine];
       return isAlive && (flight?.sequence === sequence || !ignores);
@@ -978,7 +907,7 @@ export class LeaseWorld {
       failovers + deletions + clockSteps + forgets + Math.abs(serverAheadMs) === 0 &&
       Math.floor(Math.max(nowMs, endMs) / durationMs) === Math.floor(nowMs / durationMs) &&
       (redis.meta?.fenceUs ?? 1) === 0 &&
-      this.#rules.checksSequence
+      this.#keeps('checksSequence')
     );
   }
 
@@ -1084,6 +1013,10 @@ const newSlot = (firstSequence: number): Slot => ({
   ...{ lease: 0, leaseLimit: 0, leaseIsSliding: false, reserved: 0, deadlineMs: 0, others: 0 },
   ...{ boundMs: 0, lastLimit: 0, firstSequence, isDirty: false },
 });
+
+function addTokens(byWindow: Record<string, number>, window: number, tokens: number): void {
+  byWindow[window] = (byWindow[window] ?? 0) + tokens;
+}
 
 function addUsage(usage: Usage, window: number, limit: number, cost: number): void {
   usage[window] ??= {};

@@ -16,8 +16,8 @@ import { expect, test, vi } from 'vitest';
 import { IS_LONG, newSeed, recordMeasurement } from '../support/guarantees.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import { exploreLeases, followSchedule, walkLeases } from './lease-explorer.ts';
-import type { LeaseDemand } from './lease-model.ts';
-import type { LeaseScenario, Rules, ScenarioCheck } from './lease-world.ts';
+import type { GuardRule, LeaseDemand, Rules } from './lease-model.ts';
+import type { Faults, LeaseScenario, ScenarioCheck } from './lease-world.ts';
 
 vi.setConfig({ testTimeout: 3_600_000 });
 
@@ -38,167 +38,164 @@ const SMALL: Partial<Rules> = {
   lease: ({ remaining, kept }: LeaseDemand) => Math.min(remaining, 2 - kept),
   fenceSlackUs: 0,
 };
-const LONG_WINDOW_MS = 20_000;
-const BASE = { durationMs: 24, tickMs: 6, ticks: 0, rules: SMALL };
 /** Two checks of one machine, and one of another, for two tokens. */
 const THREE = [[check(), check()], [check()]];
+const FOUR = [THREE[0], THREE[0]];
+/** Of a machine that is alone. */
+const alone = (...checks: ScenarioCheck[]) => [checks, []];
+
+/** Checks `THREE` in a window that does not end, unless told otherwise. */
+function scenario(faults: Partial<Faults> = {}, more: Partial<LeaseScenario> = {}): LeaseScenario {
+  const base = { durationMs: 24, tickMs: 6, ticks: 0, rules: SMALL, checks: THREE };
+  return { ...base, faults, ...more };
+}
+/** Time for the end of a window, for a write-off, and for a recovery. */
+const END = { tickMs: 12, ticks: 2 };
+const WRITE_OFF = { durationMs: 48, tickMs: 12 };
+const RECOVERY = { durationMs: 20_000 };
 
 const SCENARIOS = {
-  'messages in every order': { ...BASE, checks: [THREE[0], THREE[0]] },
-  'lost and late messages': { ...BASE, checks: THREE, faults: { timeouts: 1 } },
-  'repeated messages': { ...BASE, checks: THREE, faults: { repeats: 1, timeouts: 1 } },
-  'late answers': { ...BASE, checks: THREE, faults: { timeouts: 2 } },
-  'requests before a lease is used up': {
-    ...{ ...BASE, checks: THREE, faults: { prefetches: 1, timeouts: 1 } },
-  },
-  'holders that are written off': {
-    ...{ ...BASE, durationMs: 48, tickMs: 12, ticks: 2, checks: [[check(), check()], [check()]] },
-  },
-  'a dead machine': {
-    ...{ ...BASE, tickMs: 12, ticks: 1, checks: [[check()], [check(), check()]] },
-    faults: { kills: 1 },
-  },
-  'a suspended machine, a write-off and the end of a window': {
-    ...{ ...BASE, tickMs: 12, ticks: 2, checks: [THREE[0], THREE[0]], faults: { pauses: 1 } },
-  },
-  'the end of a window': {
-    ...{ ...BASE, tickMs: 12, ticks: 2, checks: [THREE[0], THREE[0]], faults: { prefetches: 1 } },
-  },
-  'sliding windows': {
-    ...{ ...BASE, tickMs: 12, ticks: 2, checks: [[sliding(), sliding(), sliding()], [sliding()]] },
-    faults: { prefetches: 1 },
-  },
-  'fixed and sliding windows': {
-    ...{ ...BASE, tickMs: 12, ticks: 2 },
-    checks: [[sliding(), sliding(), check(), sliding()], []],
-  },
-  'usage that is carried over': {
-    ...{ ...BASE, tickMs: 12, ticks: 2 },
-    checks: [[sliding(), sliding(), sliding(), sliding()], []],
-  },
-  'different limits': {
-    ...{
-      ...BASE,
+  'messages in every order': scenario({}, { checks: FOUR }),
+  'lost and late messages': scenario({ timeouts: 1 }),
+  'repeated messages': scenario({ repeats: 1, timeouts: 1 }),
+  'late answers': scenario({ timeouts: 2 }),
+  'requests before a lease is used up': scenario({ prefetches: 1, timeouts: 1 }),
+  'holders that are written off': scenario({}, { ...WRITE_OFF, ticks: 2 }),
+  'a dead machine': scenario(
+    { kills: 1 },
+    { tickMs: 12, ticks: 1, checks: [[check()], [check(), check()]] },
+  ),
+  'a suspended machine, a write-off and the end of a window': scenario(
+    { pauses: 1 },
+    { ...END, checks: FOUR },
+  ),
+  'the end of a window': scenario({ prefetches: 1 }, { ...END, checks: FOUR }),
+  'sliding windows': scenario(
+    { prefetches: 1 },
+    { ...END, checks: [[sliding(), sliding(), sliding()], [sliding()]] },
+  ),
+  'fixed and sliding windows': scenario(
+    {},
+    { ...END, checks: alone(sliding(), sliding(), check(), sliding()) },
+  ),
+  'usage that is carried over': scenario(
+    {},
+    { ...END, checks: alone(sliding(), sliding(), sliding(), sliding()) },
+  ),
+  'different limits': scenario(
+    { timeouts: 1 },
+    {
       checks: [
         [check(1, 3), check(1, 1)],
         [check(1, 1), check(1, 3)],
       ],
     },
-    faults: { timeouts: 1 },
-  },
-  'counters whose slot is evicted': {
-    ...{ ...BASE, checks: THREE, faults: { evictions: 1, timeouts: 1 } },
-  },
-  'checks that are withdrawn': {
-    ...{ ...BASE, checks: THREE, faults: { withdrawals: 1, timeouts: 1 } },
-  },
-  'reserved tokens': {
-    ...{ ...BASE, checks: [[check(), check(1, 2, { kind: 'reserve' })], [check()]] },
-    faults: { timeouts: 1 },
-  },
-  'a refund': { ...BASE, checks: THREE, faults: { refunds: 1, timeouts: 1 } },
-  'a reset': { ...BASE, checks: THREE, faults: { resets: 1, timeouts: 1 } },
-  'a denial before a reset': {
-    ...{ ...BASE, checks: [[check(1, 1)], [check(1, 1), check(1, 1)]] },
-    faults: { resets: 1, prefetches: 1 },
-  },
-  'a denial before a refund': {
-    ...{ ...BASE, checks: [[check(1, 1)], [check(1, 1), check(1, 1)]] },
-    faults: { refunds: 1, prefetches: 1 },
-  },
-  'a denial before a holder that was written off returns': {
-    ...{ ...BASE, durationMs: 48, tickMs: 12, ticks: 1, checks: [[check()], [check(), check()]] },
-  },
-  'a reset of one machine': {
-    ...{ ...BASE, checks: [[check(), check(), check(), check(), check()], []] },
-    faults: { resets: 1, prefetches: 1 },
-  },
-  'usage of asynchronous checks': {
-    ...{ ...BASE, checks: [[check(), check(1, 2, { kind: 'async' }), check()], [check()]] },
-    faults: { timeouts: 1 },
-  },
-  'a failover to an old replica': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, faults: { failovers: 1 } },
-  },
-  'a failover and late messages': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE },
-    faults: { failovers: 1, timeouts: 1, repeats: 1 },
-  },
-  'a new machine and a failover': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, newMachines: [1] },
-    faults: { failovers: 1 },
-  },
-  'a machine that stops, its successor and a failover': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, newMachines: [1] },
-    faults: { stops: 1, failovers: 1 },
-  },
-  'a machine that stops before a failover': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: [[check(1, 1)], [check(1, 1)]] },
-    faults: { stops: 1, failovers: 1 },
-  },
-  'counters that are deleted': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, faults: { deletions: 1 } },
-  },
-  'counters that are deleted, and late messages': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: [THREE[0], []] },
-    faults: { deletions: 1, timeouts: 1, prefetches: 1 },
-  },
-  'a clock that is set': {
-    ...{ ...BASE, durationMs: 48, tickMs: 12, ticks: 1, checks: [[check(), check()], [check()]] },
-    ...{ clockStepsMs: [-60, 60], faults: { clockSteps: 1 } },
-  },
-  'a clock that is set back a moment after it was read': {
-    ...{ ...BASE, durationMs: 48, tickMs: 6, ticks: 1, checks: [[check()], [check()]] },
-    ...{ clockStepsMs: [-60], faults: { clockSteps: 1 } },
-  },
-  'a clock that is set before a failover': {
-    ...{ ...BASE, durationMs: 48, tickMs: 12, ticks: 0, checks: [[check(), check()], [check()]] },
-    ...{ clockStepsMs: [60], faults: { clockSteps: 1, failovers: 1 } },
-  },
-  'a recovery without a dead machine': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE },
-    faults: { failovers: 1, kills: 1 },
-  },
-  'a recovery that does not wait for a dead machine': {
-    ...{ ...BASE, durationMs: 60_000, tickMs: 10_100, ticks: 1, checks: [[check()], [check()]] },
-    rules: { ...SMALL, isAvailable: true },
-    faults: { failovers: 1, kills: 1 },
-  },
-  'a member that is removed and returns': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: THREE, faults: { forgets: 1, timeouts: 1 } },
-  },
-  'a member that is removed before a failover': {
-    ...{ ...BASE, durationMs: LONG_WINDOW_MS, checks: [[check()], [check()]] },
-    faults: { forgets: 1, failovers: 1 },
-  },
-  'three machines': { ...BASE, checks: [[check()], [check()], [check()]], faults: { timeouts: 1 } },
-  'machines that answer at once': {
-    ...{ ...BASE, isPrompt: true, ticks: 3 },
-    checks: [
-      [check(1, 3), check(1, 3)],
-      [check(1, 3), check(2, 3)],
-    ],
-  },
-  'a machine that is busy while another waits': {
-    ...{ ...BASE, isPrompt: true, ticks: 2, mostTries: 2 },
-    checks: [[check(1, 6), check(1, 6), check(1, 6), check(1, 6)], [check(1, 6)]],
-    rules: { ...SMALL, lease: ({ remaining }: LeaseDemand) => remaining },
-  },
-} satisfies Record<string, LeaseScenario>;
+  ),
+  'counters whose slot is evicted': scenario({ evictions: 1, timeouts: 1 }),
+  'checks that are withdrawn': scenario({ withdrawals: 1, timeouts: 1 }),
+  'reserved tokens': scenario(
+    { timeouts: 1 },
+    { checks: [[check(), check(1, 2, { kind: 'reserve' })], [check()]] },
+  ),
+  'a refund': scenario({ refunds: 1, timeouts: 1 }),
+  'a reset': scenario({ resets: 1, timeouts: 1 }),
+  'a denial before a reset': scenario(
+    { resets: 1, prefetches: 1 },
+    { checks: [[check(1, 1)], [check(1, 1), check(1, 1)]] },
+  ),
+  'a denial before a refund': scenario(
+    { refunds: 1, prefetches: 1 },
+    { checks: [[check(1, 1)], [check(1, 1), check(1, 1)]] },
+  ),
+  'a denial before a holder that was written off returns': scenario(
+    {},
+    { ...WRITE_OFF, ticks: 1, checks: [[check()], [check(), check()]] },
+  ),
+  'a reset of one machine': scenario(
+    { resets: 1, prefetches: 1 },
+    { checks: alone(check(), check(), check(), check(), check()) },
+  ),
+  'usage of asynchronous checks': scenario(
+    { timeouts: 1 },
+    { checks: [[check(), check(1, 2, { kind: 'async' }), check()], [check()]] },
+  ),
+  'a failover to an old replica': scenario({ failovers: 1 }, RECOVERY),
+  'a failover and late messages': scenario({ failovers: 1, timeouts: 1, repeats: 1 }, RECOVERY),
+  'a new machine and a failover': scenario({ failovers: 1 }, { ...RECOVERY, newMachines: [1] }),
+  'a machine that stops, its successor and a failover': scenario(
+    { stops: 1, failovers: 1 },
+    { ...RECOVERY, newMachines: [1] },
+  ),
+  'a machine that stops before a failover': scenario(
+    { stops: 1, failovers: 1 },
+    { ...RECOVERY, checks: [[check(1, 1)], [check(1, 1)]] },
+  ),
+  'counters that are deleted': scenario({ deletions: 1 }, RECOVERY),
+  'counters that are deleted, and late messages': scenario(
+    { deletions: 1, timeouts: 1, prefetches: 1 },
+    { ...RECOVERY, checks: alone(...THREE[0]) },
+  ),
+  'a clock that is set': scenario(
+    { clockSteps: 1 },
+    { ...WRITE_OFF, ticks: 1, clockStepsMs: [-60, 60] },
+  ),
+  'a clock that is set back a moment after it was read': scenario(
+    { clockSteps: 1 },
+    { durationMs: 48, ticks: 1, clockStepsMs: [-60], checks: [[check()], [check()]] },
+  ),
+  'a clock that is set before a failover': scenario(
+    { clockSteps: 1, failovers: 1 },
+    { ...WRITE_OFF, clockStepsMs: [60] },
+  ),
+  'a recovery without a dead machine': scenario({ failovers: 1, kills: 1 }, RECOVERY),
+  'a recovery that does not wait for a dead machine': scenario(
+    { failovers: 1, kills: 1 },
+    {
+      ...{ durationMs: 60_000, tickMs: 10_100, ticks: 1, checks: [[check()], [check()]] },
+      rules: { ...SMALL, isAvailable: true },
+    },
+  ),
+  'a member that is removed and returns': scenario({ forgets: 1, timeouts: 1 }, RECOVERY),
+  'a member that is removed before a failover': scenario(
+    { forgets: 1, failovers: 1 },
+    { ...RECOVERY, checks: [[check()], [check()]] },
+  ),
+  'three machines': scenario({ timeouts: 1 }, { checks: [[check()], [check()], [check()]] }),
+  'machines that answer at once': scenario(
+    {},
+    {
+      ...{ isPrompt: true, ticks: 3 },
+      checks: [
+        [check(1, 3), check(1, 3)],
+        [check(1, 3), check(2, 3)],
+      ],
+    },
+  ),
+  'a machine that is busy while another waits': scenario(
+    {},
+    {
+      ...{ isPrompt: true, ticks: 2, mostTries: 2 },
+      checks: [[check(1, 6), check(1, 6), check(1, 6), check(1, 6)], [check(1, 6)]],
+      rules: { ...SMALL, lease: ({ remaining }: LeaseDemand) => remaining },
+    },
+  ),
+};
 type ScenarioName = keyof typeof SCENARIOS;
 
 /** Many checks and faults, for random schedules. */
-const WIDE: LeaseScenario = {
-  ...{ ...BASE, ticks: 8 },
-  checks: [
-    [check(1, 4), check(2, 3), check(1, 4), check(1, 4), check(1, 3)],
-    [check(1, 3), check(1, 4), check(2, 4), check(1, 4)],
-  ],
-  faults: {
+const WIDE = scenario(
+  {
     ...{ losses: 2, repeats: 2, timeouts: 2, prefetches: 3, withdrawals: 1 },
     ...{ pauses: 1, kills: 1 },
   },
-};
+  {
+    ticks: 8,
+    checks: [
+      [check(1, 4), check(2, 3), check(1, 4), check(1, 4), check(1, 3)],
+      [check(1, 3), check(1, 4), check(2, 4), check(1, 4)],
+    ],
+  },
+);
 
 test.each(Object.entries<LeaseScenario>(SCENARIOS))(
   '%s: no limit is exceeded, no proven denial is false, and no token is lost',
@@ -225,7 +222,7 @@ test('random schedules with many faults exceed no limit', () => {
 });
 
 /** With a seed of random schedules that find it early, or a schedule that the exploration found. */
-const MUTATIONS: [rule: keyof Rules, name: ScenarioName, found?: number | string][] = [
+const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][] = [
   ['checksSequence', 'repeated messages'],
   ['foldsOlderSlots', 'counters whose slot is evicted', 6],
   ['keepsWrittenOffTokens', 'holders that are written off'],
@@ -278,8 +275,8 @@ const MUTATIONS: [rule: keyof Rules, name: ScenarioName, found?: number | string
 test.each(MUTATIONS)(
   'the exploration finds what breaks without the rule %s',
   (rule, name, found = 1) => {
-    const scenario: LeaseScenario = SCENARIOS[name];
-    const mutated = { ...scenario, rules: { ...scenario.rules, [rule]: false } };
+    const base = SCENARIOS[name];
+    const mutated = { ...base, rules: { ...base.rules, without: rule } };
     const explore = () => {
       // Where the model has changed, these may find nothing. Then the exploration does, slowly.
       if (typeof found === 'string') followSchedule(mutated, found.split(', '));

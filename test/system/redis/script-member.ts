@@ -51,8 +51,6 @@ export interface ScriptMember {
   context: ScriptContext;
   /** What was published to it. */
   received: MemberMessage[];
-  /** Waits until a message about an identity has arrived. @returns all messages of this kind */
-  receives: (kind: MemberMessage['kind'], identity: Identity) => Promise<MemberMessage[]>;
   command: (...words: string[]) => Promise<unknown>;
   run: (script: Script, call: ScriptCall) => Promise<unknown>;
   call: (messages: readonly CounterMessage[]) => Promise<CallAnswer>;
@@ -75,10 +73,9 @@ export const FAR_MS = 9_000_000_000_000;
 export async function connectMember(
   port: number,
   name: string,
-  options: { isAvailable?: boolean; prefix?: string; subscribes?: boolean } = {},
+  { isAvailable = false } = {},
 ): Promise<ScriptMember> {
-  const { isAvailable = false, prefix = PREFIX, subscribes = true } = options;
-  const context: ScriptContext = { keys: new KeySpace(prefix, false), isAvailable };
+  const context: ScriptContext = { keys: new KeySpace(PREFIX, false), isAvailable };
   const settings = {
     RESP: 2,
     socket: { host: '127.0.0.1', port, reconnectStrategy: () => 20 },
@@ -89,12 +86,10 @@ export async function connectMember(
   client.on('error', () => {});
   subscriber.on('error', () => {});
   await client.connect();
-  if (subscribes) {
-    await subscriber.connect();
-    await subscriber.subscribe(context.keys.channel(0, name), (text) => {
-      received.push(decodeMemberMessage(text));
-    });
-  }
+  await subscriber.connect();
+  await subscriber.subscribe(context.keys.channel(0, name), (text) => {
+    received.push(decodeMemberMessage(text));
+  });
   const header: CallHeader = { member: name, reportedEpoch: '', membersVersion: 0, clockUs: 0 };
   let sequence = 0;
   let epoch = '';
@@ -145,13 +140,6 @@ export async function connectMember(
     header,
     context,
     received,
-    async receives(kind, { h0 }) {
-      const isMeant = (one: MemberMessage) => {
-        return one.kind === kind && 'identity' in one && one.identity.h0 === h0;
-      };
-      await waitUntil(`${kind} arrives`, () => received.some(isMeant));
-      return received.filter(isMeant);
-    },
     command: (...words) => client.sendCommand(words),
     run,
     call,
@@ -175,7 +163,7 @@ export async function connectMember(
     },
     close() {
       client.destroy();
-      if (subscribes) subscriber.destroy();
+      subscriber.destroy();
     },
   };
 }

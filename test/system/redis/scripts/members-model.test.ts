@@ -29,13 +29,13 @@ import {
 } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { headerArguments, type ScriptContext } from '../../../../src/engine/redis/scripts/reply.ts';
 import {
-  EXCHANGE_RULES,
   exchange,
   forgetMember,
   leaveMember,
   newRedis,
   presentMembers,
   type RedisState,
+  RULES,
 } from '../../../model/lease-model.ts';
 import { newSeed, trialCount } from '../../../support/guarantees.ts';
 import { isRedisMissing } from '../../../support/programs/redis.ts';
@@ -90,7 +90,7 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
   let caller: ScriptMember;
   let runId = '';
   beforeAll(async () => {
-    caller = await connectMember(redis.port, names[0], { subscribes: false });
+    caller = await connectMember(redis.port, names[0]);
     const info = String(await caller.command('INFO', 'server'));
     runId = /run_id:([0-9a-f]{40})/.exec(info)![1];
   });
@@ -103,7 +103,7 @@ describe.skipIf(isRedisMissing)('the scripts of members and their model', () => 
       const { keys } = caller.context;
       const key = keys.members(0);
       const context: ScriptContext = { keys, isAvailable };
-      const rules = { ...EXCHANGE_RULES, isAvailable };
+      const rules = { ...RULES, isAvailable };
       const seen = { statuses: new Set<number>(), recoveries: 0, recovered: 0, left: 0 };
       const read = async () => {
         const [clock, ...lines] = (await caller.command('EVAL', READ, '1', key)) as string[];

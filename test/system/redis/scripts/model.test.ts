@@ -16,13 +16,13 @@ import {
 import { encodeReset, reset } from '../../../../src/engine/redis/scripts/reset.ts';
 import {
   counterAt,
-  EXCHANGE_RULES,
   exchange,
   joinedRedis,
   keyOfMessage,
   leaseTokens,
   type Publication,
   type RedisState,
+  RULES,
   resetCounter,
 } from '../../../model/lease-model.ts';
 import { newSeed, trialCount } from '../../../support/guarantees.ts';
@@ -134,7 +134,7 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
         const { machineCount } = answer;
         const header = { ...member.header, clockUs: 0, reportedEpoch: '' };
         const modelled = exchange(model, clockUs, header, messages, {
-          ...EXCHANGE_RULES,
+          ...RULES,
           lease: (demand) => leaseTokens({ ...demand, machines: machineCount }),
         });
         published.push(...modelled.published);
