@@ -72,6 +72,15 @@ function stateOf(memory: LeaseViews, slot: LeaseSlot): LeaseState {
   return state;
 }
 
+/** The states after each number of stores. */
+function statesOf(
+  leases: TestLeases,
+  slot: LeaseSlot,
+  operate: (memory: LeaseViews) => void,
+): LeaseState[] {
+  return crashStates(leases, slot, operate, (memory) => stateOf(memory, slot));
+}
+
 const states = fc.record({
   spent: fc.nat({ max: 60 }),
   previousSpent: fc.nat({ max: 60 }),
@@ -99,12 +108,7 @@ test('a worker that dies while it writes leaves no larger lease and no less usag
     fc.property(states, states, fc.constantFrom(0, 4), (old, now, reserved) => {
       const [leases, slot] = slotWith(old, reserved);
       const next = { ...stateOf(leases.table, slot), ...now };
-      const after = crashStates(
-        leases,
-        slot,
-        (memory) => writeLeaseState(memory, slot, next),
-        (memory) => stateOf(memory, slot),
-      );
+      const after = statesOf(leases, slot, (memory) => writeLeaseState(memory, slot, next));
       for (const [count, state] of after.entries()) {
         expect(state.reserved).toBe(reserved);
         expect(state.spent).toBeGreaterThanOrEqual(Math.min(old.spent, now.spent));
@@ -134,12 +138,7 @@ test('a worker that dies while it enters a window leaves no lease of the window 
         moveStateToWindow(next, WINDOW + ahead);
         const { previousSpent } = next;
         Object.assign(next, now, { previousSpent, previousKnownUse: 0 });
-        const after = crashStates(
-          leases,
-          slot,
-          (memory) => writeLeaseState(memory, slot, next),
-          (memory) => stateOf(memory, slot),
-        );
+        const after = statesOf(leases, slot, (memory) => writeLeaseState(memory, slot, next));
         for (const [count, state] of after.entries()) {
           if (state.window === WINDOW) {
             // After two windows nothing looks at it.
@@ -168,11 +167,8 @@ test('a thread that dies while it moves a counter to a window loses no usage tha
   fc.assert(
     fc.property(states, fc.constantFrom(0, 4), fc.constantFrom(1, 2), (old, reserved, ahead) => {
       const [leases, slot] = slotWith(old, reserved);
-      const after = crashStates(
-        leases,
-        slot,
-        (memory) => moveSlotToWindow(memory, slot, WINDOW + ahead),
-        (memory) => stateOf(memory, slot),
+      const after = statesOf(leases, slot, (memory) =>
+        moveSlotToWindow(memory, slot, WINDOW + ahead),
       );
       for (const state of after) {
         const { window, lease, spent, boundUntilMs } = state;
@@ -218,12 +214,7 @@ test('a thread that dies while it replaces a counter leaves an empty slot or the
 test('usage is never lower than before a store that is cut off', () => {
   for (const operate of [addUnreported, addReserved]) {
     const [leases, slot] = slotWith({ spent: 5, lease: 3, lentLimit: 40, others: 9 }, 2);
-    const after = crashStates(
-      leases,
-      slot,
-      (memory) => operate(memory, slot, 6),
-      (memory) => stateOf(memory, slot),
-    );
+    const after = statesOf(leases, slot, (memory) => operate(memory, slot, 6));
     for (const { spent, lease, reserved } of after) {
       expect(spent).toBeGreaterThanOrEqual(5);
       expect({ lease, isReserved: reserved >= 2 }).toEqual({ lease: 3, isReserved: true });

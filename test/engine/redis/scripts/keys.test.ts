@@ -30,6 +30,20 @@ describe('the names of keys', () => {
     expect(new Set(identities.map((identity) => many.bucketOf(identity))).size).toBe(64);
   });
 
+  it('have the slot of the tag of their bucket', () => {
+    for (const identity of identities) {
+      const bucket = many.bucketOf(identity);
+      const slots = [
+        many.members(bucket),
+        many.counter(identity, 60_000),
+        many.gcra(identity, 60_000),
+        many.index(identity),
+        many.channel(bucket, 'member'),
+      ].map(slotOfKey);
+      expect(new Set(slots).size).toBe(1);
+    }
+  });
+
   it('contain the identity', () => {
     for (const identity of identities) expect(identityFromHex(hexOf(identity))).toEqual(identity);
     expect(() => identityFromHex('12')).toThrow('"12" is not an identity');
