@@ -1,10 +1,9 @@
 /**
  * An engine as an acceptor has it, and the shard worker of its queues, on one thread. The worker
- * reads its queues when the test says so. With the redis engine it follows answers and messages of
- * Redis by itself.
+ * reads its queues when the test says so.
  */
 
-import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { MessageChannel } from 'node:worker_threads';
 import { vi } from 'vitest';
 import type { Check } from '../../src/core/check.ts';
 import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
@@ -17,26 +16,15 @@ import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
-import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
-import { EngineState } from '../../src/engine/redis/engine-state.ts';
-import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
-import { MemberScripts } from '../../src/engine/redis/member-scripts.ts';
-import type { CounterRequest } from '../../src/engine/redis/port-messages.ts';
-import { RedisQueueConsumer } from '../../src/engine/redis/queue-consumer.ts';
-import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
-import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
-import { RedisShardWorker } from '../../src/engine/redis/shard-worker.ts';
 import type { MemoryEngineData } from '../../src/engine/worker/allocate.ts';
 import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
 import { allocateChannel, attachChannel } from '../../src/engine/worker/queue.ts';
-import { openRedis } from '../../src/redis/connection.ts';
-import type { RedisSettings } from '../../src/redis/settings.ts';
 import { createEngine } from '../../src/server/create-engine.ts';
-import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
+import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { type ACCEPTOR_STAT, newNamespaceRow } from '../../src/shared-memory/stats.ts';
 import type { RedisServer } from './programs/redis.ts';
+import { RedisMachine } from './redis-machine.ts';
 import { waitUntil } from './server.ts';
 
 /** 30 days: the clock is the system's, and a test must not see the end of a window. */
@@ -135,52 +123,17 @@ function redisDriver(
   counters: number,
   fullTablePolicy: FullTablePolicy,
   control: Control,
-  clock: Clock,
 ): EngineDriver {
-  const settings: RedisSettings = {
-    ...{ url: redis.url, password: undefined, prefix, leases, syncMs: 100 },
-    tls: { ca: undefined, cert: undefined, key: undefined },
-    ...{ onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
-    ...{ waitForReplicas: 0, timeoutMs: DEADLINE_MS },
-  };
-  const data = allocateRedisEngine(control, counters, { settings, fullTablePolicy }, clock);
-  const engine = createRedisEngine(data, 0, control, clock);
-  const { port1, port2 } = new MessageChannel();
-  engine.connectWorker(0, port1);
-  const state = new EngineState(data.state);
-  const stats = control.workerStats(0);
-  const keys = new KeySpace(settings.prefix, false);
-  const member = `${data.processId}.0`;
-  const link = openRedis(settings);
-  const worker = new RedisShardWorker({
-    ...{ index: 0, member, state, settings, stats, systemMs },
-    tables: data.tables.map((buffer, shard) => {
-      return new LeaseTable(buffer, shard, state, WORKER_LOCK_OWNER, () => {});
-    }),
-    consumers: [new RedisQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port2)],
-    scripts: new MemberScripts(link, { keys, isAvailable: false }, settings.timeoutMs),
-    newBreaker: () => ALWAYS_CLOSED,
-    nowMs: () => clock.monotonicMs(),
-  });
-  answerRequests(worker, port2);
-  link.subscribe(
-    [keys.channel(0, member)],
-    (bucket, message) => worker.receive(bucket, decodeMemberMessage(message)),
-    () => worker.onSubscribed(),
-  );
-  worker.start();
+  const options = { prefix, leases, counters, fullTablePolicy, timeoutMs: DEADLINE_MS };
+  const machine = new RedisMachine(redis.url, options, control);
   return {
-    engine,
-    runWorker: () => worker.processEntries(),
+    engine: machine.engine,
+    runWorker: () => machine.worker.processEntries(),
     moveClockTo: async (ms) => {
-      await redis.command('EVAL', MOVE_CLOCK, '1', keys.members(0), String(ms));
+      await redis.command('EVAL', MOVE_CLOCK, '1', machine.keys.members(0), String(ms));
     },
-    ready: () => waitUntil('the worker has joined', () => state.hasJoined(0)),
-    close: () => {
-      worker.close();
-      link.close();
-      port2.close();
-    },
+    ready: () => waitUntil('the worker has joined', () => machine.state.hasJoined(0)),
+    close: () => machine.close(),
   };
 }
 
@@ -190,22 +143,6 @@ local stored = redis.call('HGET', KEYS[1], 'a')
 local clock = struct.pack('<d', ARGV[1] * 1000)
 return redis.call('HSET', KEYS[1], 'a', clock .. stored:sub(9))
 `;
-
-/** A slow machine must not end the use of Redis. */
-const ALWAYS_CLOSED = {
-  isOpen: false,
-  allows: () => true,
-  succeeded: () => {},
-  failed: () => {},
-  lost: () => {},
-  msUntilProbe: () => undefined,
-};
-
-function answerRequests(worker: RedisShardWorker, port: MessagePort): void {
-  port.on('message', (request: CounterRequest) => {
-    void worker.answer(request, (response) => port.postMessage(response));
-  });
-}
 
 export class TestEngine {
   readonly engine: Engine;
@@ -234,7 +171,7 @@ export class TestEngine {
     this.#driver =
       typeof kind === 'string'
         ? memoryDriver(kind, counters, fullTablePolicy, control, this.clock)
-        : redisDriver(kind, counters, fullTablePolicy, control, this.clock);
+        : redisDriver(kind, counters, fullTablePolicy, control);
     this.engine = this.#driver.engine;
   }
 
@@ -263,15 +200,7 @@ export class TestEngine {
   /** Decides a check, at once or when the worker has decided it. */
   decide(identifier: string, terms: Partial<Check> = {}): Promise<Decision> {
     const check = this.check(identifier, terms);
-    return new Promise((resolve, reject) => {
-      const startedMs = this.clock.monotonicMs();
-      const decision = this.engine.decide(check, startedMs, resolve, {
-        complete: (done, _startedMs, _check, decided) => done({ ...decided }),
-        fail: (_done, error) => reject(error),
-      });
-      if (decision !== undefined) resolve({ ...decision });
-      else this.runWorker();
-    });
+    return decideOne(this.engine, check, this.clock, () => this.runWorker());
   }
 
   decideBatch(checks: readonly Check[]): Promise<BatchDecision> {
@@ -288,6 +217,23 @@ export class TestEngine {
     };
     return decideMany(checks, decide, () => this.runWorker());
   }
+}
+
+/** @param whenDeferred called where the check is decided later */
+export function decideOne(
+  engine: Engine,
+  check: Check,
+  clock: Clock,
+  whenDeferred: () => void,
+): Promise<Decision> {
+  return new Promise((resolve, reject) => {
+    const decision = engine.decide(check, clock.monotonicMs(), resolve, {
+      complete: (done, _startedMs, _check, decided) => done({ ...decided }),
+      fail: (_done, error) => reject(error),
+    });
+    if (decision !== undefined) resolve({ ...decision });
+    else whenDeferred();
+  });
 }
 
 type DecideMany = (completion: {

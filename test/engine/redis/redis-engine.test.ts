@@ -7,7 +7,7 @@ import { MessageChannel } from 'node:worker_threads';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
 import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
-import { type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
+import { type Decision, type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
@@ -31,6 +31,7 @@ import { ACCEPTOR_STAT } from '../../../src/shared-memory/stats.ts';
 import {
   DURATION_MS,
   decideMany,
+  decideOne,
   checkOf as engineCheckOf,
   skipMonotonicTime,
 } from '../../support/engines.ts';
@@ -159,15 +160,8 @@ class TestAcceptor {
     this.engine.connectWorker(0, this.#ports.port1);
   }
 
-  decide(check: Check): Promise<{ allowed: boolean; remaining: number }> {
-    return new Promise((resolve, reject) => {
-      const startedMs = this.clock.monotonicMs();
-      const decision = this.engine.decide(check, startedMs, undefined, {
-        complete: (_context, _startedMs, _check, decided) => resolve({ ...decided }),
-        fail: (_context, error) => reject(error),
-      });
-      if (decision !== undefined) resolve({ ...decision });
-    });
+  decide(check: Check): Promise<Decision> {
+    return decideOne(this.engine, check, this.clock, () => {});
   }
 
   decideBatch(checks: Check[]): Promise<BatchDecision> {

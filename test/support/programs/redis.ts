@@ -15,6 +15,7 @@ import { pythonEnvironment } from './python-environment.ts';
 
 const HOST = '127.0.0.1';
 const CLUSTER_SLOTS = 16_384;
+const SENTINELS = 3;
 
 export interface RedisProgram {
   name: 'Redis' | 'Valkey';
@@ -191,32 +192,30 @@ function configuration(directory: string, port: number, options: RedisOptions): 
   ];
 }
 
+/** Waits until a replica has the data of its primary. */
+export function waitUntilSynchronized(replica: RedisServer): Promise<void> {
+  return waitUntil('the replica is synchronized', async () => {
+    const info = String(await replica.command('INFO', 'replication'));
+    return info.includes('master_link_status:up');
+  });
+}
+
 /** Sends one command over a connection of its own. */
 async function sendCommand(
   port: number,
   words: readonly string[],
   { password, tls }: Pick<RedisOptions, 'password' | 'tls'>,
 ): Promise<unknown> {
+  const socket = { host: HOST, port, reconnectStrategy: false, connectTimeout: 1_000 } as const;
+  const secure = tls && {
+    ...{ tls: true as const, rejectUnauthorized: false },
+    ...{ cert: readFileSync(tls.cert), key: readFileSync(tls.key) },
+  };
   const client = createClient({
     ...(password === undefined ? {} : { password }),
-    RESP: 2,
-    disableClientInfo: true,
-    disableOfflineQueue: true,
+    ...{ RESP: 2, disableClientInfo: true, disableOfflineQueue: true },
     maintNotifications: 'disabled',
-    socket: {
-      host: HOST,
-      port,
-      reconnectStrategy: false,
-      connectTimeout: 1_000,
-      ...(tls
-        ? {
-            tls: true as const,
-            rejectUnauthorized: false,
-            cert: readFileSync(tls.cert),
-            key: readFileSync(tls.key),
-          }
-        : {}),
-    },
+    socket: { ...socket, ...secure },
   });
   client.on('error', () => {});
   try {
@@ -229,7 +228,6 @@ async function sendCommand(
 
 export interface SentinelOptions {
   replicas?: number;
-  sentinels?: number;
   /** After this time without an answer the primary counts as failed. */
   downAfterMs?: number;
   server?: RedisOptions;
@@ -249,7 +247,7 @@ export interface SentinelSet {
 
 /** A primary, its replicas and the Sentinels that watch them. All of them know each other. */
 export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelSet> {
-  const { replicas = 1, sentinels: count = 3, downAfterMs = 500, server = {} } = options;
+  const { replicas = 1, downAfterMs = 500, server = {} } = options;
   const name = 'weir-primary';
   const all: RedisServer[] = [];
   const close = async () => {
@@ -268,17 +266,13 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       servers.push(await start({ ...server, config }));
     }
     for (const replica of servers.slice(1)) {
-      await waitUntil('the replica is synchronized', async () => {
-        return String(await replica.command('INFO', 'replication')).includes(
-          'master_link_status:up',
-        );
-      });
+      await waitUntilSynchronized(replica);
     }
     const sentinels: RedisServer[] = [];
-    for (let i = 0; i < count; i++) {
+    for (let i = 0; i < SENTINELS; i++) {
       const { password } = server;
       const config = [
-        `sentinel monitor ${name} ${HOST} ${first.port} ${Math.floor(count / 2) + 1}`,
+        `sentinel monitor ${name} ${HOST} ${first.port} ${Math.floor(SENTINELS / 2) + 1}`,
         `sentinel down-after-milliseconds ${name} ${downAfterMs}`,
         `sentinel failover-timeout ${name} 5000`,
         ...(password === undefined ? [] : [`sentinel auth-pass ${name} ${password}`]),
@@ -290,12 +284,8 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
     const primaryPort = async () => {
       for (const sentinel of sentinels) {
         try {
-          const [, port] = (await sentinel.command(
-            'SENTINEL',
-            'GET-MASTER-ADDR-BY-NAME',
-            name,
-          )) as string[];
-          return Number(port);
+          const words = ['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name];
+          return Number(((await sentinel.command(...words)) as string[])[1]);
         } catch {
           // It may be the one that a test has ended.
         }
@@ -306,7 +296,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       await waitUntil('the Sentinels know each other and the replicas', async () => {
         const fields = (await sentinel.command('SENTINEL', 'MASTER', name)) as string[];
         const value = (field: string) => Number(fields[fields.indexOf(field) + 1]);
-        return value('num-other-sentinels') === count - 1 && value('num-slaves') === replicas;
+        return value('num-other-sentinels') === SENTINELS - 1 && value('num-slaves') === replicas;
       });
     }
     const hosts = sentinels.map(({ port }) => `${HOST}:${port}`).join(',');
@@ -334,8 +324,6 @@ export interface RedisCluster {
   nodes: RedisServer[];
   /** The node that serves a slot. */
   ownerOf: (slot: number) => Promise<RedisServer>;
-  /** Moves slots with their keys, as `redis-cli --cluster reshard` does. */
-  moveSlots: (first: number, last: number, to: RedisServer) => Promise<void>;
   /** Begins to move a slot: until the returned function has moved it, keys are on either node. */
   beginMove: (slot: number, to: RedisServer) => Promise<() => Promise<void>>;
   close: () => Promise<void>;
@@ -399,10 +387,7 @@ export async function startCluster(
     for (const [i, replica] of nodes.slice(count).entries()) {
       const primary = String(await primaries[i % count].command('CLUSTER', 'MYID'));
       await replica.command('CLUSTER', 'REPLICATE', primary);
-      await waitUntil('the replica is synchronized', async () => {
-        const info = String(await replica.command('INFO', 'replication'));
-        return info.includes('master_link_status:up');
-      });
+      await waitUntilSynchronized(replica);
     }
   } catch (error) {
     await close();
@@ -441,9 +426,6 @@ export async function startCluster(
     nodes,
     ownerOf,
     beginMove,
-    moveSlots: async (first, last, to) => {
-      for (let slot = first; slot <= last; slot++) await (await beginMove(slot, to))();
-    },
     close,
   };
 }

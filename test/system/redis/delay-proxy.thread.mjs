@@ -1,6 +1,6 @@
 /**
  * The thread of a delay proxy. It has a thread of its own because a busy event loop would add to
- * the delays: see `delay-proxy.ts`, which sends it the conditions and reads its counts.
+ * the delays: see `delay-proxy.ts`, which sends it the conditions.
  */
 
 import { connect, createServer } from 'node:net';
@@ -14,7 +14,7 @@ const NAP_MS = 0.1;
 /** The kernel wakes a thread later than asked. */
 const NAP_LATE_MS = 0.06;
 
-const { port, words, indexes, conditions } = workerData;
+const { port, done, conditions } = workerData;
 const nap = new Int32Array(new SharedArrayBuffer(4));
 const pairs = new Set();
 /** Queues with bytes under way. */
@@ -53,11 +53,11 @@ function takeNextTurn() {
 function forward(from, to) {
   const queue = [];
   let lastMs = 0;
-  const schedule = (bytes, send) => {
-    const { delayMs, jitterMs, bytesPerSecond } = conditions;
+  const schedule = (send) => {
+    const { delayMs, jitterMs } = conditions;
     const nowMs = performance.now();
     const arrivesMs = nowMs + delayMs + jitterMs * Math.random();
-    lastMs = Math.max(arrivesMs, lastMs) + (1_000 * bytes) / bytesPerSecond;
+    lastMs = Math.max(arrivesMs, lastMs);
     if (queue.length === 0 && lastMs <= nowMs) {
       send();
       return;
@@ -68,12 +68,12 @@ function forward(from, to) {
   };
   from.on('data', (chunk) => {
     if (conditions.isBlackhole) return;
-    schedule(chunk.length, () => {
+    schedule(() => {
       if (!conditions.isBlackhole && to.writable) to.write(chunk);
     });
   });
   from.on('end', () => {
-    if (!conditions.isBlackhole) schedule(0, () => to.end());
+    if (!conditions.isBlackhole) schedule(() => to.end());
   });
 }
 
@@ -82,15 +82,13 @@ const proxy = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
     client.destroy();
     return;
   }
-  Atomics.add(words, indexes.accepted, 1);
   const server = connect({ port, host: HOST, allowHalfOpen: true, noDelay: true });
   const pair = { client, server };
   pairs.add(pair);
-  Atomics.add(words, indexes.open, 1);
   const end = () => {
     client.destroy();
     server.destroy();
-    if (pairs.delete(pair)) Atomics.sub(words, indexes.open, 1);
+    pairs.delete(pair);
   };
   for (const socket of [client, server]) {
     socket.on('error', end);
@@ -116,8 +114,8 @@ const actions = {
 
 parentPort.on('message', (message) => {
   actions[message.action](message);
-  Atomics.add(words, indexes.done, 1);
-  Atomics.notify(words, indexes.done);
+  Atomics.add(done, 0, 1);
+  Atomics.notify(done, 0);
 });
 
 proxy.listen(0, HOST, () => parentPort.postMessage(proxy.address().port));

@@ -1,7 +1,7 @@
 /**
- * A TCP proxy on loopback that injects the faults of a network: delay each way, blackholed,
- * half-closed and cut connections, and a maximum of bytes per second. Bytes stay in order. Each
- * proxy has a thread of its own, so that the load of a test does not add to the delays.
+ * A TCP proxy on loopback that injects the faults of a network: delay each way, and blackholed,
+ * half-closed and cut connections. Bytes stay in order. Each proxy has a thread of its own, so that
+ * the load of a test does not add to the delays.
  */
 
 import { once } from 'node:events';
@@ -17,8 +17,6 @@ export interface NetworkConditions {
   isBlackhole: boolean;
   /** New connections are closed at once. */
   refuses: boolean;
-  /** Each way and connection; Infinity for no maximum. */
-  bytesPerSecond: number;
 }
 
 const PERFECT: NetworkConditions = {
@@ -26,11 +24,8 @@ const PERFECT: NetworkConditions = {
   jitterMs: 0,
   isBlackhole: false,
   refuses: false,
-  bytesPerSecond: Number.POSITIVE_INFINITY,
 };
 
-/** Words that the thread counts in. */
-const INDEXES = { done: 0, open: 1, accepted: 2 } as const;
 /** How long the thread may take to follow a call. */
 const ACTION_MAX_MS = 5_000;
 
@@ -47,9 +42,6 @@ export interface DelayProxy {
   cut: () => void;
   /** Ends the direction to the client of all open connections, and leaves the other one open. */
   halfClose: () => void;
-  openConnections: () => number;
-  /** Connections accepted so far. */
-  connections: () => number;
   close: () => Promise<void>;
 }
 
@@ -62,16 +54,17 @@ export async function startDelayProxy(
   conditions: Partial<NetworkConditions> = {},
 ): Promise<DelayProxy> {
   let isBlackhole = conditions.isBlackhole ?? false;
-  const words = new Int32Array(new SharedArrayBuffer(4 * Object.keys(INDEXES).length));
+  // How many calls the thread has followed.
+  const followed = new Int32Array(new SharedArrayBuffer(4));
   const thread = new Worker(THREAD, {
-    workerData: { port, words, indexes: INDEXES, conditions: { ...PERFECT, ...conditions } },
+    workerData: { port, done: followed, conditions: { ...PERFECT, ...conditions } },
   });
   const exited = once(thread, 'exit');
   const [ownPort] = (await once(thread, 'message')) as [number];
   const act = (action: string, changes: Partial<NetworkConditions> = {}) => {
-    const done = Atomics.load(words, INDEXES.done);
+    const done = Atomics.load(followed, 0);
     thread.postMessage({ action, changes });
-    if (Atomics.wait(words, INDEXES.done, done, ACTION_MAX_MS) === 'timed-out') {
+    if (Atomics.wait(followed, 0, done, ACTION_MAX_MS) === 'timed-out') {
       throw new Error(`the proxy did not ${action} within ${ACTION_MAX_MS} ms`);
     }
   };
@@ -89,8 +82,6 @@ export async function startDelayProxy(
     },
     cut: () => act('cut'),
     halfClose: () => act('halfClose'),
-    openConnections: () => Atomics.load(words, INDEXES.open),
-    connections: () => Atomics.load(words, INDEXES.accepted),
     close: async () => {
       thread.postMessage({ action: 'close' });
       await exited;

@@ -1,0 +1,174 @@
+/**
+ * A machine of the redis engine on one thread: the engine of an acceptor, and the shard worker of
+ * its queues with a connection of its own. The worker follows answers and messages of Redis by
+ * itself.
+ */
+
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { FullTablePolicy } from '../../src/core/decision.ts';
+import type { Identity } from '../../src/core/hash.ts';
+import type { Engine } from '../../src/engine/engine.ts';
+import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
+import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
+import { EngineState } from '../../src/engine/redis/engine-state.ts';
+import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
+import { MemberScripts, type ScriptRunner } from '../../src/engine/redis/member-scripts.ts';
+import type {
+  CounterAction,
+  CounterRequest,
+  CounterResult,
+} from '../../src/engine/redis/port-messages.ts';
+import { RedisQueueConsumer } from '../../src/engine/redis/queue-consumer.ts';
+import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
+import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
+import { RedisShardWorker } from '../../src/engine/redis/shard-worker.ts';
+import { attachChannel } from '../../src/engine/worker/queue.ts';
+import { Breaker } from '../../src/redis/breaker.ts';
+import { openRedis } from '../../src/redis/connection.ts';
+import type { RedisLink } from '../../src/redis/link.ts';
+import type { RedisSettings } from '../../src/redis/settings.ts';
+import { parseRedisUrl } from '../../src/redis/url.ts';
+import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+
+const WORKER_LOCK_OWNER = 1_000;
+
+export interface RedisMachineOptions {
+  prefix?: string;
+  leases?: boolean;
+  syncMs?: number;
+  /** Whether a recovery ends after 10 s without all reports: WEIR_RECOVERY=available. */
+  isAvailable?: boolean;
+  /** How long a check waits for Redis. Then it is denied. */
+  timeoutMs: number;
+  /** How long a call waits, if less. */
+  callTimeoutMs?: number;
+  /** How long an empty Redis waits for members that know others. */
+  openGraceMs?: number;
+  counters?: number;
+  fullTablePolicy?: FullTablePolicy;
+  /** Whether the machine goes on calling a Redis that fails. */
+  hasBreaker?: boolean;
+}
+
+/** A slow computer must not end the use of Redis. */
+const ALWAYS_CLOSED = {
+  isOpen: false,
+  allows: () => true,
+  succeeded: () => {},
+  failed: () => {},
+  lost: () => {},
+  msUntilProbe: () => undefined,
+};
+
+export class RedisMachine {
+  readonly control: Control;
+  readonly clock: Clock;
+  readonly engine: Engine;
+  readonly state: EngineState;
+  readonly keys: KeySpace;
+  readonly member: string;
+  readonly link: RedisLink;
+  worker: RedisShardWorker;
+  /** Called after each call of a script; may delay the answer, or throw. */
+  interceptAnswer: (() => Promise<void>) | undefined;
+  /** How much the clock of the system is ahead. */
+  systemOffsetMs = 0;
+  readonly #newWorker: (port: MessagePort) => RedisShardWorker;
+  #ports = new MessageChannel();
+
+  constructor(
+    url: string,
+    options: RedisMachineOptions,
+    control = new Control(allocateControl(1, 1)),
+  ) {
+    const { prefix = 'weir', leases = true, syncMs = 100, timeoutMs, counters = 4_096 } = options;
+    const { callTimeoutMs = timeoutMs, fullTablePolicy = 'deny', isAvailable = false } = options;
+    const settings: RedisSettings = {
+      ...{ url, password: undefined, prefix, leases, syncMs, waitForReplicas: 0, timeoutMs },
+      tls: { ca: undefined, cert: undefined, key: undefined },
+      ...{ onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
+    };
+    this.control = control;
+    new ClockPublisher(control);
+    this.clock = new Clock(control);
+    const data = allocateRedisEngine(control, counters, { settings, fullTablePolicy }, this.clock);
+    this.engine = createRedisEngine(data, 0, control, this.clock);
+    this.state = new EngineState(data.state);
+    this.keys = new KeySpace(prefix, parseRedisUrl(url).kind === 'cluster');
+    this.member = `${data.processId}.0`;
+    this.link = openRedis(settings, {
+      onConnected: () => this.worker.probe(),
+      onFailure: () => this.worker.onConnectionLost(),
+    });
+    const runner: ScriptRunner = {
+      call: async (...call) => {
+        const answer = await this.link.call(...call);
+        await this.interceptAnswer?.();
+        return answer;
+      },
+    };
+    const context = { keys: this.keys, isAvailable };
+    const scripts = new MemberScripts(runner, context, callTimeoutMs, options.openGraceMs);
+    let owner = WORKER_LOCK_OWNER;
+    this.#newWorker = (port) => {
+      const { state, member, clock } = this;
+      const stats = control.workerStats(0);
+      owner++;
+      return new RedisShardWorker({
+        ...{ index: 0, member, state, settings, stats, scripts },
+        tables: data.tables.map((buffer, shard) => {
+          return new LeaseTable(buffer, shard, state, owner, () => {});
+        }),
+        consumers: [new RedisQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port)],
+        newBreaker: () => (options.hasBreaker ? new Breaker() : ALWAYS_CLOSED),
+        nowMs: () => clock.monotonicMs(),
+        systemMs: () => systemMs() + this.systemOffsetMs,
+      });
+    };
+    this.worker = this.#connectWorker();
+    this.link.subscribe(
+      Array.from({ length: this.keys.bucketCount }, (_, bucket) => {
+        return this.keys.channel(bucket, this.member);
+      }),
+      (bucket, message) => this.worker.receive(bucket, decodeMemberMessage(message)),
+      () => this.worker.onSubscribed(),
+    );
+    this.worker.start();
+  }
+
+  /** Ends the run of the worker at once, and starts another one. */
+  replaceWorker(): void {
+    this.worker.close();
+    this.#ports.port2.close();
+    this.#ports = new MessageChannel();
+    this.worker = this.#connectWorker();
+    this.worker.start();
+  }
+
+  /** Corrects or inspects counters, without an acceptor. */
+  request(identity: Identity, action: CounterAction): Promise<CounterResult> {
+    const state = new Int32Array(new SharedArrayBuffer(4));
+    return new Promise((resolve) => {
+      void this.worker.answer({ number: 1, state, identity, action }, ({ result }) => {
+        resolve(result);
+      });
+    });
+  }
+
+  /** Ends its connections without a word, as the death of the process does. */
+  close(): void {
+    this.worker.close();
+    this.link.close();
+    this.#ports.port2.close();
+  }
+
+  #connectWorker(): RedisShardWorker {
+    const { port1, port2 } = this.#ports;
+    this.engine.connectWorker(0, port1);
+    port2.on('message', (request: CounterRequest) => {
+      void this.worker.answer(request, (response) => port2.postMessage(response));
+    });
+    return this.#newWorker(port2);
+  }
+}
