@@ -11,13 +11,8 @@ import {
   startCluster,
   startRedis,
 } from '../../support/programs/redis.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import type { ServerProcess } from '../../support/server.ts';
+import { useServers, waitForStatus } from './servers.ts';
 
 const ROOT = new URL('../../../', import.meta.url).pathname;
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
@@ -58,33 +53,16 @@ function clusterCommands(): string {
 }
 
 describe.skipIf(isRedisMissing)('a server with only these permissions', () => {
-  const directories: string[] = [];
-  let server: ServerProcess | undefined;
+  const { start } = useServers(2);
   let close: (() => Promise<void>) | undefined;
-  afterEach(async () => {
-    await server?.stop();
-    await close?.();
-    server = undefined;
-    close = undefined;
-    for (const directory of directories.splice(0)) removeDirectory(directory);
-  });
+  afterEach(() => close?.());
 
-  const start = async (url: string) => {
-    const directory = temporaryDirectory();
-    directories.push(directory);
-    const threads = ['--acceptors', '1', '--workers', '1'];
-    const args = ['--engine', 'redis', ...threads, '--counters', '1024'];
-    const env = { WEIR_REDIS_URL: url.replace('://', '://weir:password-of-this-example@') };
-    server = await startServer(directory, { args, env });
+  const startReady = async (i: number, url: string) => {
+    const server = await start(i, url.replace('://', '://weir:password-of-this-example@'));
+    await waitForStatus(server, 'ready');
+    return server;
   };
-  const waitUntilReady = () => {
-    return waitUntil('it is ready', async () => {
-      const response = await fetch(`${server?.adminUrl}/readyz`);
-      return (await response.text()).includes('"ready"');
-    });
-  };
-  const use = async (identifier: string) => {
-    const port = server?.port ?? 0;
+  const use = async ({ port }: ServerProcess, identifier: string) => {
     const check = { identifier, limit: 100, duration: LONGEST_WINDOW_MS };
     for (const algorithm of ['fixed', 'sliding', 'gcra']) {
       await sendCheck(port, { ...check, algorithm });
@@ -106,23 +84,22 @@ describe.skipIf(isRedisMissing)('a server with only these permissions', () => {
   test('is refused no command, also after Redis has lost everything', async () => {
     const redis = await startRedis({ config: [RULE] });
     close = redis.close;
-    await start(redis.url);
-    await waitUntilReady();
-    await use('first');
+    const server = await startReady(0, redis.url);
+    await use(server, 'first');
     await expectNoRefusal(redis);
     await redis.stop();
     await redis.restart({ isEmpty: true });
-    await waitUntilReady();
-    await use('second');
+    await waitForStatus(server, 'ready');
+    await use(server, 'second');
+
     await expectNoRefusal(redis);
   }, 120_000);
 
   test('is refused no command by a cluster, with those that the page adds', async () => {
     const cluster = await startCluster(3, { config: [`${RULE} ${clusterCommands()}`] });
     close = cluster.close;
-    await start(cluster.url);
-    await waitUntilReady();
-    for (const identifier of ['one', 'two', 'three']) await use(identifier);
+    const server = await startReady(1, cluster.url);
+    for (const identifier of ['one', 'two', 'three']) await use(server, identifier);
     for (const node of cluster.nodes) await expectNoRefusal(node);
   }, 120_000);
 });

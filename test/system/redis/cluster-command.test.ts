@@ -5,52 +5,29 @@ import { EXIT } from '../../../src/core/exit.ts';
 import { KeySpace } from '../../../src/engine/redis/scripts/keys.ts';
 import { slotOfKey } from '../../../src/redis/slot.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
-import {
-  isRedisMissing,
-  type RedisCluster,
-  type RedisServer,
-  startCluster,
-  startRedis,
-} from '../../support/programs/redis.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { isRedisMissing, type RedisCluster, startCluster } from '../../support/programs/redis.ts';
+import { waitUntil } from '../../support/server.ts';
 import { addKey, withStore } from '../../support/store.ts';
 import { jsonLines, runWeir } from '../../support/weir-command.ts';
+import { useServers, waitForStatus } from './servers.ts';
+import { useRedis } from './use-redis.ts';
 
-const ARGS = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
-
-/** Waits until a server has joined, before processes are started to ask for more. */
-const waitUntilReady = ({ adminUrl }: ServerProcess) => {
-  return waitUntil('it is ready', async () => {
-    return (
-      ((await (await fetch(`${adminUrl}/readyz`)).json()) as { status: string }).status === 'ready'
-    );
-  });
-};
+const NO_SERVER = 'http://127.0.0.1:1';
 
 describe.skipIf(isRedisMissing)('with a Redis', () => {
-  const [migrated, other] = [temporaryDirectory(), temporaryDirectory()];
-  let redis: RedisServer;
+  const redis = useRedis();
+  const {
+    directories: [migrated, other],
+    servers,
+    start,
+  } = useServers(2);
   let env: Record<string, string>;
-  const servers: ServerProcess[] = [];
-  beforeAll(async () => {
-    redis = await startRedis();
+  beforeAll(() => {
     env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
     withStore(migrated, (store) => addKey(store, { name: 'migrated' }));
   });
-  afterAll(async () => {
-    for (const server of servers) server.child.kill('SIGKILL');
-    await Promise.all(servers.map(({ exited }) => exited));
-    await redis.close();
-    for (const directory of [migrated, other]) removeDirectory(directory);
-  });
-  const weir = (...args: string[]) => runWeir('http://127.0.0.1:1', args, { env });
-  const lines = (...args: string[]) => jsonLines('http://127.0.0.1:1', args, { env });
+  const weir = (...args: string[]) => runWeir(NO_SERVER, args, { env });
+  const lines = (...args: string[]) => jsonLines(NO_SERVER, args, { env });
   const migrate = (...args: string[]) => weir('migrate', '--data-dir', migrated, ...args);
 
   test('weir migrate moves a store into Redis, once, and a server then uses it', async () => {
@@ -67,14 +44,13 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
       code: EXIT.USAGE,
       stderr: expect.stringContaining('Redis has another registry already'),
     });
-    servers.push(await startServer(migrated, { args: ARGS, env }));
-    const { port } = servers[0];
+    const { port } = await start(0, redis.url);
     const keys = await jsonLines(`http://127.0.0.1:${port}`, ['keys', 'list']);
     expect(keys.map(({ name }) => name)).toContain('migrated');
   });
 
   test('weir cluster lists the machines, and forgets one that is lost', async () => {
-    await waitUntilReady(servers[0]);
+    await waitForStatus(servers[0], 'ready');
     await waitUntil('it has joined and has reported', async () => {
       const machines = await lines('cluster', 'status');
       return machines.length === 1 && machines[0].joined === 1 && machines[0].version !== undefined;
@@ -112,13 +88,13 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
   test('a Redis that cannot be reached, and missing settings, are named', async () => {
     const args = ['cluster', 'status'];
     const unreachable = { ...env, WEIR_REDIS_URL: 'redis://user:secret@127.0.0.1:1' };
-    const failed = await runWeir('http://127.0.0.1:1', args, { env: unreachable });
+    const failed = await runWeir(NO_SERVER, args, { env: unreachable });
     expect([failed.code, failed.stderr]).toEqual([
       EXIT.NO_ANSWER,
       expect.stringContaining('WEIR_REDIS_URL'),
     ]);
     expect(failed.stderr).not.toContain('secret');
-    expect(await runWeir('http://127.0.0.1:1', args)).toMatchObject({
+    expect(await runWeir(NO_SERVER, args)).toMatchObject({
       code: EXIT.USAGE,
       stderr: expect.stringContaining('WEIR_ENGINE=redis'),
     });
@@ -126,30 +102,23 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
 });
 
 describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
-  const directories = [temporaryDirectory(), temporaryDirectory()];
+  const { servers, start } = useServers(2);
   let redis: RedisCluster;
   let env: Record<string, string>;
-  const servers: ServerProcess[] = [];
   beforeAll(async () => {
     redis = await startCluster(3);
     env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
-    const started = directories.map((directory) => startServer(directory, { args: ARGS, env }));
-    servers.push(...(await Promise.all(started)));
+    await Promise.all([0, 1].map((i) => start(i, redis.url)));
   }, 120_000);
-  afterAll(async () => {
-    for (const server of servers) server.child.kill('SIGKILL');
-    await Promise.all(servers.map(({ exited }) => exited));
-    await redis.close();
-    for (const directory of directories) removeDirectory(directory);
-  });
-  const weir = (...args: string[]) => runWeir('http://127.0.0.1:1', args, { env });
+  afterAll(() => redis.close());
+  const weir = (...args: string[]) => runWeir(NO_SERVER, args, { env });
   const isReady = ({ joined, version }: Record<string, unknown>) => {
     return joined === 1 && version !== undefined;
   };
-  const status = () => jsonLines('http://127.0.0.1:1', ['cluster', 'status'], { env });
+  const status = () => jsonLines(NO_SERVER, ['cluster', 'status'], { env });
 
   test('weir cluster lists machines and their leases over all buckets', async () => {
-    for (const server of servers) await waitUntilReady(server);
+    for (const server of servers) await waitForStatus(server, 'ready');
     await waitUntil('both machines have joined everywhere, and have reported', async () => {
       const machines = await status();
       return machines.length === 2 && machines.every(isReady);

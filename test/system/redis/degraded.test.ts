@@ -1,6 +1,6 @@
 /** /readyz and /metrics of real servers that share a real Redis. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import {
   METRICS,
   type MetricName,
@@ -8,53 +8,18 @@ import {
 } from '../../../src/observe/metric-declarations.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck } from '../../support/http.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { waitUntil } from '../../support/server.ts';
+import { readiness, useServers, waitForStatus } from './servers.ts';
 import { useRedis } from './use-redis.ts';
 
 const CHECK = { limit: 1_000_000, duration: LONGEST_WINDOW_MS };
 
-interface Readiness {
-  status: string;
-  reasons?: string[];
-  redis: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
-}
-
 describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
-  const directories = [temporaryDirectory(), temporaryDirectory()];
   const redis = useRedis({ config: ['appendonly yes', 'appendfsync no'] });
-  let servers: ServerProcess[];
+  const { servers, start } = useServers(2);
   beforeAll(async () => {
-    servers = await Promise.all(
-      directories.map((directory) => {
-        const threads = ['--acceptors', '1', '--workers', '1'];
-        const args = ['--engine', 'redis', ...threads, '--counters', '1024'];
-        return startServer(directory, { args, env: { WEIR_REDIS_URL: redis.url } });
-      }),
-    );
+    await Promise.all([0, 1].map((i) => start(i, redis.url)));
   }, 60_000);
-  afterAll(async () => {
-    for (const server of servers ?? []) await server.stop();
-    for (const directory of directories) removeDirectory(directory);
-  });
-
-  const readiness = async ({ adminUrl }: ServerProcess): Promise<[number, Readiness]> => {
-    const response = await fetch(`${adminUrl}/readyz`);
-    return [response.status, (await response.json()) as Readiness];
-  };
-  const waitForStatus = async (server: ServerProcess, status: string): Promise<Readiness> => {
-    let last: [number, Readiness] | undefined;
-    await waitUntil(`/readyz says ${status}`, async () => {
-      last = await readiness(server);
-      return last[1].status === status;
-    });
-    return last![1];
-  };
 
   test('are ready when they know each other', async () => {
     for (const server of servers) {

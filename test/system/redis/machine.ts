@@ -175,16 +175,3 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   };
   return { path, store, registry, writer, replicator, client, logged, published, kill };
 }
-
-/** Everything that a machine has, in memory. */
-export function contentsOf({ registry }: Machine): object {
-  const byRow = <T extends { row: number }>(records: Iterable<T>) => {
-    return [...records].sort((a, b) => a.row - b.row);
-  };
-  return {
-    keys: byRow(registry.keys()),
-    namespaces: byRow(registry.namespaces()),
-    overrides: byRow(registry.overrides()),
-    policies: byRow(registry.policies()),
-  };
-}

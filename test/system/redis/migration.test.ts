@@ -1,4 +1,4 @@
-/** A migration moves all records of a store into Redis, once, or none. */
+/** A migration moves all records of a store into Redis. `cluster-command.test.ts` has its refusals. */
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openRedis } from '../../../src/redis/connection.ts';
@@ -71,15 +71,6 @@ describe.skipIf(isRedisMissing)('a migration', () => {
     await other.kill();
   });
 
-  test('changes nothing in a dry run, and nothing when it is repeated', async () => {
-    expect((await useStore((store) => migrate(store, client, true))).status).toBe('possible');
-    expect(await redis.command('DBSIZE')).toBe(0);
-    await useStore((store) => migrate(store, client, false));
-    const before = await redis.command('HGETALL', 'weir:{registry}:head');
-    expect((await useStore((store) => migrate(store, client, false))).status).toBe('present');
-    expect(await redis.command('HGETALL', 'weir:{registry}:head')).toEqual(before);
-  });
-
   test('that was interrupted before the store knew of it can be repeated', async () => {
     await useStore(async (store) => {
       const { hashKey, replica } = store;
@@ -92,13 +83,5 @@ describe.skipIf(isRedisMissing)('a migration', () => {
       expect((await migrate(store, client, false)).status).toBe('present');
       expect(store.replica?.version).toBe(1);
     });
-  });
-
-  test('is refused where Redis has another registry', async () => {
-    const machine = await startMachine(redis.url);
-    await expect(useStore((store) => migrate(store, client, false))).rejects.toThrow(
-      'Redis has another registry already',
-    );
-    await machine.kill();
   });
 });

@@ -1,37 +1,19 @@
 /** Servers with one Redis have the same keys, overrides and namespaces. The tests use the same two. */
 
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { callOperation, callOperationOk } from '../../support/operations.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
-import {
-  removeDirectory,
-  type ServerProcess,
-  startServer,
-  temporaryDirectory,
-  waitUntil,
-} from '../../support/server.ts';
+import { type ServerProcess, waitUntil } from '../../support/server.ts';
+import { useServers, waitForStatus } from './servers.ts';
 import { useRedis } from './use-redis.ts';
-
-const ARGS = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
 
 describe.skipIf(isRedisMissing)('servers with one Redis', () => {
   const redis = useRedis();
-  const directories = [temporaryDirectory(), temporaryDirectory()];
-  const servers: ServerProcess[] = [];
+  const { servers, start: startAt } = useServers(2);
   let rootKey = '';
-  afterAll(async () => {
-    for (const server of servers) server.child.kill('SIGKILL');
-    await Promise.all(servers.map(({ exited }) => exited));
-    for (const directory of directories) removeDirectory(directory);
-  });
 
-  const start = async (i: number) => {
-    const redisUrl = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
-    const env = { ...redisUrl, WEIR_ROOT_KEY: undefined };
-    servers[i] = await startServer(directories[i], { args: ARGS, env });
-    return servers[i];
-  };
+  const start = (i: number) => startAt(i, redis.url, { WEIR_ROOT_KEY: undefined });
   const printedKey = ({ stdout }: ServerProcess) => /WEIR_KEY=(\S+)/.exec(stdout())?.[1];
   const statusWith = async ({ port }: ServerProcess, key: string) => {
     return (await callOperation(port, 'keys.list', {}, key)).status;
@@ -41,10 +23,6 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     const created = await callOperationOk(port, 'keys.create', body, rootKey);
     return created as { key: string; keyId: string };
   };
-  const readiness = async ({ adminUrl }: ServerProcess) => {
-    return (await (await fetch(`${adminUrl}/readyz`)).json()) as { status: string };
-  };
-
   test('print one root key at their first start, which is valid on each', async () => {
     const both = await Promise.all([start(0), start(1)]);
     const keys = both.map(printedKey).filter((key) => key !== undefined);
@@ -85,7 +63,7 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     expect(await limitOn(a)).toBe(7);
     await waitUntil('it applies there', async () => (await limitOn(b)) === 7);
     await redis.kill();
-    await waitUntil('it is degraded', async () => (await readiness(b)).status === 'degraded');
+    await waitForStatus(b, 'degraded');
     const during = await setOverride(b, 8);
     expect([during.status, during.body]).toEqual([
       503,
@@ -108,8 +86,8 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     await redis.kill();
     const again = await start(0);
     expect(await statusWith(again, key)).toBe(200);
-    await waitUntil('it is degraded', async () => (await readiness(again)).status === 'degraded');
+    await waitForStatus(again, 'degraded');
     await redis.restart();
-    await waitUntil('it has Redis again', async () => (await readiness(again)).status === 'ready');
+    await waitForStatus(again, 'ready');
   });
 });

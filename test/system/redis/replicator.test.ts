@@ -11,7 +11,6 @@ import { decodeChanges, Snapshot } from '../../../src/registry/shared/snapshot.t
 import { isRedisMissing, type RedisServer } from '../../support/programs/redis.ts';
 import { waitUntil } from '../../support/server.ts';
 import {
-  contentsOf,
   type Fault,
   Faults,
   type Machine,
@@ -70,7 +69,6 @@ async function requireConvergence(redis: RedisServer, machines: readonly Machine
   for (const machine of machines) {
     const stored = Snapshot.of((table) => machine.store.read(table));
     expect(all!.snapshot.changesFrom(stored)).toEqual([]);
-    expect(contentsOf(machine)).toEqual(contentsOf(machines[0]));
     const memory = Snapshot.of((table) => {
       return table === 'audit' ? machine.store.read(table) : machine.registry.stored(table);
     });
@@ -111,33 +109,15 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     await putOverride(b, 'names', 7);
     await convergence();
     await putOverride(c, 'names', 8);
-    await convergence();
-    expect(limitsOf(a)).toEqual([8]);
-    for (const { published } of [a, b, c]) {
-      expect(published.map(({ table }) => table)).toContain('overrides');
-    }
-    for (const { store } of [a, b, c]) expect(store.read('audit').length).toBe(1);
-  });
-
-  test('revoke a key on all of them', async () => {
-    const [a, b] = [await start(), await start()];
-    await addKey(a, 'one');
-    await convergence();
     await removeKey(b, 'one');
     await convergence();
-    expect(keyNames(a)).toEqual([]);
-    const { after, before } = a.published.at(-1)!;
+    expect([limitsOf(a), keyNames(a)]).toEqual([[8], []]);
+    for (const { published, store } of [a, b, c]) {
+      expect(published.map(({ table }) => table)).toContain('overrides');
+      expect(store.read('audit').length).toBe(1);
+    }
+    const { after, before } = a.published.findLast(({ table }) => table === 'keys')!;
     expect([before, after]).toEqual([expect.objectContaining({ name: 'one' }), undefined]);
-  });
-
-  test('that change at the same time acknowledge each change, and lose none', async () => {
-    const all = [await start(), await start(), await start()];
-    const changes = all.flatMap((machine, i) => {
-      return Array.from({ length: 20 }, (_, j) => addNamespace(machine, `${i}-${j}`));
-    });
-    await Promise.all(changes);
-    await convergence();
-    expect(all[0].registry.namespaceCount).toBe(60);
   });
 
   test('that create one namespace at the same time give it one id', async () => {
@@ -253,45 +233,28 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
     expect(errorsOf(a).join()).toContain('another registry');
   });
 
-  test('copy their store before they follow a Redis that has lost acknowledged changes', async () => {
-    const faults = new Faults();
-    const [a, b] = [await start({ faults }), await start()];
-    await addKey(a, 'one');
-    await convergence();
-    await redis.command('SAVE');
-    await kill(b);
-    await addKey(a, 'lost');
-    faults.isCutOff = true;
-    await redis.kill();
-    await redis.restart();
-    const again = await start({ path: b.path });
-    await addKey(again, 'in its place');
-    faults.isCutOff = false;
-    await convergence();
-    expect(keyNames(a)).toEqual(['one', 'in its place']);
-    expect(errorsOf(a).join()).toContain('the store was copied');
-  });
-
-  test('keep what was acknowledged after Redis had lost newer changes', async () => {
-    const faults = new Faults();
-    const [a, b] = [await start({ faults }), await start()];
-    await addKey(a, 'one');
-    await convergence();
-    await redis.command('SAVE');
-    await kill(b);
-    await addKey(a, 'lost');
-    await addKey(a, 'lost too');
-    faults.isCutOff = true;
-    await redis.kill();
-    await redis.restart();
-    const again = await start({ path: b.path });
-    await addKey(again, 'acknowledged');
-    // Its version is higher, but it must not replace the other.
-    faults.isCutOff = false;
-    await convergence();
-    expect(keyNames(a)).toEqual(['one', 'acknowledged']);
-    expect(errorsOf(a).join()).toContain('the store was copied');
-  });
+  // With two changes the lost version is higher, but it must not replace the other either.
+  test.each([1, 2])(
+    'copy their store, and follow a Redis that has lost %i changes',
+    async (count) => {
+      const faults = new Faults();
+      const [a, b] = [await start({ faults }), await start()];
+      await addKey(a, 'one');
+      await convergence();
+      await redis.command('SAVE');
+      await kill(b);
+      for (let i = 0; i < count; i++) await addKey(a, `lost ${i}`);
+      faults.isCutOff = true;
+      await redis.kill();
+      await redis.restart();
+      const again = await start({ path: b.path });
+      await addKey(again, 'acknowledged');
+      faults.isCutOff = false;
+      await convergence();
+      expect(keyNames(a)).toEqual(['one', 'acknowledged']);
+      expect(errorsOf(a).join()).toContain('the store was copied');
+    },
+  );
 
   test('complete a store that could not be written', async () => {
     const [a, b] = [await start(), await start()];
@@ -399,18 +362,9 @@ const steps = fc.array(
     action: fc.constantFrom('namespace', 'override', 'override', 'removal'),
     name: fc.constantFrom('a', 'b', 'c'),
     limit: fc.integer({ min: 1, max: 9 }),
-    fault: fc.constantFrom<Fault[]>(
-      ...([
-        'none',
-        'none',
-        'none',
-        'none',
-        'none',
-        'lost',
-        'late',
-        'lost reply',
-        'nonsense',
-      ] as const),
+    fault: fc.oneof(
+      { weight: 5, arbitrary: fc.constant<Fault>('none') },
+      { weight: 4, arbitrary: fc.constantFrom<Fault[]>('lost', 'late', 'lost reply', 'nonsense') },
     ),
     isAwaited: fc.boolean(),
   }),

@@ -107,17 +107,14 @@ describe.skipIf(isRedisMissing)('a start', () => {
     expect(await shared.claimFirstKey()).toBe(true);
   });
 
-  test('warns about a Redis that does not save its data', async () => {
-    await redis.command('CONFIG', 'SET', 'save', '');
-    const { lines } = await join(openStore().store);
-    expect(lines.join()).toContain('Redis does not save its data');
-  });
-
-  test('warns about a Redis that deletes keys when its memory is full', async () => {
-    expect((await join(openStore().store)).lines.join()).not.toContain('maxmemory-policy');
-    await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
-    const { lines } = await join(openStore().store);
-    await redis.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
-    expect(lines.join()).toContain('set maxmemory-policy to noeviction');
+  test.each([
+    ['save', '3600 1', '', 'Redis does not save its data'],
+    ['maxmemory-policy', 'noeviction', 'allkeys-lru', 'set maxmemory-policy to noeviction'],
+  ])('warns about a Redis that loses data by its setting %s', async (name, good, bad, warning) => {
+    await redis.command('CONFIG', 'SET', name, good);
+    expect((await join(openStore().store)).lines.join()).not.toContain(warning);
+    await redis.command('CONFIG', 'SET', name, bad);
+    expect((await join(openStore().store)).lines.join()).toContain(warning);
+    await redis.command('CONFIG', 'SET', name, good);
   });
 });

@@ -1,0 +1,50 @@
+/** Servers that share a Redis. */
+
+import { afterAll } from 'vitest';
+import {
+  removeDirectory,
+  type ServerProcess,
+  startServer,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
+
+const THREADS = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
+
+/** Data directories for the tests where it is called. Their servers are killed after the tests. */
+export function useServers(count: number) {
+  const directories = Array.from({ length: count }, () => temporaryDirectory());
+  const servers: ServerProcess[] = [];
+  afterAll(async () => {
+    for (const server of servers) server.child.kill('SIGKILL');
+    await Promise.all(servers.map(({ exited }) => exited));
+    for (const directory of directories) removeDirectory(directory);
+  });
+  const start = async (i: number, url: string, env: Record<string, string | undefined> = {}) => {
+    const args = ['--engine', 'redis', ...THREADS];
+    servers[i] = await startServer(directories[i], { args, env: { WEIR_REDIS_URL: url, ...env } });
+    return servers[i];
+  };
+  return { directories, servers, start };
+}
+
+export interface Readiness {
+  status: string;
+  reasons?: string[];
+  redis: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
+}
+
+/** @returns the status and the body of `/readyz` */
+export async function readiness({ adminUrl }: ServerProcess): Promise<[number, Readiness]> {
+  const response = await fetch(`${adminUrl}/readyz`);
+  return [response.status, (await response.json()) as Readiness];
+}
+
+export async function waitForStatus(server: ServerProcess, status: string): Promise<Readiness> {
+  let last: Readiness | undefined;
+  await waitUntil(`/readyz says ${status}`, async () => {
+    [, last] = await readiness(server);
+    return last.status === status;
+  });
+  return last!;
+}
