@@ -44,7 +44,7 @@ export class CheckLog {
   }
 }
 
-export interface Replay {
+interface Replay {
   decisions: number;
   /** Windows of all identifiers. */
   windows: number;

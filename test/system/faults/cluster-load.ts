@@ -37,7 +37,7 @@ const ROUNDS_MAX = 5;
 const PROBES_MAX = 1_000;
 
 /** A counter that clients use. */
-export interface Counter {
+interface Counter {
   identifier: string;
   limit: number;
   duration: number;

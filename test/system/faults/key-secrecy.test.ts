@@ -16,11 +16,12 @@ import {
   COUNTER_OPERATION_NAMES,
   callOperation,
   callOperationOk,
-  type Fields,
   pathAndMethodOf,
 } from '../../support/operations.ts';
 import type { ServerProcess } from '../../support/server.ts';
 import { ReconnectingClient } from './http-connections.ts';
+import { expectAnswered } from './ledger.ts';
+import { prepareCheck, Traffic } from './traffic.ts';
 
 const ACCEPTORS = 3;
 /** Enough that each acceptor almost certainly has some. */
@@ -35,49 +36,29 @@ const UMASKS: [number, NodeJS.Signals][] = [
 const own = useDataDirectory(['--acceptors', String(ACCEPTORS), '--counters', '1024']);
 
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
-const checkBytes = (key: string, identifier: string, cost: number) => {
-  const body = JSON.stringify({ identifier, limit: 1_000, duration: LONGEST_WINDOW_MS, cost });
+const checkBytes = (key: string) => {
+  const terms = { limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
+  const body = JSON.stringify({ identifier: 'revoked', ...terms });
   return requestBytes({ headers: bearer(key), body });
 };
 
-interface CreatedKey {
-  keyId: string;
-  key: string;
-}
-async function makeKey(server: ServerProcess, fields: Fields = {}): Promise<CreatedKey> {
-  const body = { name: 'k', permissions: ['*'], ...fields };
-  return (await callOperationOk(server.port, 'keys.create', body)) as unknown as CreatedKey;
-}
-
-const openClients = (server: ServerProcess, count: number) => {
-  return Array.from({ length: count }, () => new ReconnectingClient(server.port));
-};
-
-/** Sends checks on several connections. @returns stops that, and returns the number of checks */
-function startLoad(server: ServerProcess, connections: number): () => Promise<number> {
-  let isRunning = true;
-  let checks = 0;
-  const body = { identifier: 'load', limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
-  const all = openClients(server, connections).map(async (client) => {
-    for (; isRunning; checks++) await client.check(body);
-    client.close();
-  });
-  return async () => {
-    isRunning = false;
-    await Promise.all(all);
-    return checks;
-  };
+async function makeKey({ port }: ServerProcess): Promise<{ keyId: string; key: string }> {
+  const made = await callOperationOk(port, 'keys.create', { name: 'k', permissions: ['*'] });
+  return { keyId: String(made.keyId), key: String(made.key) };
 }
 
 test(`a key that was revoked is rejected from the next request on every connection, ${REVOCATIONS} times`, async () => {
   const server = await own.start();
-  const stopLoad = startLoad(server, 6);
-  const clients = openClients(server, CONNECTIONS);
+  const terms = { limit: 1_000, duration: LONGEST_WINDOW_MS, cost: 0 };
+  const check = prepareCheck(0, { identifier: 'load', ...terms });
+  const load = { port: server.port, connections: 6, checksPerPacket: 1, seed: 1 };
+  const traffic = new Traffic({ ...load, nextCheck: () => check });
+  const clients = Array.from({ length: CONNECTIONS }, () => new ReconnectingClient(server.port));
   let rejected = 0;
   for (let i = 0; i < REVOCATIONS; i++) {
     const { keyId, key } = await makeKey(server);
     const statuses = async () => {
-      const bytes = checkBytes(key, 'revoked', 0);
+      const bytes = checkBytes(key);
       const responses = await Promise.all(clients.map((client) => client.send([bytes], 1)));
       return responses.map(([response]) => response.status);
     };
@@ -87,9 +68,10 @@ test(`a key that was revoked is rejected from the next request on every connecti
     rejected += clients.length;
   }
   for (const client of clients) client.close();
-  const checks = await stopLoad();
+  await traffic.stop();
+  expectAnswered(traffic);
   const trials = `${REVOCATIONS} keys, ${CONNECTIONS} connections`;
-  const measured = `${rejected} requests after it, 0 allowed; during ${checks} other checks`;
+  const measured = `${rejected} requests after it, 0 allowed; during ${traffic.responses} other checks`;
   recordMeasurement('P5', `revoked under load, ${ACCEPTORS} acceptors`, trials, measured);
   expect(rejected).toBe(REVOCATIONS * CONNECTIONS);
 }, 300_000);

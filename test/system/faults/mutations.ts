@@ -110,15 +110,13 @@ const HEAD_TOKENS: readonly string[] = [
   '1;ext="\n"\r\n',
 ];
 
-interface TokenSet {
-  readonly tokens: readonly Uint8Array[];
-}
+type Tokens = readonly Uint8Array[];
 const encodeTexts = (texts: readonly string[]) => texts.map((text) => Buffer.from(text));
-export const JSON_TOKEN_SET: TokenSet = { tokens: [...encodeTexts(JSON_TOKENS), ...INVALID_UTF8] };
-export const HEAD_TOKEN_SET: TokenSet = { tokens: encodeTexts(HEAD_TOKENS) };
+export const JSON_TOKEN_SET: Tokens = [...encodeTexts(JSON_TOKENS), ...INVALID_UTF8];
+export const HEAD_TOKEN_SET: Tokens = encodeTexts(HEAD_TOKENS);
 
 /** Flips, replaces, cuts, copies and inserts bytes, or truncates, one to three times. */
-export function mutate(below: RandomBelow, { tokens }: TokenSet, bytes: Uint8Array): Buffer {
+export function mutate(below: RandomBelow, tokens: Tokens, bytes: Uint8Array): Buffer {
   let result = Buffer.from(bytes);
   const put = (at: number, skip: number, piece: Uint8Array) => {
     result = Buffer.concat([result.subarray(0, at), piece, result.subarray(at + skip)]);

@@ -1,5 +1,6 @@
 /**
- * Usage lost in a restart: every allowed check is recorded, and compared with the usage after it.
+ * Usage lost in a restart: every allowed check is recorded, and compared with the usage after it. A
+ * stop without another fault is part of `restart.test.ts`.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -175,38 +176,27 @@ test('kill -9 under load loses at most one checkpoint interval and one checkpoin
   expect(allowed).toBeGreaterThan(kills * 100);
 });
 
-/** The short form of the first is part of `restart.test.ts`. */
-const STOPS = [
-  ...(IS_LONG ? [{ when: 'under load', isFaulty: false, stopsLong: 50 }] : []),
-  { when: 'while shard workers die, during checkpoints too,', isFaulty: true, stopsLong: 20 },
-];
-for (const { when, isFaulty, stopsLong } of STOPS) {
-  test(`SIGTERM ${when} loses no usage`, async () => {
-    const stops = trialCount(1, stopsLong);
-    const seed = newSeed();
-    const below = seededRandom(seed);
-    const outcomes: RestartLoss[] = [];
-    let deaths = 0;
-    for (let stop = 0; stop < stops; stop++) {
-      const faults = isFaulty ? workerFaults(LIFE_MS, DEATHS) : {};
-      const end = async (server: ServerProcess) => {
-        await waitUntil('two workers have died', () => {
-          return !isFaulty || readWorkerDeaths(server).total > 1;
-        });
-        server.child.kill('SIGTERM');
-        await server.exited;
-        deaths += readWorkerDeaths(server).total;
-      };
-      const mode = DECIDE_MODES[isFaulty ? 0 : stop % 2];
-      outcomes.push(await restartUnderLoad(mode, below, end, faults));
-    }
-    const lost = sum(outcomes, 'lost');
-    const allowed = sum(outcomes, 'allowed');
-    const trials = `${stops} stops, ${deaths} deaths, ${allowed} allowed checks`;
-    recordMeasurement('P6', `SIGTERM ${when}`, trials, `${lost} lost; seed ${seed}`);
-    expect(lost).toBe(0);
-  });
-}
+test('SIGTERM while shard workers die, during checkpoints too, loses no usage', async () => {
+  const stops = trialCount(1, 20);
+  const seed = newSeed();
+  const below = seededRandom(seed);
+  const outcomes: RestartLoss[] = [];
+  let deaths = 0;
+  for (let stop = 0; stop < stops; stop++) {
+    const end = async (server: ServerProcess) => {
+      await waitUntil('two workers have died', () => readWorkerDeaths(server).total > 1);
+      server.child.kill('SIGTERM');
+      await server.exited;
+      deaths += readWorkerDeaths(server).total;
+    };
+    const faults = workerFaults(LIFE_MS, DEATHS);
+    outcomes.push(await restartUnderLoad('in-place', below, end, faults));
+  }
+  const lost = sum(outcomes, 'lost');
+  const trials = `${stops} stops, ${deaths} deaths, ${sum(outcomes, 'allowed')} allowed checks`;
+  recordMeasurement('P6', 'SIGTERM while workers die', trials, `${lost} lost; seed ${seed}`);
+  expect(lost).toBe(0);
+});
 
 test('failed checkpoint writes are counted and logged, checks go on, and writes succeed again', async () => {
   const server = await own.start();

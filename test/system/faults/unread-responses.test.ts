@@ -70,10 +70,10 @@ describe('a client that does not read responses', () => {
         opened += count;
         const sent = await Promise.all(all.map((one) => sendUntilClosed(one, packet)));
         packets += sent.reduce((a, b) => a + b);
+        expectHealthy(server);
         unread = await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}');
       } while (hasBody && unread === 0);
       clearInterval(watch);
-      expectHealthy(server);
       const requests = Math.round((packets * DEPTH) / opened);
       const measured = `${unread} closed for it, after ${requests} requests each`;
       const trials = `${opened} connections`;

@@ -1,4 +1,4 @@
-/** Shard workers that die in every way under load, and the bounded effect of each death. */
+/** Shard workers that die or hang under load, and the bounded effect of each death. */
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,12 +8,15 @@ import { CHECK_QUEUE_ENTRIES } from '../../../src/core/constants.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import {
+  errorIn,
   LONGEST_WINDOW_MS,
   readMetric,
   readMetrics,
+  requestBytes,
   sendCheck,
   sendRequest,
 } from '../../support/http.ts';
+import { callOperationOk } from '../../support/operations.ts';
 import { type ServerProcess, waitUntil } from '../../support/server.ts';
 import {
   describeDeaths,
@@ -22,6 +25,7 @@ import {
   type WorkerDeaths,
   workerFaults,
 } from '../../support/worker-faults.ts';
+import { openConnections } from './http-connections.ts';
 import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
 import { expectCleanStop, expectHealthy } from './server-health.ts';
 import { prepareCheck, Traffic } from './traffic.ts';
@@ -223,4 +227,85 @@ test('dead workers are replaced one by one, and SIGTERM stops all of them', asyn
   recordMeasurement('P3', 'one of four workers dies', describeDeaths(deaths), responses);
   expect(unavailable).toBeLessThanOrEqual(deaths.total);
   await expectCleanStop(server);
+});
+
+// Checks that wait for a shard worker that is often hung in an endless loop.
+const HUNG_ARGS = [...SIZES, '--acceptors', '1', '--decide', 'worker'];
+/** More than a test sends before it gives up: no check is denied. */
+const HUNG_LIMIT = 10_000;
+const hungBody = (identifier: string) => {
+  return { identifier, limit: HUNG_LIMIT, duration: LONGEST_WINDOW_MS };
+};
+
+/** Repeats a check without a cost which the worker had begun when it died: it may get a 503. */
+async function readRemaining({ port }: ServerProcess, identifier: string): Promise<number> {
+  for (;;) {
+    const remaining = await sendOne(port, { ...hungBody(identifier), cost: 0 });
+    if (remaining !== undefined) return remaining;
+  }
+}
+
+/** @returns undefined where the check was begun, and not finished before its deadline */
+async function sendOne(port: number, fields: object): Promise<number | undefined> {
+  const answer = await sendRequest(port, { body: JSON.stringify(fields) });
+  if (answer.status === 200) return JSON.parse(answer.body).remaining;
+  expect(errorIn(answer).message).toContain('the check may have been counted');
+  return undefined;
+}
+
+const startHung = () => own.start({ args: HUNG_ARGS, ...workerFaults(100, ['loop']) });
+
+test('a check whose client disconnects is counted, and its response is dropped', async () => {
+  const server = await startHung();
+  const metric = (name: string) => readMetric(server.adminUrl, name);
+  const disconnect = async () => {
+    const [{ socket, closed }] = openConnections(server.port, 1);
+    socket.write(requestBytes({ body: JSON.stringify(hungBody('gone')) }), () => {
+      setTimeout(() => socket.resetAndDestroy(), 5);
+    });
+    await closed;
+  };
+  await waitUntil('the worker runs', async () => (await metric('weir_workers_running')) === 1);
+  // Creates the namespace: metrics lack the checks of a namespace that is not registered yet.
+  const override = { ...hungBody('another'), namespaceName: 'default' };
+  await callOperationOk(server.port, 'ratelimits.setOverride', override);
+  // Several at a time: a hung worker gets no more checks once one of them was withdrawn.
+  await waitUntil('some clients have disconnected before their responses', async () => {
+    await Promise.all(Array.from({ length: 5 }, disconnect));
+    return (await metric('weir_undelivered_responses_total')) >= 5;
+  });
+  const name = 'weir_tokens_total{namespace="default",outcome="allowed"}';
+  const before = await metric(name);
+  expect(before).toBeGreaterThanOrEqual(5);
+  const remaining = await readRemaining(server, 'gone');
+  const counted = await metric(name);
+  const repeated = await metric('weir_queue_entries_repeated_total');
+  expect(HUNG_LIMIT - remaining).toBeGreaterThanOrEqual(before);
+  // And one that the worker is deciding.
+  expect(HUNG_LIMIT - remaining).toBeLessThanOrEqual(counted + repeated + 1);
+});
+
+test('checks that a hung worker has not begun are withdrawn and decided in place', async () => {
+  const server = await startHung();
+  const withdrawn = () => readMetric(server.adminUrl, 'weir_queue_withdrawn_total');
+  let sent = 0;
+  let unfinished = 0;
+  await waitUntil('some were withdrawn', async () => {
+    await Promise.all(
+      Array.from({ length: 5 }, async () => {
+        const remaining = await sendOne(server.port, hungBody('late'));
+        if (remaining === undefined) unfinished++;
+        else {
+          expect(remaining).toBeLessThan(HUNG_LIMIT);
+          sent++;
+        }
+      }),
+    );
+    return (await withdrawn()) >= 5;
+  });
+  const remaining = await readRemaining(server, 'late');
+  const repeated = await readMetric(server.adminUrl, 'weir_queue_entries_repeated_total');
+  const used = HUNG_LIMIT - remaining;
+  expect(used).toBeGreaterThanOrEqual(sent);
+  expect(used).toBeLessThanOrEqual(sent + unfinished + repeated + 1);
 });
