@@ -271,9 +271,18 @@ export class ClusterLoad {
     const counters = [15, 100, 300].map((limit) => {
       return { identifier: `exact_${loads++}`, limit, duration: LONGEST_WINDOW_MS };
     });
+    // Redis may be too slow for some checks, which only `local` and `allow` allow then.
+    const countAlone = async () => {
+      const { withoutRedis, deniedWithoutRedis } = await this.readCounts();
+      return withoutRedis - deniedWithoutRedis;
+    };
+    const before = await countAlone();
     await this.exhaust(counters);
+    const allowedAlone = (await countAlone()) - before;
     expect(this.invalid).toEqual([]);
-    expect(counters.map((counter) => this.tokensOf(counter))).toEqual([15, 100, 300]);
+    const over = counters.map((counter) => this.tokensOf(counter) - counter.limit);
+    expect(Math.min(...over)).toBeGreaterThanOrEqual(0);
+    expect(sum(over)).toBeLessThanOrEqual(allowedAlone);
   }
 
   /** What the load has cost until now. Every answer was valid. */

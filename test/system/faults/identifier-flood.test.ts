@@ -9,7 +9,13 @@ import { DECIDE_MODES, type ServerProcess } from '../../support/server.ts';
 import { residentMiB } from './http-connections.ts';
 import { expectAnswered } from './ledger.ts';
 import { expectCleanStop } from './server-health.ts';
-import { CHECKS_PER_PACKET, type PreparedCheck, prepareCheck, Traffic } from './traffic.ts';
+import {
+  CHECKS_PER_PACKET,
+  numbered,
+  type PreparedCheck,
+  prepareCheck,
+  Traffic,
+} from './traffic.ts';
 
 vi.setConfig({ testTimeout: 1_200_000 });
 
@@ -30,40 +36,24 @@ interface FloodOptions {
   mode?: keyof typeof CHECKS_PER_PACKET;
 }
 
-const DIGITS = 9;
-
-/** Prepares checks of numbered identifiers, by writing the number into a copy of a template. */
-function numberedChecks(
-  limit: number,
-  cost: number,
-): (namespace: string, n: number) => PreparedCheck {
-  const templates = new Map<string, PreparedCheck>();
-  return (namespace, n) => {
-    let template = templates.get(namespace);
-    if (template === undefined) {
-      const identifier = `s_${'#'.repeat(DIGITS)}`;
-      const body = { namespace, identifier, cost, limit, duration: LONGEST_WINDOW_MS };
-      template = prepareCheck(0, body);
-      templates.set(namespace, template);
-    }
-    const bytes = Buffer.from(template.bytes);
-    bytes.write(String(n).padStart(DIGITS, '0'), bytes.indexOf('#'), 'latin1');
-    return { id: n, cost, bytes };
-  };
-}
-
 /** Identifiers used so far by `flood`. */
 let lastIdentifier = 0;
 /** Sends checks of `count` identifiers that no earlier check used. */
 async function flood(server: ServerProcess, count: number, options: FloodOptions): Promise<void> {
   const { namespace, limit, cost = 1, times = 1, mode = 'in-place' } = options;
   const first = lastIdentifier;
-  const checkOf = numberedChecks(limit, cost);
+  const templates = new Map<string, PreparedCheck>();
+  const templateOf = (namespace: string) => {
+    const body = { namespace, identifier: 's_#########', cost, limit, duration: LONGEST_WINDOW_MS };
+    const template = templates.get(namespace) ?? prepareCheck(0, body);
+    templates.set(namespace, template);
+    return template;
+  };
   const pending: PreparedCheck[] = [];
   const nextCheck = () => {
     if (pending.length === 0) {
       const n = lastIdentifier++;
-      const check = checkOf(namespace(n - first), n);
+      const check = numbered(templateOf(namespace(n - first)), n);
       for (let i = 0; i < times; i++) pending.push(check);
     }
     return pending.pop()!;

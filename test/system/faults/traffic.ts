@@ -28,6 +28,14 @@ export function prepareCheck(
   return { id, cost: body.cost, bytes: requestBytes({ body: JSON.stringify(body) }) };
 }
 
+/** A copy of a check, with a number in the place of the `#` in its bytes. */
+export function numbered({ cost, bytes }: PreparedCheck, n: number): PreparedCheck {
+  const copy = Buffer.from(bytes);
+  const [from, until] = [copy.indexOf('#'), copy.lastIndexOf('#') + 1];
+  copy.write(String(n).padStart(until - from, '0'), from, 'latin1');
+  return { id: n, cost, bytes: copy };
+}
+
 /** With shard workers, acceptors take one check of a connection at a time. */
 export const CHECKS_PER_PACKET = { 'in-place': 16, worker: 1 } as const;
 
