@@ -9,7 +9,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { EXIT, type ExitCode } from '../../src/core/exit.ts';
@@ -137,6 +137,15 @@ describe('a start is stopped by one sentence that names the setting', () => {
     expect(sentence).toContain('WEIR_SOCKET must be a path in a directory');
     expect(sentence).toContain(`got "${path}": a server listens on it`);
     expect((await sendCheckBySocket()).status).toBe(200);
+  });
+
+  test('where any other server listens on it, whose socket is not removed', async () => {
+    const other = createServer(() => {});
+    await new Promise<void>((resolve) => other.listen(path, resolve));
+    const reserved = UnixSocket.reserve('WEIR_SOCKET', path);
+    await expect(reserved).rejects.toThrow('a server listens on it');
+    expect(lstatSync(path).isSocket()).toBe(true);
+    other.close();
   });
 
   test('where two instances start at the same time', async () => {
