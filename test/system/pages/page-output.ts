@@ -32,7 +32,7 @@ const VARYING: readonly [pattern: RegExp, replacement: string][] = [
 
 const ANY = '…';
 
-export function normalize(text: string): string {
+function normalize(text: string): string {
   return VARYING.reduce((result, [pattern, to]) => result.replace(pattern, to), text).trimEnd();
 }
 

@@ -22,11 +22,10 @@ function firing(
   return { series, labels, summary };
 }
 
-/** A counter of one server that changes once. */
-function once(metric: string, labels: Record<string, string>, summary: string): AlertCase {
-  const matchers = Object.entries(labels).map(([name, value]) => `${name}="${value}"`);
-  const series = { [`${metric}{${matchers.join(', ')}}`]: '0x42 1x30' };
-  return firing(series, summary, { ...A, ...labels });
+/** A counter of one server that changes once. Its labels are those of the alert. */
+function once(counter: string, summary: string): AlertCase {
+  const labels = [...counter.matchAll(/(\w+)="(\w+)"/g)].map(([, name, value]) => [name, value]);
+  return firing({ [counter]: '0x42 1x30' }, summary, { ...A, ...Object.fromEntries(labels) });
 }
 
 /** The buckets of a histogram in which every fifth value is in the last one. */
@@ -48,10 +47,9 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'Namespace login denies 30% of its checks',
     { namespace: 'login' },
   ),
-  WeirLiveEvictions: once('weir_live_evictions_total', {}, 'a:7071 evicted live counters'),
+  WeirLiveEvictions: once('weir_live_evictions_total', 'a:7071 evicted live counters'),
   WeirTableFull: once(
-    'weir_full_table_decisions_total',
-    { decision: 'deny' },
+    'weir_full_table_decisions_total{decision="deny"}',
     'a:7071 had no slot for new counters',
   ),
   WeirTableNearlyFull: firing(
@@ -68,8 +66,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'a:7071 uses 90% of its connections',
   ),
   WeirInternalErrors: once(
-    'weir_errors_total',
-    { status: '500', code: 'INTERNAL_SERVER_ERROR' },
+    'weir_errors_total{status="500", code="INTERNAL_SERVER_ERROR"}',
     'a:7071 failed in requests: INTERNAL_SERVER_ERROR',
   ),
   WeirUnavailable: firing(
@@ -77,8 +74,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'a:7071 responds with 503',
   ),
   WeirGatewayFailures: once(
-    'weir_gateway_failures_total',
-    { decision: 'allow' },
+    'weir_gateway_failures_total{decision="allow"}',
     'a:7071 failed in gateway checks: allow',
   ),
   WeirGatewayMisconfigured: firing(
@@ -90,10 +86,9 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     { weir_workers_running: '4x35 3x30' },
     'a:7071 has only 3 responsive shard workers',
   ),
-  WeirWorkersReplaced: once('weir_workers_replaced_total', {}, 'a:7071 replaced a shard worker'),
+  WeirWorkersReplaced: once('weir_workers_replaced_total', 'a:7071 replaced a shard worker'),
   WeirQueueEntriesLost: once(
     'weir_queue_entries_lost_total',
-    {},
     'a:7071 dropped entries of its queues',
   ),
   WeirCheckpointsFail: firing(
@@ -130,8 +125,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     { ...A, worker: '1' },
   ),
   WeirEngineDown: once(
-    'weir_engine_down_decisions_total',
-    { outcome: 'allowed' },
+    'weir_engine_down_decisions_total{outcome="allowed"}',
     'a:7071 decided checks without Redis: allowed',
   ),
   WeirRedisFlaps: firing(
@@ -192,7 +186,6 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
   ),
   WeirLeasesWrittenOff: once(
     'weir_leases_written_off_total',
-    {},
     'a:7071 wrote off leases of another machine',
   ),
   WeirUnprovenDenials: firing(
@@ -203,14 +196,9 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     { weir_cluster_recovering: '0x42 1x30' },
     'a:7071 waits for machines: Redis lost counters',
   ),
-  WeirRecoveryDenials: once(
-    'weir_recovery_denials_total',
-    {},
-    'a:7071 denied checks in a recovery',
-  ),
+  WeirRecoveryDenials: once('weir_recovery_denials_total', 'a:7071 denied checks in a recovery'),
   WeirRecovered: once(
-    'weir_recoveries_total',
-    { outcome: 'complete' },
+    'weir_recoveries_total{outcome="complete"}',
     'a:7071 ended a recovery: complete',
   ),
   WeirOverLimit: firing(
