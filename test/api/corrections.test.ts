@@ -81,7 +81,9 @@ describeEngines('decided %s:', (mode) => {
       expect(await remaining(identifier, gcra)).toBe(4);
       const override = { namespaceName: namespace, identifier };
       await server.ok('ratelimits.deleteOverride', override);
-      const fields = { namespace, identifier, reset, cost: 1, duration: LONGEST_WINDOW_MS - 1 };
+      // Also by its id.
+      const byId = { namespace: await server.namespaceId(namespace), identifier };
+      const fields = { ...byId, reset, cost: 1, duration: LONGEST_WINDOW_MS - 1 };
       expect(await refund(fields)).toEqual({ refunded: 1 });
     });
 
