@@ -1,6 +1,6 @@
 /**
  * Explores every order of events of a lease scenario, breadth first, so that a printed schedule is a
- * shortest one. Each world is explored once; worlds are told apart by a hash of 53 bits of a text
+ * shortest one. Each world is explored once; worlds are told apart by a hash of 48 bits of a text
  * that is the same for worlds of which no later event shows a difference: see `lease-state.ts`.
  *
  * In each world the guarantees are checked, and once more after the last reports of all machines,
@@ -8,9 +8,10 @@
  * one that is lost, need no events of their own.
  */
 
+import { createHash } from 'node:crypto';
 import { deserialize, serialize } from 'node:v8';
 import { copyWorld, WorldNames } from './lease-state.ts';
-import { type LeaseScenario, LeaseWorld, type World } from './lease-world.ts';
+import { type LeaseScenario, LeaseWorld, type World, type WorldEvent } from './lease-world.ts';
 
 export interface LeaseExploration {
   states: number;
@@ -81,46 +82,50 @@ export function walkLeases(
   walks: number,
   below: (below: number) => number,
 ): number {
-  const model = new LeaseWorld(scenario);
-  const start = model.first();
   let steps = 0;
   for (let walk = 0; walk < walks; walk++) {
-    const world = copyWorld(start);
-    let step: Step | undefined;
-    for (let length = 0; length < MAX_WALK; length++) {
-      const events = model.events(world);
-      if (events.length === 0) break;
-      const { name, apply } = events[below(events.length)];
-      step = { name, parent: step };
-      steps++;
-      run(step, () => {
-        apply(world);
-        model.tidy(world);
-        model.check(world);
-        if (length % WALK_CHECK === 0) model.checkEnd(copyWorld(world));
-      });
-    }
-    run(step, () => model.checkEnd(world));
+    steps += follow(scenario, WALK_CHECK, (events) => {
+      return events.length > 0 ? events[below(events.length)] : undefined;
+    });
   }
   return steps;
 }
 
 /** Follows one schedule, to its end or to an event that the scenario does not have there. */
 export function followSchedule(scenario: LeaseScenario, schedule: readonly string[]): void {
+  const names = [...schedule];
+  follow(scenario, 1, (events) => {
+    const name = names.shift();
+    return events.find((event) => event.name === name);
+  });
+}
+
+/**
+ * @param checkEvery after so many steps the guarantees are checked for the last reports, too
+ * @param choose the next event, or undefined for the end
+ */
+function follow(
+  scenario: LeaseScenario,
+  checkEvery: number,
+  choose: (events: readonly WorldEvent[]) => WorldEvent | undefined,
+): number {
   const model = new LeaseWorld(scenario);
   const world = model.first();
   let step: Step | undefined;
-  for (const name of schedule) {
-    const event = model.events(world).find((one) => one.name === name);
-    if (event === undefined) return;
-    step = { name, parent: step };
+  let steps = 0;
+  for (; steps < MAX_WALK; steps++) {
+    const event = choose(model.events(world));
+    if (event === undefined) break;
+    step = { name: event.name, parent: step };
     run(step, () => {
       event.apply(world);
       model.tidy(world);
       model.check(world);
-      model.checkEnd(copyWorld(world));
+      if (steps % checkEvery === 0) model.checkEnd(copyWorld(world));
     });
   }
+  run(step, () => model.checkEnd(world));
+  return steps;
 }
 
 function run<T>(step: Step | undefined, action: () => T): T {
@@ -138,16 +143,7 @@ function scheduleOf(step: Step | undefined): string {
   return names.reverse().join('\n');
 }
 
-/** The cyrb53 hash of a text. */
+/** 48 bits of the hash of a text. */
 function hashOf(text: string): number {
-  let a = 0xdeadbeef;
-  let b = 0x41c6ce57;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    a = Math.imul(a ^ code, 2_654_435_761);
-    b = Math.imul(b ^ code, 1_597_334_677);
-  }
-  a = Math.imul(a ^ (a >>> 16), 2_246_822_507) ^ Math.imul(b ^ (b >>> 13), 3_266_489_909);
-  b = Math.imul(b ^ (b >>> 16), 2_246_822_507) ^ Math.imul(a ^ (a >>> 13), 3_266_489_909);
-  return 4_294_967_296 * (2_097_151 & b) + (a >>> 0);
+  return createHash('md5').update(text).digest().readUIntBE(0, 6);
 }
