@@ -47,11 +47,11 @@ export interface RedisMachineOptions {
   openGraceMs?: number;
   counters?: number;
   fullTablePolicy?: FullTablePolicy;
-  /** Whether the machine goes on calling a Redis that fails. */
+  /** Whether it stops calling a Redis that fails. Otherwise a slow computer does not end its use. */
   hasBreaker?: boolean;
 }
 
-/** A slow computer must not end the use of Redis. */
+/** Instead of a breaker. */
 const ALWAYS_CLOSED = {
   isOpen: false,
   allows: () => true,

@@ -53,6 +53,35 @@ describe('a check', () => {
 });
 
 describe('reserved tokens', () => {
+  test('become usage, or a lease again', () => {
+    const leases = new TestLeases();
+    const { table } = leases;
+    leases.lend(ID, NOW, 5);
+    leases.reserve(ID, NOW, { cost: 2 });
+    leases.reserve(ID, NOW, { cost: 3 });
+    expect(leases.read(ID)).toMatchObject({ lease: 0, reserved: 5, spent: 0 });
+    table.commit(ID, MINUTE, WINDOW, 2);
+    table.abort(ID, MINUTE, WINDOW, 3);
+    expect(leases.read(ID)).toMatchObject({ lease: 3, reserved: 0, spent: 2 });
+    expect(leases.isDirty(ID)).toBe(false);
+    expect(brokenInvariants(table)).toEqual([]);
+  });
+
+  test('of a window that has ended count in it, unless they are returned', () => {
+    const leases = new TestLeases();
+    const { table } = leases;
+    leases.lend(ID, NOW, 5, { spent: 1 });
+    leases.reserve(ID, NOW, { cost: 2 });
+    leases.reserve(ID, NOW, { cost: 3 });
+    leases.decideAsync(ID, END, { cost: 1 });
+    expect(leases.read(ID)).toMatchObject({ previousSpent: 6, spent: 1, reserved: 0, lease: 0 });
+    table.commit(ID, MINUTE, WINDOW, 2);
+    table.abort(ID, MINUTE, WINDOW, 3);
+    expect(leases.read(ID)).toMatchObject({ previousSpent: 3, spent: 1, reserved: 0, lease: 0 });
+    expect(leases.isDirty(ID)).toBe(true);
+    expect(brokenInvariants(table)).toEqual([]);
+  });
+
   test('never come back to a lease that serves more checks than theirs', () => {
     const leases = new TestLeases();
     leases.lend(ID, NOW, 5, { lentLimit: 100, coversSliding: false });
