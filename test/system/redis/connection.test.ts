@@ -602,7 +602,7 @@ describe.skipIf(isRedisMissing)('a cluster', () => {
     await waitUntil('the channel is subscribed again', async () => {
       return (await node.command('SPUBLISH', channel, 'again')) === 1;
     });
-    expect(heard.subscribed[0]).toBeGreaterThan(1);
+    await expect.poll(() => heard.subscribed[0]).toBeGreaterThan(1);
     await expect.poll(() => heard.messages).toContainEqual([0, 'again']);
   });
 
