@@ -1,6 +1,6 @@
 /** The operations that show what was counted. */
 
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
@@ -10,6 +10,7 @@ import { describeEngines, describeOnce } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, sendRequest } from '../support/http.ts';
 import type { ApiClient, Fields } from '../support/operations.ts';
 import { forwardedFor } from '../support/policy-config.ts';
+import { waitUntil } from '../support/server.ts';
 import { SMALL, useServer } from '../support/test-server.ts';
 
 const HOUR_MS = 3_600_000;
@@ -60,6 +61,10 @@ describeEngines('analytics, decided %s,', (mode) => {
       login: { allowed: 7, denied: 3, tokensAllowed: 11, tokensDenied: 5 },
       batch: { allowed: 3, denied: 3, tokensAllowed: 3, tokensDenied: 3 },
     });
+    const tokens = (outcome: string) => {
+      return server.metric(`weir_tokens_total{namespace="login",outcome="${outcome}"}`);
+    };
+    expect([await tokens('allowed'), await tokens('denied')]).toEqual([11, 5]);
     expect(await identifiersOf(server, 'login')).toEqual({
       denied: [
         ['é', 2, 0],
@@ -197,6 +202,17 @@ describe('the file of the analytics', () => {
         { identifier: 'x', count: 4, error: 0 },
       ],
     });
+  });
+
+  test('starts empty if it is damaged, and the log says so', async () => {
+    await (await own.start()).stop();
+    writeFileSync(join(own.dataDir, ANALYTICS_FILE), 'damaged'.repeat(1_000));
+    const server = await own.start();
+    const message = 'the analytics cannot be read; weir starts with empty ones';
+    await waitUntil('the log says so', () => server.stderr().includes(message));
+    await create(server, 'a');
+    await server.check({ ...LONGEST, namespace: 'a', identifier: 'y' });
+    expect(await figuresOf(server)).toMatchObject({ a: { allowed: 2 } });
   });
 
   test('does not exist while analytics are off, and operations answer 503', async () => {

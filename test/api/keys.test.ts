@@ -162,6 +162,8 @@ const invalidPermission = (permission: string, hint: string) => {
 
 test.each([
   ['ratelimit.*.limits', 'limit'],
+  ['ratelimit.*.create_namespaces', 'create_namespace'],
+  ['ratelimit.rlns_0.create_namespace', undefined],
   ['ratelimit.rlns_0.set_overide', 'set_override'],
   ['keys.creat', 'keys.create'],
   ['ratelimit.*.everything', undefined],

@@ -39,6 +39,10 @@ const WRONG: [line: string, message: string][] = [
   ['reset -u', '-u is not an option of weir reset; put an identifier that begins with "-"'],
   ['keys revoke -k=1', '-k is not an option of weir keys revoke; put a keyId that begins'],
   ['keys list -u', 'weir: -u is not an option of weir keys list\n'],
+  [
+    'check a --limit -5 --duration 1s',
+    '--limit must be an integer from 1 to 9007199254740991; got "-5"',
+  ],
   ['check a -limit 1', '-limit is not an option of weir check; did you mean --limit?'],
   ['keys list --tiemout 1s', '--tiemout is not an option of weir keys list; did you'],
 

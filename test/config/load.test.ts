@@ -206,6 +206,8 @@ describe('an invalid setting gives an error with its name, its value and the acc
     [{ WEIR_ROOT_KEY: 'some words with spaces' }, `${keyRule}; got a text of 22 characters`],
     [{ WEIR_ROOT_KEY_FILE: writeConfigFile('short\n') }, `${keyRule}; got a text of 5 characters`],
     [{ WEIR_ROOT_KEY: 'a'.repeat(16), WEIR_ROOT_KEY_FILE: 'b' }, 'are both set'],
+    [{ WEIR_TLS_KEY: '/a' }, 'WEIR_TLS_KEY requires WEIR_TLS_CERT, which is not set'],
+    [{ WEIR_TLS_CERT: '/a' }, 'WEIR_TLS_CERT requires WEIR_TLS_KEY, which is not set'],
     [
       { WEIR_ROOT_KEY_FILE: '/no/key' },
       '/no/key (WEIR_ROOT_KEY_FILE) cannot be read: no such file',

@@ -303,10 +303,17 @@ const STRUCTURES = [
     { windows: [] },
     { burst: 5 },
     { algorithm: 'fixed', burst: 5 },
+    { limit: undefined, duration: undefined, windows, algorithm: 'gcra' },
   ].map(policyText),
-  ...[[{ limit: 1 }], [{ duration: 1_000 }], [7], Array(9).fill(windows[0])].map((list) =>
-    JSON.stringify({ policies: { a: { gateway: 'nginx', windows: list } } }),
-  ),
+  ...[
+    [{ limit: 1 }],
+    [{ duration: 1_000 }],
+    [{ limit: 9, duration: 1_000, burst: 5 }],
+    [{ limit: 9, duration: 1_000, limt: 1 }],
+    [7],
+    Array(9).fill(windows[0]),
+  ].map((list) => JSON.stringify({ policies: { a: { gateway: 'nginx', windows: list } } })),
+  '{"rootKey":"kkkkkkkkkkkkkkkk","rootKeyFile":"/a"}',
 ];
 
 test('each value of each field gets the same verdict from the schema and from the server', () => {

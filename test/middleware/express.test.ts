@@ -1,4 +1,4 @@
-/** The middleware in a server of node:http. The files of test/gateways run it in Express. */
+/** The middleware in a server of node:http. The files of test/system/gateways run it in Express. */
 
 import { createServer } from 'node:http';
 import { expect, test } from 'vitest';

@@ -144,6 +144,24 @@ describe('at level debug the log', () => {
     expect(server.stderr()).not.toContain('secret=');
   });
 
+  test('has no key in a path, a field, a quoted value or the name of a namespace', async () => {
+    const server = await own.start();
+    const created = await server.ok('keys.create', { name: 'k', permissions: ['*'] });
+    const keys = [ROOT_KEY, created.key as string];
+    for (const key of keys) {
+      await server.send({ path: `/${key}`, method: 'GET' });
+      await server.send({ body: JSON.stringify({ ...CHECK, limit: key }) });
+      const v2 = { ...CHECK, namespace: 'n', duration: 1_000, [key]: key };
+      await server.send({ path: '/v2/ratelimit.limit', body: JSON.stringify(v2) });
+      await server.send({ path: `/v1/keys.list?cursor=${key}`, method: 'GET' });
+      await server.check({ ...CHECK, namespace: key });
+    }
+    // They are too few to be omitted.
+    await withRecords(server, ERROR, 4 * keys.length);
+    await withRecords(server, 'a namespace was created', keys.length);
+    for (const key of keys) expect(server.stderr()).not.toContain(key);
+  });
+
   test('has at most ERROR_REPORTS_PER_S error responses of an acceptor, and counts the others', async () => {
     const server = await own.start();
     const ERRORS = 200;

@@ -231,6 +231,7 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect((await ask('/v1/check/admitting')).status).toBe(200);
     const denied = await ask('/v1/check/refusing', forwardedFor('10.0.0.7'));
     expect([denied.status, Number(denied.headers['retry-after']) > 0]).toEqual([429, true]);
+    expect(denied.headers.ratelimit).toMatch(/^"refusing";r=0;t=\d+$/);
     expect(JSON.parse(denied.body).detail).toContain('an address and the header x-key');
     expect((await ask('/v1/auth-request/refusing')).status).toBe(403);
     const name = 'weir_decisions_total{namespace="refusing",outcome="denied"}';

@@ -1,8 +1,11 @@
 /** One acceptor listens, and distributes the connections to all acceptors. */
 
 import { execFileSync } from 'node:child_process';
+import { type AddressInfo, createServer } from 'node:net';
 import { expect, test } from 'vitest';
+import { Apps } from '../../src/server/apps.ts';
 import { platformPackage } from '../../src/server/binary.ts';
+import { Listener } from '../../src/server/listener.ts';
 import { measureSpread } from '../support/acceptor-spread.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { readMetric } from '../support/http.ts';
@@ -41,4 +44,16 @@ test('a single acceptor gets all connections, and no other process can listen', 
   const cwd = new URL('../..', import.meta.url).pathname;
   expect(String(execFileSync(process.execPath, ['-e', script], { cwd })).trim()).toBe('false');
   expect(await server.stop()).toEqual({ code: 0, signal: null });
+});
+
+test('a listener returns the address on which it cannot listen', async () => {
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const { port } = other.address() as AddressInfo;
+  const apps = new Apps(undefined, false, () => {});
+  const gateway = { host: '127.0.0.1', port: undefined, socket: undefined };
+  const addresses = { host: '127.0.0.1', port, socket: undefined, gateway };
+  expect(new Listener(apps).listen(addresses, [apps.descriptors()])).toBe(`127.0.0.1:${port}`);
+  apps.close();
+  await new Promise((resolve) => other.close(resolve));
 });

@@ -93,6 +93,7 @@ describe('uWebSockets.js itself', () => {
   };
   const PROXY_1 = 'PROXY TCP4 127.0.0.1 127.0.0.1 1234 7070\r\n';
   const PROXY_2 = '\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\x04\xd2\x1f\x90';
+  const twoHosts = requestBytes({ headers: { host: 'b' }, body: body('hosts') }).toString('latin1');
   /** A check that is complete is counted before the rest of its packet is parsed. */
   const broken = hasOldParser ? '505' : '200';
   const inChunks = (identifier: string, after: string) => {
@@ -106,6 +107,7 @@ describe('uWebSockets.js itself', () => {
     ['a byte outside ASCII before a header', '200', 'before', 1, around('before', '\xe9', '')],
     ['bytes outside ASCII after a header', '200', 'after', 1, around('after', '', '\xc3\xa9')],
     ['such bytes in a header', '401', 'in', 0, around('in', '', '\xe9x')],
+    ['two Host headers', hasOldParser ? '200' : '400', 'hosts', hasOldParser ? 1 : 0, twoHosts],
     ['a check and a broken request', broken, 'broken', 1, `${check('broken')}POST /v1/rate HTT`],
     ['a check and a broken method', broken, 'method', 1, `${check('method')}POST `],
     ['the digit g, with the value 16, in the size of a chunk', '200', 'digit', 1, chunkOf272],

@@ -20,7 +20,7 @@ export function useDataDirectory(defaultArgs: string[]) {
     dataDir: '',
     /** Servers to kill, including those of `start`. */
     started: [] as ServerProcess[],
-    /** Kills this server after the test as well. */
+    /** Kills this server after the test as well. @returns a copy of it with short calls */
     adopt: <T extends ServerProcess>(server: T): T & ApiClient => {
       own.started.push(server);
       return { ...server, ...apiClient(server) };

@@ -82,6 +82,7 @@ export interface ApiClient {
   check: (body: object, headers?: Record<string, string>) => Promise<LimitResponse>;
   send: (parts: RequestParts) => Promise<ParsedResponse>;
   metric: (name: string) => Promise<number>;
+  /** The first page of namespaces. */
   namespaces: () => Promise<{ id: string; name: string }[]>;
   /** The id of a namespace, which exists some ms after its first check. */
   namespaceId: (name: string) => Promise<string>;

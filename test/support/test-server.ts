@@ -43,7 +43,7 @@ export interface TestServer extends SteppedServer, ApiClient {
   expectStop: () => Promise<void>;
 }
 
-/** Call it where tests are described. The server starts before their other hooks. */
+/** Call it before other hooks, where tests are described: the server starts before them. */
 export function useServer(options: TestServerOptions = {}): TestServer {
   const { mode, policies, prepare, ...given } = options;
   const directory = temporaryDirectory();

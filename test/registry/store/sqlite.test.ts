@@ -1,4 +1,5 @@
 import {
+  chmodSync,
   existsSync,
   readdirSync,
   readFileSync,
@@ -331,7 +332,10 @@ describe('a data directory', () => {
     expect(readdirSync(dataDir)).toContain('store.db');
     const other = temporaryDirectory();
     writeFileSync(join(other, 'notes'), '');
+    chmodSync(other, 0o755);
     expect(() => DataDirectory.open(other)).toThrow('give weir a directory of its own');
+    // It is unchanged.
+    expect([statSync(other).mode & 0o777, readdirSync(other)]).toEqual([0o755, ['notes']]);
     removeDirectory(other);
   });
 });
