@@ -212,7 +212,7 @@ describe('the file of the analytics', () => {
     await waitUntil('the log says so', () => server.stderr().includes(message));
     await create(server, 'a');
     await server.check({ ...LONGEST, namespace: 'a', identifier: 'y' });
-    expect(await figuresOf(server)).toMatchObject({ a: { allowed: 2 } });
+    expect(await figuresOf(server)).toMatchObject({ a: { allowed: 1 } });
   });
 
   test('does not exist while analytics are off, and operations answer 503', async () => {

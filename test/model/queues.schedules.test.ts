@@ -227,12 +227,17 @@ test('a queue neither loses, repeats nor overwrites an item', () => {
   expect(endings).toBeGreaterThan(100);
 });
 
+/** What one acceptor asks for happens in its order; several acceptors have no order. */
+const inOrder = (events: readonly string[], acceptors: number) => {
+  return acceptors === 1 ? events : events.toSorted();
+};
+
 test.each([1, 2])(
   'a worker that goes to sleep is woken for each entry of %i acceptors',
   (count) => {
     const actors = [...acceptorsThat(enqueueDeductions, count), { run: worker([1, 2]) }];
     exploreQueue(actors, count, ({ events, stuck }) => {
-      expect([stuck, events.toSorted()]).toEqual([[], ['deducted 1', 'deducted 2']]);
+      expect([stuck, inOrder(events, count)]).toEqual([[], ['deducted 1', 'deducted 2']]);
     });
   },
 );
@@ -244,7 +249,7 @@ test.each([
   const actors = [...acceptorsThat(enqueueChecks, count), { run: worker([1, 2]) }];
   exploreQueue(actors, count, ({ events, stuck }) => {
     const replies = events.filter((event) => event.startsWith('reply'));
-    expect([stuck, replies.toSorted()]).toEqual([[], all]);
+    expect([stuck, inOrder(replies, count)]).toEqual([[], all]);
   });
 });
 

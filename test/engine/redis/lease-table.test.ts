@@ -37,6 +37,23 @@ describe('a check', () => {
     expect(leases.read(ID)).toBeUndefined();
   });
 
+  test('is not allowed from a lease after its deadline', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5);
+    expect(leases.decide(ID, END, {}).verdict).toBe(VERDICT.needsTokens);
+    expect(leases.decide(ID, END - 0.001, {}).verdict).toBe(VERDICT.decided);
+    leases.lend(ID, NOW, 5, { boundUntilMs: NOW });
+    expect(leases.decide(ID, NOW, { cost: 0 }).verdict).toBe(VERDICT.needsTokens);
+  });
+
+  test('wants a prefetch once, when the lease gets below its mark', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 10, { prefetchBelow: 8 });
+    const verdicts = Array.from({ length: 5 }, () => leases.decide(ID, NOW).verdict);
+    const { decided, decidedPrefetch } = VERDICT;
+    expect(verdicts).toEqual([decided, decided, decidedPrefetch, decided, decided]);
+  });
+
   test('of GCRA always needs Redis', () => {
     const leases = new TestLeases();
     const gcra = { rule: RULE.gcra };
@@ -105,6 +122,12 @@ describe('an asynchronous check', () => {
     expect(leases.isDirty(ID)).toBe(true);
     expect(leases.decideAsync(ID, NOW, { cost: 1 })).toMatchObject({ allowed: false });
     expect(leases.read(ID)).toMatchObject({ spent: 10, lease: 0, others: 90 });
+  });
+
+  test('is not denied because of leases of others', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5, { others: 20, othersDeducted: 60 });
+    expect(leases.decideAsync(ID, NOW, { cost: 79 }).allowed).toBe(true);
   });
 
   test('is reported at once when it is an eighth of what is left, once for each message', () => {

@@ -196,7 +196,7 @@ function configuration(directory: string, port: number, options: RedisOptions): 
 export function waitUntilSynchronized(replica: RedisServer): Promise<void> {
   return waitUntil('the replica is synchronized', async () => {
     const info = String(await replica.command('INFO', 'replication'));
-    return info.includes('master_link_status:up');
+    return info.includes('role:slave') && info.includes('master_link_status:up');
   });
 }
 

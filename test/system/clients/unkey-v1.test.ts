@@ -117,16 +117,16 @@ describe('@unkey/ratelimit 0.5.5', () => {
     });
 
   test('is allowed up to the limit, and then denied', async () => {
-    for (const [cost, remaining] of [
-      [2, 1],
-      [0, 1],
-      [1, 0],
-    ]) {
-      const decision = await limiter({ async: true }).limit('user', { ...IGNORED, cost });
+    for (const [cost, remaining, async] of [
+      [2, 1, false],
+      [0, 1, false],
+      [1, 0, true],
+    ] as const) {
+      const decision = await limiter({ async }).limit('user', { ...IGNORED, cost });
       expect(decision).toMatchObject({ success: true, limit: 3, remaining });
     }
     const denied = { success: false, limit: 3, remaining: 0 };
-    expect(await limiter().limit('user')).toMatchObject(denied);
+    await expect.poll(() => limiter().limit('user')).toMatchObject(denied);
   });
 
   test('an unknown key and an invalid body throw errors with the reason', async () => {

@@ -18,6 +18,7 @@ import {
   startCluster,
   startRedis,
   startSentinels,
+  waitUntilSynchronized,
 } from '../../support/programs/redis.ts';
 import { waitUntil } from '../../support/server.ts';
 import { jsonLines } from '../../support/weir-command.ts';
@@ -91,13 +92,6 @@ function start(
 ): Promise<Machine[]> {
   const variables = { WEIR_REDIS_PREFIX: 'weir', ...(url && { WEIR_REDIS_URL: url }), ...env };
   return startMachines(redis, SERVERS, { env: variables, network: { delayMs: 0.25 } });
-}
-
-async function waitUntilSynchronized(replica: RedisServer): Promise<void> {
-  await waitUntil('the replica is synchronized', async () => {
-    const info = String(await replica.command('INFO', 'replication'));
-    return info.includes('role:slave') && info.includes('master_link_status:up');
-  });
 }
 
 describe.skipIf(isRedisMissing)('three servers that deny what Redis does not decide', () => {

@@ -125,6 +125,18 @@ describe('every operation with a body', () => {
   });
 
   test('accepts exactly the integers and the texts within the bounds', async () => {
+    // The others are in the OpenAPI document, and in the tests of their operations.
+    const promised = [
+      ['/v2/ratelimit.setOverride', 'namespace', { minLength: 1, maxLength: 512 }],
+      ['/v2/ratelimit.setOverride', 'identifier', { minLength: 1, maxLength: 512 }],
+      ['/v2/ratelimit.setOverride', 'limit', { minimum: 0, maximum: 2 ** 53 - 1 }],
+      ['/v2/ratelimit.listOverrides', 'limit', { minimum: 1, maximum: 100 }],
+      ['/v1/keys.revoke', 'keyId', { minLength: 1, maxLength: 512 }],
+    ] as const;
+    for (const [path, field, bounds] of promised) {
+      const { bounded } = SHAPES.find((shape) => shape.path === path)!;
+      expect(Object.fromEntries(bounded)[field]).toMatchObject(bounds);
+    }
     const numbers = [
       ...'-0 -0.0 0 1 1.0 1e0 1e3 1E+3 1000.5 0.1 -1 1e400 -1e400 1e-400 60000.0'.split(' '),
       ...'9007199254740991 9007199254740992 9007199254740993 5e-324'.split(' '),
@@ -276,7 +288,7 @@ describe('a head', () => {
     ['CONNECT', '505', () => `CONNECT a:443 HTTP/1.1\r\n${HOST}\r\n`],
     ['TLS', '505', () => `\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03${'\0'.repeat(200)}`],
   ];
-  /** For uws-pack these heads are incomplete. */
+  /** With uws-pack these heads are incomplete. */
   const REJECTED_BY_PLATFORM_PACKAGES: typeof REJECTED = [
     ['a tab before a colon', '400', withLines('X\t: y\r\n')],
     ['Transfer-Encoding with a blank', '400', withLines('Transfer-Encoding : chunked\r\n')],
@@ -289,6 +301,7 @@ describe('a head', () => {
     ['HTTP/0.9', '505', () => 'GET /\r\n'],
   ];
   if (!hasOldParser) REJECTED.push(...REJECTED_BY_PLATFORM_PACKAGES);
+  const incompleteForUwsPack = hasOldParser ? REJECTED_BY_PLATFORM_PACKAGES : [];
 
   /** Description, statuses, and charged cost. */
   const ANSWERED: [name: string, statuses: string, charged: number, make: Make][] = [
@@ -322,6 +335,7 @@ describe('a head', () => {
 
   /** uWebSockets.js waits for the end of these heads or bodies. */
   const INCOMPLETE: [name: string, make: Make][] = [
+    ...incompleteForUwsPack.map(([name, , make]): [string, Make] => [name, make]),
     ['a bare carriage return', withLines('X: y\r')],
     ['empty lines before it', (body) => `\r\n\r\n${withLines('')(body)}`],
     ['a length that is too long', withLength((n) => ` ${n + 1}`)],

@@ -190,7 +190,7 @@ test('SIGTERM while shard workers die, during checkpoints too, loses no usage', 
       deaths += readWorkerDeaths(server).total;
     };
     const faults = workerFaults(LIFE_MS, DEATHS);
-    outcomes.push(await restartUnderLoad('in-place', below, end, faults));
+    outcomes.push(await restartUnderLoad(DECIDE_MODES[stop % 2], below, end, faults));
   }
   const lost = sum(outcomes, 'lost');
   const trials = `${stops} stops, ${deaths} deaths, ${sum(outcomes, 'allowed')} allowed checks`;

@@ -71,6 +71,14 @@ describe.skipIf(isRedisMissing)('a migration', () => {
     await other.kill();
   });
 
+  test('changes nothing when it is repeated', async () => {
+    const head = () => redis.command('HGETALL', 'weir:{registry}:head');
+    await useStore((store) => migrate(store, client, false));
+    const before = await head();
+    expect((await useStore((store) => migrate(store, client, false))).status).toBe('present');
+    expect(await head()).toEqual(before);
+  });
+
   test('that was interrupted before the store knew of it can be repeated', async () => {
     await useStore(async (store) => {
       const { hashKey, replica } = store;

@@ -48,6 +48,9 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
     const slow = { ...wanted, ...newCounter(), checks: [costs(1, 1_000_000)] };
     // A rate of 9 000 gets 135 000 in 15 s, more than 5 %; without a rate it is an eighth.
     expect((await a.send({ ...slow, rate: 9_000 })).lent).toBe(50_000);
+    // Of 200 000 tokens an eighth is 25 000.
+    const used = { ...wanted, ...newCounter(), checks: [costs(800_000, 1_000_000)] };
+    expect((await a.send({ ...used, rate: 2_000 })).lent).toBe(30_000);
     const rest = { ...wanted, ...newCounter(), checks: [costs(999_201, 1_000_000)] };
     expect((await a.send(rest)).lent).toBe(99);
   });
