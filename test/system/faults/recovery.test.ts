@@ -176,6 +176,21 @@ test('kill -9 under load loses at most one checkpoint interval and one checkpoin
   expect(allowed).toBeGreaterThan(kills * 100);
 });
 
+test('SIGTERM under load loses no usage if shard workers decide', async () => {
+  const stops = trialCount(1, 20);
+  const seed = newSeed();
+  const below = seededRandom(seed);
+  const outcomes: RestartLoss[] = [];
+  for (let stop = 0; stop < stops; stop++) {
+    const end = ({ child }: ServerProcess) => child.kill('SIGTERM');
+    outcomes.push(await restartUnderLoad('worker', below, end));
+  }
+  const lost = sum(outcomes, 'lost');
+  const trials = `${stops} stops, ${sum(outcomes, 'allowed')} allowed checks`;
+  recordMeasurement('P6', 'SIGTERM, decisions in workers', trials, `${lost} lost; seed ${seed}`);
+  expect(lost).toBe(0);
+});
+
 test('SIGTERM while shard workers die, during checkpoints too, loses no usage', async () => {
   const stops = trialCount(1, 20);
   const seed = newSeed();
@@ -190,7 +205,7 @@ test('SIGTERM while shard workers die, during checkpoints too, loses no usage', 
       deaths += readWorkerDeaths(server).total;
     };
     const faults = workerFaults(LIFE_MS, DEATHS);
-    outcomes.push(await restartUnderLoad(DECIDE_MODES[stop % 2], below, end, faults));
+    outcomes.push(await restartUnderLoad('in-place', below, end, faults));
   }
   const lost = sum(outcomes, 'lost');
   const trials = `${stops} stops, ${deaths} deaths, ${sum(outcomes, 'allowed')} allowed checks`;
