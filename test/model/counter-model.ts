@@ -265,7 +265,7 @@ export function countAllowed(ending: FinalState, ...threads: number[]): number {
 }
 
 /** @throws an error with the facts if the condition does not hold */
-export function assertHolds(holds: boolean, expectation: string, ...facts: unknown[]): void {
+function assertHolds(holds: boolean, expectation: string, ...facts: unknown[]): void {
   if (!holds) throw new Error(`${expectation}, but ${JSON.stringify(facts)}`);
 }
 

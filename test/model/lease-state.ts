@@ -44,7 +44,7 @@ export function copyWorld(world: World): World {
   };
 }
 
-export function copyRedis({ runId, meta, counters }: RedisState): RedisState {
+function copyRedis({ runId, meta, counters }: RedisState): RedisState {
   const copy: RedisState = { runId, counters: {} };
   for (const at in counters) {
     const counter = counters[at];

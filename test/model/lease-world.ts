@@ -330,7 +330,7 @@ export class LeaseWorld {
     delete world.allowed[window];
     world.total[window] = 0;
     this.#publish(world, resetCounter(redis, this.#key, window));
-    // What is not reported yet, or in leases, counts after the reset.
+    // Tokens that a machine has not reported yet, and those in leases, count after the reset.
     const isReported = world.machines.every(({ slot, flight }) => {
       return !slot?.isDirty && flight === undefined;
     });

@@ -15,7 +15,7 @@ import type {
 } from '../../src/docs/openapi-types.ts';
 
 const TEXT = readFileSync(new URL('../../docs/openapi.json', import.meta.url), 'utf8');
-export const OPENAPI: OpenApiDocument = JSON.parse(TEXT);
+const OPENAPI: OpenApiDocument = JSON.parse(TEXT);
 
 export interface DocumentedOperation extends Operation {
   method: 'GET' | 'POST';

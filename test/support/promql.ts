@@ -20,7 +20,7 @@ interface References {
 }
 
 /** Labels that Prometheus adds to each series. */
-export const TARGET_LABELS = ['job', 'instance'];
+const TARGET_LABELS = ['job', 'instance'];
 const OPERATORS = ['and', 'or', 'unless', 'bool', 'offset', 'inf', 'nan'];
 const GROUPING = /\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)/gi;
 /** A name that is not part of a longer one, and not that of a function. */

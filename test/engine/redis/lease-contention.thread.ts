@@ -47,7 +47,7 @@ export interface LeaseTally {
 export const CONTROL = { window: 0, ready: 1, stop: 2 } as const;
 export const DURATION_MS = 1_000;
 export const LIMIT = 1_000_000;
-export const WINDOWS_MIN = 10;
+const WINDOWS_MIN = 10;
 
 /** The first identifiers have synchronous checks, the others asynchronous ones. */
 export function isAsyncId(id: number, ids: number): boolean {

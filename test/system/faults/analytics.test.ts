@@ -182,11 +182,8 @@ test('events that are written and dropped add up to the answers while nobody rea
   const answers: Answers = new Map();
   const server = await own.start({ args: [...SIZES, '--events', 'all', '--events-file', '-'] });
   server.child.stdout?.pause();
-  let runs = 0;
-  while ((await droppedEvents(server)) === 0) {
-    await run(server, checksFor({}), answers);
-    runs++;
-  }
+  do await run(server, checksFor({}), answers);
+  while ((await droppedEvents(server)) === 0);
   server.child.stdout?.resume();
   const total = countChecks([...answers.values()]);
   await waitUntil('all others are written', async () => {
@@ -194,7 +191,6 @@ test('events that are written and dropped add up to the answers while nobody rea
     const written = metrics.get('weir_events_total{outcome="written"}')!;
     return written + metrics.get('weir_events_total{outcome="dropped"}')! === total;
   });
-  expect(runs).toBeGreaterThan(0);
 });
 
 test('a kill loses at most the figures of the last second', async () => {
