@@ -193,6 +193,12 @@ describeEngines('decided %s:', (mode) => {
       expect(without).toMatchObject({ limit: [5, 'override'], burst: [2, 'request'] });
     });
 
+    test('decides nothing where no request, override or policy has a limit', async () => {
+      const explained = await explain({ namespace: NAMESPACE, identifier: fresh() });
+      expect(explained).toMatchObject({ windows: [], counters: [] });
+      expect(explained).not.toHaveProperty('success');
+    });
+
     test.each([
       [{ limit: 5 }, '"duration" is required with "limit"'],
       [{ duration: 5_000 }, '"limit" is required with "duration"'],

@@ -241,6 +241,13 @@ describeEngines('decided %s:', (mode) => {
       }
       expect(await left(stored)).toBe(10);
       expect(await names()).not.toContain(namespace);
+      const permitted = await server.call(
+        'ratelimit.multiLimit',
+        [stored, stored],
+        keys.oneNamespace,
+      );
+      expect(permitted.status).toBe(200);
+      expect(await left(stored)).toBe(8);
     });
   });
 

@@ -7,7 +7,7 @@ import { GROUP_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
 import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
-import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
+import { NO_LEASE_SLOT, totalAt } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable, attachLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
 import { addToLease, newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
@@ -188,7 +188,32 @@ describe('an asynchronous check', () => {
       allowed: true,
       remaining: 0,
     });
+    const one = new TestLeases();
+    one.lend(ID, START_MS, 0, { previousUse: 1, previousKnownUse: 1 });
+    expect(one.decideAsync(ID, START_MS, { ...sliding, cost: 100 }).allowed).toBe(false);
+    expect(one.decideAsync(ID, START_MS, { ...sliding, cost: 99 }).allowed).toBe(true);
   });
+});
+
+test('the cost of a denied check counts in the window of its time', () => {
+  const leases = new TestLeases();
+  leases.lend(ID, NOW, 0, { spent: 100 });
+  expect(leases.table.countDenied(ID, END, testCheck({ cost: 7 }))).toBe(true);
+  expect(leases.read(ID)).toMatchObject({ window: WINDOW + 1, spent: 7, previousSpent: 100 });
+  expect(leases.isDirty(ID)).toBe(true);
+});
+
+test('a counter that a dead thread left half written is made right with its lock', () => {
+  const DEAD = 9;
+  const leases = new TestLeases();
+  const dead = new LeaseTable(leases.buffer, 0, leases.state, DEAD, () => {});
+  const slot = leases.lend(ID, NOW, 5);
+  dead.acquire(dead.lockFor(ID));
+  // The thread dies between the usage and its sum.
+  dead.details[totalAt(slot, WINDOW & 1)] += 2;
+  expect(brokenInvariants(leases.table, [DEAD])).not.toEqual([]);
+  expect(leases.table.breakLocks(DEAD)).toBe(1);
+  expect(brokenInvariants(leases.table)).toEqual([]);
 });
 
 describe('without Redis', () => {
