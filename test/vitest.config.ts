@@ -17,6 +17,9 @@ const { TEST_JSON } = process.env;
 const SYSTEM = 'test/system/**/*.test.ts';
 const LONG = 'test/long/**/*.test.ts';
 
+/** They set variables for the modules that they import, so nothing else may have loaded these. */
+const OTHER_MODES = ['test/system/redis/cases.test.ts', 'test/system/uws-pack.test.ts'];
+
 /** They load both cores, so they run after the other system tests, and fewer at a time. */
 const FAULTS = 'test/system/faults/*.test.ts';
 const FAULT_WORKERS = 3;
@@ -56,7 +59,9 @@ const timeouts = {
 };
 
 /** Files share the processes that run them: loading the sources is most of the time of a unit. */
-const first = { ...timeouts, isolate: false, maxWorkers: Math.min(4, availableParallelism() + 1) };
+const shared = { ...timeouts, isolate: false };
+const first = { ...shared, maxWorkers: Math.min(4, availableParallelism() + 1) };
+const system = { ...shared, maxWorkers: SYSTEM_WORKERS, sequence: { groupOrder: 1 } };
 
 export default defineConfig({
   test: {
@@ -71,19 +76,18 @@ export default defineConfig({
       {
         test: { ...first, name: 'tests', include: ['test/**/*.test.ts'], exclude: [SYSTEM, LONG] },
       },
+      { test: { ...system, name: 'system modes', include: OTHER_MODES, isolate: true } },
       {
         test: {
-          ...timeouts,
+          ...system,
           name: 'system',
           include: [SYSTEM],
-          exclude: [FAULTS],
-          maxWorkers: SYSTEM_WORKERS,
-          sequence: { groupOrder: 1 },
+          exclude: [FAULTS, ...OTHER_MODES],
         },
       },
       {
         test: {
-          ...timeouts,
+          ...shared,
           name: 'system faults',
           include: [FAULTS],
           maxWorkers: FAULT_WORKERS,
