@@ -57,3 +57,25 @@ test('the audit log has one entry for each durable change, without a gap, and no
     { numRuns: 60 },
   );
 });
+
+test('a configured key is valid without the store, and revoked like any other once it is stored', () => {
+  const path = temporaryDirectory();
+  const directory = DataDirectory.open(path);
+  const store = SqliteStore.open(directory);
+  const registry = new Registry(store);
+  const record = {
+    ...{ id: 'key_1', digest: 'a'.repeat(64), name: 'configured', permissions: ['*'] },
+    ...{ createdMs: 1, expiresMs: null },
+  };
+  registry.addConfiguredKey(record);
+  registry.addKey(record);
+  registry.rollBack(0);
+  expect(registry.isStored(registry.key('key_1')!)).toBe(false);
+  registry.addKey(record);
+  registry.commit(store);
+  registry.removeKey(registry.key('key_1')!);
+  expect(registry.key('key_1')).toBeUndefined();
+  store.close();
+  directory.close();
+  removeDirectory(path);
+});

@@ -259,11 +259,21 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
       },
       'cannot be trusted: it has version 4, and this weir supports versions 1 to 3',
     ],
+    [
+      'of a version that a fault has written',
+      (filled: Buffer) => {
+        writeFileSync(path, filled);
+        const database = new Database(path);
+        database.exec("UPDATE meta SET crc = crc + 1 WHERE name = 'version'");
+        database.close();
+      },
+      'cannot be trusted: version does not match its checksum',
+    ],
   ])('when it is %s', (_, replace, message) => {
     fill();
     const intact = readFileSync(path);
     rmSync(path);
-    replace();
+    replace(intact);
     expect(startError()).toContain(`${path} ${message}`);
     for (const file of [path, `${path}-wal`, `${path}-shm`]) rmSync(file, { force: true });
     writeFileSync(path, intact);
