@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { isMissing } from '../../support/programs/program.ts';
-import { freePort } from '../../support/server.ts';
+import { freePort, waitUntil } from '../../support/server.ts';
 import { startGateway } from '../gateways/gateway-process.ts';
 
 export const isPrometheusMissing = isMissing('prometheus', '--version');
@@ -29,6 +29,10 @@ export async function startPrometheus(
       ...[`--config.file=${path}`, `--storage.tsdb.path=${join(directory, 'data')}`],
       `--web.listen-address=127.0.0.1:${port}`,
     ],
+  });
+  // It listens before it answers queries.
+  await waitUntil('Prometheus is ready', async () => {
+    return (await fetch(`http://127.0.0.1:${port}/-/ready`)).ok;
   });
   return { url: `http://127.0.0.1:${port}/api/v1`, stop };
 }
