@@ -32,12 +32,10 @@ const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
 /** A run that lasts for so many polls has not ended early. */
 const EARLY_END_POLLS = 3;
 
-/**
- * How long the workers may take to empty their queues and to write all counters at the end; and
- * how long none of them may be running in that time.
- */
+/** How long the workers may take to empty their queues and to write all counters at the end. */
 const STOP_TIMEOUT_MS = 20_000;
-const STOP_IDLE_TIMEOUT_MS = 2_000;
+/** How long none of them may be running in that time: a successor waits, and boots. */
+const STOP_IDLE_TIMEOUT_MS = WORKER_BACKOFF_MS.max + THREAD_BOOT_MS;
 /** How long all threads may take to end after that: about 10 ms on an idle machine. */
 const STOP_TERMINATION_TIMEOUT_MS = 5_000;
 
