@@ -123,8 +123,9 @@ describe('batches and single checks', () => {
             const decided = isBatch
               ? decideBatch(batch, request, now)
               : { passed, answers: [decideSingle(tables, request[0], now)] };
-            for (const check of request) {
-              if (check.id.group === ids[0].group) inSharedBuckets.add(counterKey(check));
+            for (const check of passed ? request : []) {
+              const isCounted = check.cost > 0 && check.id.group === ids[0].group;
+              if (isCounted) inSharedBuckets.add(counterKey(check));
             }
             if (decided.answers.some(({ outcome }) => outcome === OUTCOME.evicted)) {
               // The model never evicts. Two full buckets are the only reason for a table to do so.

@@ -67,7 +67,7 @@ describe.skipIf(isChromiumMissing)('in Chromium', () => {
     'axe finds no accessibility fault: %s, light and dark',
     { timeout: AUDIT_MS },
     async (path) => {
-      for (const width of IS_LONG ? WIDTHS : [360]) {
+      for (const width of IS_LONG ? WIDTHS : WIDTHS.slice(0, 1)) {
         const { page } = await open(path, width);
         expect([width, await accessibilityFaultsOf(page)]).toEqual([width, []]);
         await page.close();
