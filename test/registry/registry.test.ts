@@ -79,3 +79,21 @@ test('a configured key is valid without the store, and revoked like any other on
   directory.close();
   removeDirectory(path);
 });
+
+test('a namespace that is rolled back leaves its row of counts to the next', () => {
+  const path = temporaryDirectory();
+  const directory = DataDirectory.open(path);
+  const store = SqliteStore.open(directory);
+  const registry = new Registry(store);
+  registry.addNamespace('kept', 1);
+  registry.commit(store);
+  registry.addNamespace('second', 2);
+  registry.addNamespace('third', 3);
+  registry.rollBack(0);
+  expect(registry.statsRowNames()).toEqual(['kept']);
+  registry.addNamespace('next', 4);
+  expect(registry.statsRowNames()).toEqual(['kept', 'next']);
+  store.close();
+  directory.close();
+  removeDirectory(path);
+});

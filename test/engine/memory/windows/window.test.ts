@@ -118,6 +118,15 @@ describe.each([
 });
 
 describe('the sliding window', () => {
+  test('a denial in a later window protects what is carried over, and nothing else', () => {
+    const { protect } = ruleOf(RULE.sliding);
+    const empty = { newest: 5, current: 0, previous: 9, limit: 0 };
+    expect(protect({ ...empty }, 6)).toBe(false);
+    const used = { ...empty, current: 1 };
+    expect(protect(used, 6)).toBe(true);
+    expect(used).toMatchObject({ newest: 6, current: 0, previous: 1 });
+  });
+
   test('has an exact share of the previous usage, also where the product exceeds 2^53', () => {
     const whole = fc.integer({ min: 1, max: DURATION_MAX_MS });
     fc.assert(
