@@ -1,16 +1,18 @@
+import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { OUTCOME } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { RedisQueueConsumer } from '../../../src/engine/redis/queue-consumer.ts';
 import { CheckQueueProducer } from '../../../src/engine/worker/check-queue-producer.ts';
-import { ENTRY_KIND, REPLY } from '../../../src/engine/worker/layout.ts';
+import { ENTRY_KIND, NOTIFICATION_FLAG, REPLY } from '../../../src/engine/worker/layout.ts';
 import {
   allocateChannel,
   attachChannel,
   QueueConsumer,
   REPLY_QUEUE,
 } from '../../../src/engine/worker/queue.ts';
+import { requestNotification } from '../../../src/engine/worker/wake-up.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 
@@ -29,7 +31,8 @@ function newQueue() {
       producer.enqueue(ENTRY_KIND.tokens, IDENTITY, 7, parameters);
       return producer.nextNumber - 1;
     },
-    newConsumer: () => new RedisQueueConsumer(channel, stats, undefined),
+    requestNotification: () => requestNotification(channel.words, NOTIFICATION_FLAG),
+    newConsumer: (port?: MessagePort) => new RedisQueueConsumer(channel, stats, port),
     readReplies(): [number, number][] {
       const read: [number, number][] = [];
       for (; !replies.isEmpty(); replies.releaseFirst()) {
@@ -130,5 +133,28 @@ describe('the queue of checks that end in any order', () => {
     while (queue.producer.hasRoom()) queue.enqueue(1);
     expect(consumer.isOpen(old)).toBe(false);
     expect(consumer.claim(old)).toBe(false);
+  });
+
+  test('notifies an acceptor that asks for it of replies, and of nothing else', () => {
+    const queue = newQueue();
+    const { port1: acceptor, port2: port } = new MessageChannel();
+    const consumer = queue.newConsumer(port);
+    const isNotified = () => receiveMessageOnPort(acceptor) !== undefined;
+    const numbers = [queue.enqueue(1), queue.enqueue(1), queue.enqueue(1)];
+    readAll(consumer);
+    const reply = (number: number) => {
+      consumer.claim(number);
+      consumer.reply(number, decisionOf(0));
+      consumer.flush();
+    };
+    reply(numbers[0]);
+    expect(isNotified()).toBe(false);
+    queue.requestNotification();
+    consumer.finish(numbers[1]);
+    consumer.flush();
+    expect(isNotified()).toBe(false);
+    reply(numbers[2]);
+    expect([isNotified(), isNotified()]).toEqual([true, false]);
+    acceptor.close();
   });
 });

@@ -3,6 +3,7 @@ import {
   existsSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   truncateSync,
@@ -334,6 +335,14 @@ describe('a data directory', () => {
     for (const path of [join(dataDir, 'file', 'directory'), '/proc/nowhere/directory']) {
       expect(() => DataDirectory.open(path)).toThrow(`the data directory ${path} cannot be used`);
     }
+  });
+
+  test('keeps copies of its store for the owner only', () => {
+    fill();
+    const copy = withStore(dataDir, (store) => store.saveCopy('copy'));
+    expect(statSync(copy).mode & 0o777).toBe(0o600);
+    renameSync(copy, path);
+    expect(countRecords()).toEqual(FILLED);
   });
 
   test('with files of other programs is rejected, but the lost+found of a volume is accepted', () => {
