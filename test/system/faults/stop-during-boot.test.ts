@@ -88,7 +88,7 @@ interface StopMoment {
 const STOP_MOMENTS: StopMoment[] = [
   {
     name: 'a shard worker is started to replace a dead one',
-    count: trialCount(4, 1_000),
+    count: trialCount(4, 300),
     begin: async (dataDir, bootMs) => {
       const fault = { EXITING: String(FIRST_SHARD_THREAD), BOOT_MS: String(bootMs) };
       const server = await startServer(dataDir, bootFault(dataDir, 2, fault));
@@ -100,7 +100,7 @@ const STOP_MOMENTS: StopMoment[] = [
   },
   {
     name: 'the first shard workers and the thread that compiles overrides are started',
-    count: trialCount(2, 100),
+    count: trialCount(2, 50),
     begin: async (dataDir, bootMs) => {
       const fault = { BOOT_MS: String(bootMs) };
       const server = await spawnServer(dataDir, bootFault(dataDir, 2, fault));
