@@ -5,7 +5,9 @@ import { expect, test } from 'vitest';
 import { Registry } from '../../src/registry/registry.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
+import type { Store } from '../../src/registry/store/store.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { withStore } from '../support/store.ts';
 
 /** A change with its entry, a change that is rolled back, a commit, or a commit that fails. */
 type ChangeStep = 'change' | 'rollback' | 'commit' | 'failure';
@@ -58,42 +60,44 @@ test('the audit log has one entry for each durable change, without a gap, and no
   );
 });
 
-test('a configured key is valid without the store, and revoked like any other once it is stored', () => {
+/** Gives `work` a store of its own, which is removed afterwards. */
+function withEmptyStore(work: (store: Store) => void): void {
   const path = temporaryDirectory();
-  const directory = DataDirectory.open(path);
-  const store = SqliteStore.open(directory);
-  const registry = new Registry(store);
-  const record = {
-    ...{ id: 'key_1', digest: 'a'.repeat(64), name: 'configured', permissions: ['*'] },
-    ...{ createdMs: 1, expiresMs: null },
-  };
-  registry.addConfiguredKey(record);
-  registry.addKey(record);
-  registry.rollBack(0);
-  expect(registry.isStored(registry.key('key_1')!)).toBe(false);
-  registry.addKey(record);
-  registry.commit(store);
-  registry.removeKey(registry.key('key_1')!);
-  expect(registry.key('key_1')).toBeUndefined();
-  store.close();
-  directory.close();
-  removeDirectory(path);
+  try {
+    withStore(path, work);
+  } finally {
+    removeDirectory(path);
+  }
+}
+
+test('a configured key is valid without the store, and revoked like any other once it is stored', () => {
+  withEmptyStore((store) => {
+    const registry = new Registry(store);
+    const record = {
+      ...{ id: 'key_1', digest: 'a'.repeat(64), name: 'configured', permissions: ['*'] },
+      ...{ createdMs: 1, expiresMs: null },
+    };
+    registry.addConfiguredKey(record);
+    registry.addKey(record);
+    registry.rollBack(0);
+    expect(registry.isStored(registry.key('key_1')!)).toBe(false);
+    registry.addKey(record);
+    registry.commit(store);
+    registry.removeKey(registry.key('key_1')!);
+    expect(registry.key('key_1')).toBeUndefined();
+  });
 });
 
 test('a namespace that is rolled back leaves its row of counts to the next', () => {
-  const path = temporaryDirectory();
-  const directory = DataDirectory.open(path);
-  const store = SqliteStore.open(directory);
-  const registry = new Registry(store);
-  registry.addNamespace('kept', 1);
-  registry.commit(store);
-  registry.addNamespace('second', 2);
-  registry.addNamespace('third', 3);
-  registry.rollBack(0);
-  expect(registry.statsRowNames()).toEqual(['kept']);
-  registry.addNamespace('next', 4);
-  expect(registry.statsRowNames()).toEqual(['kept', 'next']);
-  store.close();
-  directory.close();
-  removeDirectory(path);
+  withEmptyStore((store) => {
+    const registry = new Registry(store);
+    registry.addNamespace('kept', 1);
+    registry.commit(store);
+    registry.addNamespace('second', 2);
+    registry.addNamespace('third', 3);
+    registry.rollBack(0);
+    expect(registry.statsRowNames()).toEqual(['kept']);
+    registry.addNamespace('next', 4);
+    expect(registry.statsRowNames()).toEqual(['kept', 'next']);
+  });
 });

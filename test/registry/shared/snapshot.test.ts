@@ -10,7 +10,7 @@ const decode = (changed: object) => {
   return () => decodeRecord('overrides', '7', JSON.stringify({ ...override, ...changed }));
 };
 
-test('an override of Redis has amounts that a counter can hold, or is rejected', () => {
+test('an override from Redis is rejected unless a counter can hold its limit and duration', () => {
   expect(decode({})()).toEqual({ ...override, row: 7 });
   expect(decode({ limit: 0 })()).toMatchObject({ limit: 0 });
   for (const amount of [AMOUNT_MAX + 1, -1, 1.5, '1', null, undefined]) {
