@@ -21,8 +21,8 @@ import type { Faults, LeaseScenario, ScenarioCheck } from './lease-world.ts';
 
 vi.setConfig({ testTimeout: 3_600_000 });
 
-const STATES = IS_LONG ? 200_000 : 500;
-const WALKS = IS_LONG ? 8_000 : 20;
+const STATES = IS_LONG ? 60_000 : 500;
+const WALKS = IS_LONG ? 2_000 : 20;
 /** Enough for each mutation. */
 const MUTATION_STATES = 60_000;
 const MUTATION_WALKS = 400;
