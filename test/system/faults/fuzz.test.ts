@@ -332,9 +332,7 @@ class FuzzConnection {
         bytes: isChunked ? chunked(below, one, body) : requestOf(one, body),
       };
     });
-    const ends = made.findIndex(({ kind, body }) => {
-      return kind.parts.method !== 'GET' && body.length === 0;
-    });
+    const ends = made.findIndex(({ body }) => body.length === 0);
     const requests = ends < 0 ? made : made.slice(0, ends + 1);
     const bytes = Buffer.concat(requests.map((one) => one.bytes));
     // After the request line: uWebSockets.js does not support a split in it, see docs/security.md.
