@@ -4,6 +4,7 @@
  * machine has the same results.
  */
 
+import { newDecision } from '../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
 import { type Cells, type Judge, newCells } from '../../src/engine/memory/windows/rule.ts';
@@ -77,7 +78,7 @@ function cellLimiter(judge: Judge, { limit, durationMs }: LimitRule): Limiter {
     rule: judge === judgeSliding ? RULE.sliding : RULE.fixed,
     burst: NO_BURST,
   };
-  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+  const decision = newDecision();
   const allow = (nowMs: number, cost: number) => {
     terms.cost = cost;
     judge(cells, nowMs, terms, decision);

@@ -326,6 +326,7 @@ export function stepSubjects(): BenchSubject[] {
       remaining: 900_000 + i,
       reset: 1_700_000_000_000 + i * 60_000,
       window: 0,
+      passesAt: 0,
       outcome: OUTCOME.decided,
     };
   });

@@ -1,6 +1,8 @@
 /** `weir check`: one check on a running server. */
 
+import { DEFAULT_NAMESPACE } from '../api/common/check-request.ts';
 import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
+import { V2_DURATION_MAX_MS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { DECISION_MEANINGS, EXIT } from '../core/exit.ts';
 import type { RuleName } from '../core/window-rules.ts';
@@ -21,6 +23,8 @@ interface LimitResponse {
   limit: number;
   remaining: number;
   reset: number;
+  /** Only from v2, and of a denied check that can pass. */
+  passesAt?: number;
 }
 
 const OPTIONS = {
@@ -57,10 +61,19 @@ export function parseWindowRule(
   throw new StartError(`--burst must be left out unless there is --algorithm gcra; got ${which}`);
 }
 
-/** What the time in "reset" is for. */
-function resetLabel(algorithm: RuleName | undefined, isAllowed: boolean): string {
-  if (algorithm !== 'gcra') return 'resets at';
-  return isAllowed ? 'full at' : 'retry at';
+/** When a denied check passes, or else when its window resets or its bucket is full. */
+function timeText(
+  { success, limit, reset, passesAt }: LimitResponse,
+  isV2: boolean,
+  rule?: RuleName,
+) {
+  const isDenied = !success && isV2;
+  if (isDenied && passesAt === undefined) {
+    return `never passes: ${limit === 0 ? 'the limit is 0' : 'the cost is above the limit'}`;
+  }
+  const seconds = Math.max(0, Math.ceil(((passesAt ?? reset) - systemMs()) / 1_000));
+  const label = isDenied ? 'passes at' : rule === 'gcra' ? 'full at' : 'resets at';
+  return `${label} ${isoTime(passesAt ?? reset)} (in ${seconds} s)`;
 }
 
 export const check: Command = {
@@ -73,25 +86,27 @@ export const check: Command = {
         const { values, positionals } = call;
         const { namespace, cost, async } = values;
         const fields = {
+          namespace: namespace ?? DEFAULT_NAMESPACE,
           identifier: requireIdentifier(positionals[0], values['empty-identifier']),
           limit: parseInteger('limit', required('limit', values.limit), 1),
           duration: parseDuration('duration', required('duration', values.duration)),
-          namespace,
           cost: cost === undefined ? undefined : parseInteger('cost', cost),
-          async,
         };
-        const rule = parseWindowRule(values, fields.limit);
+        const { algorithm = 'fixed', burst } = parseWindowRule(values, fields.limit);
+        const request = { ...fields, algorithm, burst };
+        // Only v1 has these; only v2 says when a denied check passes.
+        const { identifier, duration } = fields;
+        const isV2 = async !== true && identifier !== '' && duration <= V2_DURATION_MAX_MS;
         const server = call.server();
-        const request = { ...fields, ...rule };
-        const response = await server.post<LimitResponse>('ratelimits.limit', request);
+        const response = isV2
+          ? await server.postV2<LimitResponse>('ratelimit.limit', request)
+          : await server.post<LimitResponse>('ratelimits.limit', { ...request, async });
         const { success, remaining, limit, reset } = response;
         const isValid = typeof success === 'boolean' && Number.isFinite(remaining + limit + reset);
         if (!isValid) throw server.unexpectedResponseError(200);
         call.print(response, () => {
-          const seconds = Math.max(0, Math.ceil((reset - systemMs()) / 1_000));
           const decision = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
-          const label = resetLabel(rule.algorithm, success);
-          return `${decision} ${remaining}, ${label} ${isoTime(reset)} (in ${seconds} s)`;
+          return `${decision} ${remaining}, ${timeText(response, isV2, algorithm)}`;
         });
         return success ? EXIT.OK : EXIT.DENIED;
       },

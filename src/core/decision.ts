@@ -24,7 +24,8 @@ export const DECISION_CAUSES = [
 export type DecisionCause = (typeof DECISION_CAUSES)[number];
 
 export function newDecision(): TableDecision {
-  return { allowed: false, remaining: 0, reset: 0, window: 0, outcome: OUTCOME.decided };
+  const outcome = OUTCOME.decided;
+  return { allowed: false, remaining: 0, reset: 0, window: 0, passesAt: 0, outcome };
 }
 
 /** The result of a deduction. `evicted`: it was applied, and evicted a live counter. */
@@ -41,6 +42,9 @@ export interface CheckParameters {
   burst: number;
 }
 
+/** The time at which a check passes whose cost is above its limit or burst. */
+export const NEVER = Number.POSITIVE_INFINITY;
+
 export interface Decision {
   allowed: boolean;
   /** Tokens left after the decision. */
@@ -49,4 +53,9 @@ export interface Decision {
   reset: number;
   /** The window number in which the cost counts; for GCRA the time of the decision, Unix ms. */
   window: number;
+  /**
+   * Of a denial: the first ms at which the check would pass if no other is counted, Unix time; or
+   * NEVER. Else 0.
+   */
+  passesAt: number;
 }

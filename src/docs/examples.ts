@@ -107,7 +107,7 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
     denied: {
       summary: 'Denied: no tokens are left',
       request: { namespace: 'api', identifier: 'user_2', limit: 10, duration: 60_000 },
-      ...okV2({ limit: 10, remaining: 0, reset: RESET, success: false }),
+      ...okV2({ limit: 10, remaining: 0, reset: RESET, success: false, passesAt: RESET + 1 }),
     },
     overridden: {
       summary: 'An override applies',
@@ -194,6 +194,7 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
             remaining: 0,
             reset: RESET,
             passed: false,
+            passesAt: RESET + 1,
           },
         ],
       }),

@@ -58,7 +58,9 @@ const HEADERS: Readonly<Record<string, Header>> = {
     example: 'req_732be5619067ac98cad7fd0a_0',
   },
   RetryAfter: {
-    description: 'Seconds after which to send the request again.',
+    description:
+      'Seconds until the request would pass, or after which to send it again. Absent from the ' +
+      'denial of a request that can never pass.',
     schema: { type: 'integer', minimum: 1 },
     examples: { overload: { value: 1 }, denied: { value: 17 } },
   },
@@ -70,8 +72,10 @@ const HEADERS: Readonly<Record<string, Header>> = {
     example: '"login";q=100;w=60',
   },
   RateLimit: {
-    description: 'The state by window: name, `r` (tokens left) and `t` (seconds until the reset).',
-    schema: { type: 'string', pattern: headerList('r=\\d+;t=\\d+') },
+    description:
+      'The state by window: name, `r` (tokens left) and `t` (seconds until the reset, or until a ' +
+      'denied request would pass; absent if it never will).',
+    schema: { type: 'string', pattern: headerList('r=\\d+(?:;t=\\d+)?') },
     examples: {
       allowed: { value: '"login";r=99;t=17' },
       denied: { value: '"login";r=0;t=17' },

@@ -50,7 +50,10 @@ export const LIMITER_OPTIONS = [
 
 export interface Decision {
   allowed: boolean;
-  /** `RateLimit`, and `Retry-After` of a denial, for the response to the client. */
+  /**
+   * `RateLimit` for the response to the client, and `Retry-After` of a denial, unless the cost is
+   * above the limit.
+   */
   headers: Record<string, string>;
   /** Undefined if weir has not decided. */
   quota?: Quota;
@@ -191,20 +194,32 @@ function readBaseUrl(value: string): string {
   return url!.href.replace(/\/+$/, '');
 }
 
+/** What weir's response has of a check. */
+interface DecidedCheck extends Quota {
+  success: boolean;
+  /** Of a denied check that can pass later: when, in Unix time in ms. */
+  passesAt: number;
+}
+
 /** @throws Error if the response is not a decision */
 function readDecision(policyName: string, status: number, text: string): Decision {
   const problem = new Error(`weir answered ${status}: ${text.slice(0, 300)}`);
   if (status !== 200) throw problem;
-  const { data } = JSON.parse(text) as { data?: Partial<Quota> & { success?: boolean } };
-  const { success, limit, remaining, reset } = data ?? {};
+  const { data } = JSON.parse(text) as { data?: Partial<DecidedCheck> };
+  const { success, limit, remaining, reset, passesAt } = data ?? {};
   const isDecision = isCount(limit, 0) && isCount(remaining, 0) && isCount(reset, 0);
   if (typeof success !== 'boolean' || !isDecision) throw problem;
-  const seconds = Math.max(1, Math.ceil((reset - Date.now()) / 1_000));
-  const headers = { RateLimit: `"${policyName}";r=${remaining};t=${seconds}` };
+  const quota = { limit, remaining, reset };
+  const item = `"${policyName}";r=${remaining}`;
+  const untilMs = success ? reset : passesAt;
+  // A check whose cost is above the limit can never pass.
+  if (untilMs === undefined) return { allowed: false, headers: { RateLimit: item }, quota };
+  const seconds = Math.max(1, Math.ceil((untilMs - Date.now()) / 1_000));
+  const headers = { RateLimit: `${item};t=${seconds}` };
   return {
     allowed: success,
     headers: success ? headers : { ...headers, 'Retry-After': String(seconds) },
-    quota: { limit, remaining, reset },
+    quota,
   };
 }
 

@@ -4,6 +4,7 @@
  * `X-RateLimit-*`, and for a denied request `Retry-After` and a problem document (RFC 9457).
  */
 
+import { NEVER } from '../core/decision.ts';
 import type { Problem } from './problem.ts';
 
 /** The state after a check of one window of a policy, or of the override that replaces it. */
@@ -15,6 +16,8 @@ export interface Quota {
   remaining: number;
   /** Unix time in ms. */
   reset: number;
+  /** Of a denial: when the check would pass, Unix time in ms; or NEVER. */
+  passesAt: number;
   /** Whether this window allowed the check. */
   isAllowed: boolean;
 }
@@ -53,19 +56,24 @@ export function policyItem(name: string, limit: number, durationMs: number): str
   return `"${name}";q=${clampInteger(limit)};w=${toSeconds(durationMs)}`;
 }
 
-/** `"login";r=99;t=30`, one item for each window. */
+/**
+ * `"login";r=99;t=30`, one item for each window. `t` is the time until the window resets, or until
+ * a denied check would pass; a check that can never pass has none.
+ */
 export function quotaItems({ quotas, nowMs }: QuotaState): string {
-  const items = quotas.map(({ name, remaining, reset }) => {
-    return `"${name}";r=${clampInteger(remaining)};t=${toSeconds(reset - nowMs)}`;
+  const items = quotas.map(({ name, remaining, reset, passesAt, isAllowed }) => {
+    const item = `"${name}";r=${clampInteger(remaining)}`;
+    const untilMs = isAllowed ? reset : passesAt;
+    return untilMs === NEVER ? item : `${item};t=${toSeconds(untilMs - nowMs)}`;
   });
   return items.join(', ');
 }
 
-/** The denying quota with the latest reset; if none denies, the one with the fewest tokens. */
+/** The quota that denies longest; if none denies, the one with the fewest tokens. */
 export function tightestQuota(quotas: readonly Quota[]): Quota {
   return quotas.reduce((tightest, quota) => {
     if (tightest.isAllowed !== quota.isAllowed) return quota.isAllowed ? tightest : quota;
-    if (!quota.isAllowed) return quota.reset > tightest.reset ? quota : tightest;
+    if (!quota.isAllowed) return quota.passesAt > tightest.passesAt ? quota : tightest;
     return quota.remaining < tightest.remaining ? quota : tightest;
   });
 }
@@ -79,9 +87,12 @@ export function legacyHeaders({ limit, remaining, reset }: Quota): [string, stri
   ];
 }
 
-/** Whole seconds until all denying windows have been reset; at least 1. */
-export function retryAfter({ quotas, nowMs }: QuotaState): number {
-  return Math.max(1, toSeconds(tightestQuota(quotas).reset - nowMs));
+/**
+ * @returns whole seconds until the request would pass, at least 1; undefined if it never will
+ */
+export function retryAfter({ quotas, nowMs }: QuotaState): number | undefined {
+  const { passesAt } = tightestQuota(quotas);
+  return passesAt === NEVER ? undefined : Math.max(1, toSeconds(passesAt - nowMs));
 }
 
 const PROBLEMS = 'https://iana.org/assignments/http-problem-types#';
@@ -97,8 +108,17 @@ export function quotaExceeded(state?: QuotaState, reason?: string): string {
   };
   if (state === undefined) return problem(exceeded);
   const violated = state.quotas.filter(({ isAllowed }) => !isAllowed).map(({ name }) => name);
-  const detail = reason ?? `retry after ${retryAfter(state)} s`;
+  const seconds = retryAfter(state);
+  const retry = seconds === undefined ? neverPasses(state) : `retry after ${seconds} s`;
+  const detail = reason ?? retry;
   return problem({ ...exceeded, detail, 'violated-policies': violated });
+}
+
+/** A limit of 0 is a block; otherwise the request costs more tokens than its limit or burst. */
+function neverPasses({ quotas }: QuotaState): string {
+  const { limit } = tightestQuota(quotas);
+  if (limit === 0) return 'all requests are denied: the limit is 0';
+  return 'this request can never pass: its cost is above the limit';
 }
 
 /** For a check that failed under a policy whose `onError` is deny. */

@@ -338,7 +338,7 @@ export class GatewayCheckHandler {
     compiled: CompiledPolicy,
     kind: ResponseKind,
     { limit, durationMs }: Check,
-    { remaining, reset, allowed: isAllowed }: Decision,
+    { remaining, reset, passesAt, allowed: isAllowed }: Decision,
   ): void {
     const { policy, namespace, gatewayResponder } = compiled;
     const [window] = policy.windows;
@@ -346,7 +346,7 @@ export class GatewayCheckHandler {
     const isFromPolicy =
       policy.windows.length === 1 && limit === window.limit && durationMs === window.duration;
     const name = isFromPolicy ? gatewayResponder.quotaName(0) : namespace.name;
-    const quotas = [{ name, limit, durationMs, remaining, reset, isAllowed }];
+    const quotas = [{ name, limit, durationMs, remaining, reset, passesAt, isAllowed }];
     this.#respond(res, compiled, kind, quotas, isFromPolicy, isAllowed);
   }
 
@@ -359,9 +359,9 @@ export class GatewayCheckHandler {
   ): void {
     const { policy, gatewayResponder } = compiled;
     const quotas = policy.windows.map(({ limit, duration }, window): Quota => {
-      const { remaining, reset, allowed } = decisions[window];
+      const { remaining, reset, passesAt, allowed: isAllowed } = decisions[window];
       const name = gatewayResponder.quotaName(window);
-      return { name, limit, durationMs: duration, remaining, reset, isAllowed: allowed };
+      return { name, limit, durationMs: duration, remaining, reset, passesAt, isAllowed };
     });
     this.#respond(res, compiled, kind, quotas, true, isAllowed);
   }

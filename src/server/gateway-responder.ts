@@ -89,6 +89,7 @@ export class GatewayResponder {
         durationMs: duration,
         remaining,
         reset,
+        passesAt: reset,
         isAllowed,
       };
     });
@@ -153,12 +154,13 @@ export class GatewayResponder {
     res: HttpResponse,
     { denialStatus, hasBody }: ResponseKind,
     writeStatus: () => void,
-    retryAfterS: number,
+    retryAfterS: number | undefined,
     problem: () => string,
   ): void {
     const writeHead = () => {
       writeStatus();
-      res.writeHeader('Retry-After', String(retryAfterS)).writeHeader('Cache-Control', 'no-store');
+      if (retryAfterS !== undefined) res.writeHeader('Retry-After', String(retryAfterS));
+      res.writeHeader('Cache-Control', 'no-store');
       if (denialStatus === 429) res.writeHeader('Content-Type', 'application/problem+json');
     };
     const body = denialStatus === 429 ? problem() : EMPTY_BODY;

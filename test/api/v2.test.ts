@@ -91,8 +91,26 @@ describeEngines('decided %s:', (mode) => {
       expect(meta).toEqual({ requestId: expect.stringMatching(/^req_/) });
       expect(data).toEqual({ limit: 2, remaining: 0, reset: expect.any(Number), success: true });
       expect(data.reset % MONTH_MS).toBe(0);
-      expect(await limit(fields)).toEqual({ ...data, success: false });
+      // From then on less than two tokens are carried over.
+      const passesAt = data.reset + 1;
+      expect(await limit({ ...fields, cost: 1 })).toEqual({ ...data, success: false, passesAt });
       expect(await limit({ ...fields, cost: 0 })).toEqual(data);
+    });
+
+    testInMemory('that is denied passes at the time that the response says', async () => {
+      const fields = item({ limit: 10, cost: 5, duration: 10_000 });
+      const untilNext = () => 10_000 - (server.nowMs() % 10_000);
+      await server.stepClock(untilNext());
+      await limit({ ...fields, cost: 10 });
+      await server.stepClock(untilNext() + 3_000);
+      const denied = await limit(fields);
+      const [passesAt, reset] = [Number(denied.passesAt), Number(denied.reset)];
+      // Five of ten tokens are still carried over until 4 s of the window have passed.
+      expect([denied.success, reset - passesAt]).toEqual([false, 5_999]);
+      const { limits } = await many([fields, { ...fields, cost: 11 }]);
+      expect(limits.map((one: object) => 'passesAt' in one)).toEqual([true, false]);
+      await server.stepClock(passesAt - server.nowMs());
+      expect((await limit(fields)).success).toBe(true);
     });
 
     testInMemory('shares its counter with v1, and has a window rule of its own', async () => {

@@ -16,32 +16,70 @@ describe('weir check', () => {
     expect(answers.map(({ stderr }) => stderr)).toEqual(['', '', '']);
     const allowed = `^allowed: limit 2, remaining 1, resets at ${ISO_TIME} \\(in \\d+ s\\)\n$`;
     expect(answers[0].stdout).toMatch(new RegExp(allowed));
-    expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 1, resets at /);
+    expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 1, passes at /);
     expect((await weir(args)).code).toBe(EXIT.DENIED);
     const [unchanged] = await lines([...args, '--cost', '0']);
     const counter = { limit: 2, remaining: 0, reset: expect.any(Number) };
     expect(unchanged).toEqual({ success: true, ...counter });
     const denied = await weir([...args, '--json']);
     expect([denied.code, denied.stderr]).toEqual([EXIT.DENIED, '']);
-    expect(JSON.parse(denied.stdout)).toEqual({ ...unchanged, success: false });
+    const passesAt = counter.reset;
+    expect(JSON.parse(denied.stdout)).toEqual({ ...unchanged, success: false, passesAt });
   });
 
-  test('with GCRA says when the bucket is full, or when to retry', async () => {
+  test('with GCRA says when the bucket is full, or when the check passes', async () => {
     const rule = ['--algorithm', 'gcra', '--burst', '2'];
     const args = ['check', 'gcra_1', '--limit', '10', '--duration', '30d', ...rule];
     const answers = [await weir(args), await weir(args), await weir(args)];
     expect(answers.map(({ code }) => code)).toEqual([EXIT.OK, EXIT.OK, EXIT.DENIED]);
     const [allowed, , denied] = answers.map(({ stdout }) => stdout);
     expect(allowed).toMatch(/^allowed: limit 10, remaining 1, full at .* \(in 259\d{3} s\)\n$/);
-    expect(denied).toMatch(/^denied: limit 10, remaining 0, retry at .* \(in 25\d{4} s\)\n$/);
+    expect(denied).toMatch(/^denied: limit 10, remaining 0, passes at .* \(in 25\d{4} s\)\n$/);
   });
 
   test('takes the algorithm of a window', async () => {
     const args = ['check', 'sliding_1', '--limit', '3', '--duration', '30d', '--cost', '2'];
     await weir(args);
     const { stdout } = await weir([...args, '--algorithm', 'sliding']);
-    expect(stdout).toMatch(/^denied: limit 3, remaining 0, resets at /);
+    expect(stdout).toMatch(/^denied: limit 3, remaining 0, passes at /);
     expect((await weir([...args, '--algorithm', 'fixed'])).stdout).toContain('remaining 1,');
+  });
+
+  test('of a sliding window says when the check passes, which is not the end of the window', async () => {
+    const rule = ['--duration', '1h', '--algorithm', 'sliding', '--json'];
+    const args = ['check', 'sliding_2', '--limit', '4', ...rule];
+    await weir([...args, '--cost', '4']);
+    const denied = JSON.parse((await weir([...args, '--cost', '2'])).stdout);
+    // Two tokens of four are carried over until a quarter of the next window has passed.
+    expect(denied.passesAt - denied.reset).toBe(900_001);
+  });
+
+  test('says that a check never passes, and why', async () => {
+    const args = ['check', 'never', '--limit', '4', '--duration', '1h'];
+    expect((await weir([...args, '--cost', '5'])).stdout).toBe(
+      'denied: limit 4, remaining 4, never passes: the cost is above the limit\n',
+    );
+    await weir([
+      'overrides',
+      'set',
+      'never',
+      '--namespace',
+      'default',
+      '--limit',
+      '0',
+      '--duration',
+      '1h',
+    ]);
+    expect((await weir(args)).stdout).toBe(
+      'denied: limit 0, remaining 0, never passes: the limit is 0\n',
+    );
+  });
+
+  test('says when the window resets where only v1 has the fields', async () => {
+    const args = ['check', 'v1', '--limit', '1', '--duration', '40d'];
+    expect((await weir([...args, '--cost', '2'])).stdout).toMatch(/^denied: .*, resets at /);
+    const async = ['check', 'v1', '--limit', '1', '--duration', '1h', '--async', '--cost', '2'];
+    expect((await weir(async)).stdout).toMatch(/^denied: .*, resets at /);
   });
 
   const valid = ['a', '--limit', '1', '--duration', '1s'];
@@ -60,7 +98,7 @@ describe('weir check', () => {
     const paths: unknown[] = [];
     const other = createServer((request, response) => {
       paths.push(request.url);
-      response.end('{"success":true,"limit":1,"remaining":0,"reset":1000}');
+      response.end('{"data":{"success":true,"limit":1,"remaining":0,"reset":1000}}');
     });
     const port = await listen(other);
     for (const end of ['', '/', '//', '/behind/a/proxy', '/behind/a/proxy/']) {
@@ -69,7 +107,7 @@ describe('weir check', () => {
       expect((await weir(['check', ...valid], { WEIR_URL: url })).code).toBe(EXIT.OK);
       expect((await weir(['check', ...valid, '--url', url], unused)).code).toBe(EXIT.OK);
     }
-    const [plain, proxied] = ['/v1/ratelimits.limit', '/behind/a/proxy/v1/ratelimits.limit'];
+    const [plain, proxied] = ['/v2/ratelimit.limit', '/behind/a/proxy/v2/ratelimit.limit'];
     expect(paths).toEqual([...Array(6).fill(plain), ...Array(4).fill(proxied)]);
     other.close();
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../src/core/constants.ts';
+import { NEVER } from '../../src/core/decision.ts';
 import {
   legacyHeaders,
   policyItem,
@@ -13,7 +14,8 @@ import {
 } from '../../src/policies/quota.ts';
 
 const quota = (more: Partial<Quota> = {}): Quota => ({
-  ...{ name: 'a', limit: 10, durationMs: 60_000, remaining: 4, reset: 60_000, isAllowed: true },
+  ...{ name: 'a', limit: 10, durationMs: 60_000, remaining: 4, reset: 60_000 },
+  ...{ isAllowed: true, passesAt: 0 },
   ...more,
 });
 const stateOf = (nowMs: number, ...quotas: Quota[]): QuotaState => ({
@@ -43,11 +45,13 @@ describe('a quota', () => {
     );
   });
 
-  test('that denies gives the time at which all denying windows are reset', () => {
-    const late = quota({ name: 'b', isAllowed: false, remaining: 1, reset: 90_000 });
-    const soon = quota({ name: 'c', isAllowed: false, remaining: 0, reset: 61_000 });
+  test('that denies gives the time at which the request passes all denying windows', () => {
+    const denied = { isAllowed: false, reset: 120_000 };
+    const late = quota({ ...denied, name: 'b', remaining: 1, passesAt: 90_000 });
+    const soon = quota({ ...denied, name: 'c', remaining: 0, passesAt: 61_000 });
     const all = stateOf(60_500, quota(), late, soon);
     expect(retryAfter(all)).toBe(30);
+    expect(quotaItems(all)).toBe('"a";r=4;t=0, "b";r=1;t=30, "c";r=0;t=1');
     expect(retryAfter(stateOf(90_500, late))).toBe(1);
     expect(JSON.parse(quotaExceeded(all))).toMatchObject({
       type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
@@ -56,6 +60,18 @@ describe('a quota', () => {
       'violated-policies': ['b', 'c'],
     });
     expect(tightestQuota(all.quotas)).toBe(late);
+  });
+
+  test.each([
+    [0, 'all requests are denied: the limit is 0'],
+    [10, 'this request can never pass: its cost is above the limit'],
+  ])('of %i that can never be met gives no time to retry', (limit, detail) => {
+    const never = quota({ limit, isAllowed: false, passesAt: NEVER });
+    const soon = quota({ isAllowed: false, passesAt: 61_000 });
+    const state = stateOf(60_500, soon, never);
+    expect(retryAfter(state)).toBeUndefined();
+    expect(quotaItems(state)).toBe('"a";r=4;t=1, "a";r=4');
+    expect(JSON.parse(quotaExceeded(state))).toMatchObject({ detail });
   });
 
   test('in the X-RateLimit headers is the tightest one', () => {

@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { describeEngines } from '../support/engine-modes.ts';
+import { describeEngines, testInMemory } from '../support/engine-modes.ts';
 import type { RequestHeaders } from '../support/http.ts';
 import { errorIn, exchange, type ParsedResponse, sendRequest } from '../support/http.ts';
 import {
@@ -51,6 +51,7 @@ const POLICIES: Record<string, PolicySettings> = {
   listed: { gateway: ['envoy', 'caddy'], limit: 1, identify: ['method', 'path'] },
   appending: { gateway: 'istio', limit: 3 },
   gcra: { limit: 100, algorithm: 'gcra', burst: 2, identify: 'header:x-key', missing: 'allow' },
+  sliding: { limit: 60, duration: 3_600_000, algorithm: 'sliding' },
   lowered: { limit: 100, algorithm: 'gcra', burst: 3 },
 };
 
@@ -300,7 +301,31 @@ describeEngines('decided %s, a gateway', (mode) => {
     const lowered = () => ask('/v1/check/lowered', forwardedFor('10.0.0.16'));
     expect(await statuses(2, lowered)).toEqual([200, 429]);
     await set('login', '10.0.3.0', 0);
-    expect((await ask('/v1/check/login', forwardedFor('10.0.3.0'))).status).toBe(429);
+    const blocked = await ask('/v1/check/login', forwardedFor('10.0.3.0'));
+    expect([blocked.status, blocked.headers['retry-after']]).toEqual([429, undefined]);
+    expect(blocked.headers.ratelimit).toBe('"login";r=0');
+    expect(JSON.parse(blocked.body).detail).toBe('all requests are denied: the limit is 0');
+    await set('five', '10.0.3.1', 1);
+    const above = await ask('/v1/check/five', forwardedFor('10.0.3.1'));
+    expect([above.status, above.headers['retry-after']]).toEqual([429, undefined]);
+    expect(JSON.parse(above.body).detail).toContain('can never pass: its cost is above the limit');
+  });
+
+  testInMemory('a client that obeys Retry-After passes within its window', async () => {
+    const asking = () => ask('/v1/check/sliding', forwardedFor('10.0.3.2'));
+    const untilNextHour = () => 3_600_000 - (server.nowMs() % 3_600_000);
+    await server.stepClock(untilNextHour());
+    await statuses(60, asking);
+    await server.stepClock(untilNextHour() + 122_000);
+    // In each minute of this hour one token less is carried over.
+    expect(await statuses(4, asking)).toEqual([200, 200, 200, 429]);
+    const { status, headers, body } = await asking();
+    const seconds = Number(headers['retry-after']);
+    expect([status, seconds > 0, seconds < 60]).toEqual([429, true, true]);
+    expect(headers.ratelimit).toBe(`"sliding";r=0;t=${seconds}`);
+    expect(JSON.parse(body).detail).toBe(`retry after ${seconds} s`);
+    await server.stepClock(seconds * 1_000);
+    expect((await asking()).status).toBe(200);
   });
 
   test('counts in the same counters as every other check', async () => {

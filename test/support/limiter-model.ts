@@ -9,6 +9,8 @@ import { AMOUNT_MAX, DURATION_MAX_MS, DURATION_MIN_MS, SHARDS } from '../../src/
 import {
   type CheckParameters,
   type FullTablePolicy,
+  NEVER,
+  newDecision,
   OUTCOME,
   type TableDecision,
 } from '../../src/core/decision.ts';
@@ -225,7 +227,7 @@ export class LimiterModel {
     const isSliding = rule === RULE.sliding;
     const time = Math.max(now, this.timeOf(id));
     this.#times.set(id.group, time);
-    if (rule === RULE.gcra) return this.#judgeGcra(check, time, from);
+    if (rule === RULE.gcra) return this.#judgeGcra(check, time, before, from);
     const length = BigInt(durationMs);
     const window = this.#windowOf(check);
     const { current, previous } = this.usage(check);
@@ -240,11 +242,51 @@ export class LimiterModel {
       remaining: showsRemaining && left > 0n ? Number(left) : 0,
       reset: Number((window + 1n) * length),
       window: Number(window),
+      passesAt: allowed ? 0 : this.#passesAt(check, time, before),
       outcome: OUTCOME.decided,
     };
   }
 
-  #judgeGcra(check: TestCheck, time: number, from?: FullTime): TableDecision {
+  /** The first ms at which a denied check passes with the tokens before it. */
+  #bucketPassesAt(check: TestCheck, time: number, before: bigint, reset: number): number {
+    const { limit, durationMs, cost, burst } = check;
+    const size = BigInt(Math.min(burst, limit));
+    const tokens = BigInt(cost) + before;
+    if (tokens > size) return NEVER;
+    const { units, limit: rate } = this.#fullTimeUnder(check);
+    const start = larger(units, BigInt(time) * rate);
+    const passesAt = ceilDivide(start - (size - tokens) * BigInt(durationMs), rate);
+    // Under another limit than that of the checks before it, they may fit together already.
+    if (passesAt > BigInt(time)) return Number(passesAt);
+    return BigInt(cost) > size ? NEVER : reset;
+  }
+
+  /** The same in windows, by bisection. */
+  #passesAt(check: TestCheck, time: number, before: bigint): number {
+    const { limit, durationMs, cost, rule } = check;
+    const length = BigInt(durationMs);
+    const window = this.#windowOf(check);
+    const { current, previous } = this.usage(check);
+    const passes = (at: bigint) => {
+      const windows = larger(at / length, window) - window;
+      const used = windows === 0n ? current : 0n;
+      const usedBefore = windows === 0n ? previous : windows === 1n ? current : 0n;
+      const elapsed = larger(at - (window + windows) * length, 0n);
+      const carried = rule === RULE.sliding ? (usedBefore * (length - elapsed)) / length : 0n;
+      return used + carried + before + BigInt(cost) <= BigInt(limit);
+    };
+    let from = BigInt(time);
+    let to = (window + 2n) * length;
+    if (!passes(to)) return NEVER;
+    while (to - from > 1n) {
+      const middle = (from + to) / 2n;
+      if (passes(middle)) to = middle;
+      else from = middle;
+    }
+    return Number(to);
+  }
+
+  #judgeGcra(check: TestCheck, time: number, before: bigint, from?: FullTime): TableDecision {
     const { limit, durationMs, cost, burst } = check;
     const size = BigInt(Math.min(burst, limit));
     const length = BigInt(durationMs);
@@ -266,6 +308,7 @@ export class LimiterModel {
       remaining: left > 0n ? Number(left) : 0,
       reset: Number(reset),
       window: time,
+      passesAt: allowed ? 0 : this.#bucketPassesAt(check, time, before, Number(reset)),
       outcome: OUTCOME.decided,
     };
   }
@@ -281,7 +324,7 @@ export function decideBatch(batch: Batch, checks: TestCheck[], now: number) {
 
 /** Decides a single check. */
 export function decideSingle(tables: CounterTable[], check: TestCheck, now: number): TableDecision {
-  const decision = { allowed: false, remaining: 0, reset: 0, window: 0, outcome: 0 };
+  const decision = newDecision();
   const table = tables[shardOf(check.id)];
   table.decide(check.id, check.id.namespaceTag, now, check, true, decision);
   return decision;

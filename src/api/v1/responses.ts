@@ -69,7 +69,12 @@ const [fixed, sliding, gcra] = ALGORITHMS;
 const counter = Type.Object({
   duration: amount('Length of the window in milliseconds.'),
   limit: amount('Limit of the last allowed check.'),
-  windowStart: Type.Optional(unixMs('Start of the newest window with usage. Only for windows')),
+  windowStart: Type.Optional(
+    unixMs(
+      'Start of the newest window in which a check was counted, or denied because of tokens that ' +
+        'are carried over. The counter is kept until the window after it ends. Only for windows',
+    ),
+  ),
   current: Type.Optional(amount('Tokens used in that window. Only for windows.')),
   previous: Type.Optional(amount('Tokens used in the window before it. Only for windows.')),
   fullAt: Type.Optional(unixMs('Time at which the bucket is full again. Only for `gcra`')),

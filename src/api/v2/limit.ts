@@ -19,7 +19,7 @@ import {
   NAMESPACE_MAX_CHARACTERS,
   V2_DURATION_MAX_MS,
 } from '../../core/constants.ts';
-import type { Decision } from '../../core/decision.ts';
+import { type Decision, NEVER } from '../../core/decision.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
 import { encodeFragment, type JsonWriter } from '../../core/json-writer.ts';
@@ -177,6 +177,7 @@ const META = encodeFragment('{"meta":{"requestId":"');
 const LIMIT = encodeFragment('"},"data":{"limit":');
 const REMAINING = encodeFragment(',"remaining":');
 const RESET = encodeFragment(',"reset":');
+const PASSES_AT = encodeFragment(',"passesAt":');
 const ALLOWED = encodeFragment(',"success":true');
 const DENIED = encodeFragment(',"success":false');
 const OVERRIDE = encodeFragment(',"overrideId":"');
@@ -200,6 +201,7 @@ export function writeResponseV2(
   writer.writeFragment(RESET);
   writer.writeInteger(decision.reset);
   writer.writeFragment(decision.allowed ? ALLOWED : DENIED);
+  writePassesAt(writer, decision);
   writeOverride(writer, check);
   writer.writeFragment(END);
   return writer.finish();
@@ -230,7 +232,8 @@ export function writeMultiResponse(
   writer.writeFragment(passed ? ALL_PASSED : NOT_ALL_PASSED);
   for (let index = 0; index < checks.length; index++) {
     const check = checks[index];
-    const { allowed, remaining, reset } = decisions[index];
+    const decision = decisions[index];
+    const { allowed, remaining, reset } = decision;
     writer.writeFragment(index === 0 ? NAMESPACE : NEXT_NAMESPACE);
     writer.writeJsonText(check.namespaceIdOrName);
     writer.writeFragment(IDENTIFIER);
@@ -242,11 +245,19 @@ export function writeMultiResponse(
     writer.writeFragment(RESET);
     writer.writeInteger(reset);
     writer.writeFragment(allowed ? PASSED : FAILED);
+    writePassesAt(writer, decision);
     writeOverride(writer, check);
     writer.writeFragment(END_OF_ITEM);
   }
   writer.writeFragment(END_OF_BATCH);
   return writer.finish();
+}
+
+/** Only of a denied check that can pass later. Clients of other servers ignore the field. */
+function writePassesAt(writer: JsonWriter, { allowed, passesAt }: Decision): void {
+  if (allowed || passesAt === NEVER) return;
+  writer.writeFragment(PASSES_AT);
+  writer.writeInteger(passesAt);
 }
 
 function writeOverride(writer: JsonWriter, { overrideId }: Check): void {

@@ -4,10 +4,25 @@
  */
 
 import Type, { type Static, type TSchema } from 'typebox';
-import { amount, flagged, idText, limitFields, listOf, meta, named } from '../common/responses.ts';
+import {
+  amount,
+  flagged,
+  idText,
+  limitFields,
+  listOf,
+  meta,
+  named,
+  unixMs,
+} from '../common/responses.ts';
 
 const appliedOverride = Type.Optional(
   idText('rlor', 'Id of the override that applied. Absent if none did.'),
+);
+const passesAt = Type.Optional(
+  unixMs(
+    'Of a denied check: the first time at which it would pass if no other is counted. Absent for ' +
+      'an allowed check, and for one that can never pass: its cost is above the limit',
+  ),
 );
 const overrideId = idText('rlor', 'Id of the override. It stays the same while its values change.');
 const override = Type.Object({
@@ -22,6 +37,7 @@ const checked = Type.Object({
   identifier: named('The `identifier` of the check.'),
   ...limitFields,
   passed: flagged('Whether this check alone would be allowed.'),
+  passesAt,
   overrideId: appliedOverride,
 });
 
@@ -34,6 +50,7 @@ export const RESPONSES_V2 = {
     Type.Object({
       ...limitFields,
       success: flagged('Whether the check is allowed.'),
+      passesAt,
       overrideId: appliedOverride,
     }),
   ),

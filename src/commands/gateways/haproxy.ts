@@ -163,7 +163,7 @@ function checkRules(routes: readonly Route[]): string {
 ${failureRules(routes)}
   # Add the quota headers to every response; non-strict: skip them if the buffer has no room.
   http-after-response strict-mode off
-${commonQuotaHeaders(routes).map(responseHeaderRule).join('\n')}`;
+${['Retry-After', ...commonQuotaHeaders(routes)].map(responseHeaderRule).join('\n')}`;
 }
 
 /** The section through which weir.lua reaches weir. @param from text that names its defaults */
@@ -224,7 +224,7 @@ const UNDERSCORES = `\
 const RETURN_DENIAL = [
   'http-request return status 429',
   'content-type application/problem+json lf-string %[var(txn.weir.body)]',
-  `hdr Retry-After %[var(${variableName('Retry-After')})] hdr Cache-Control no-store`,
+  'hdr Cache-Control no-store',
   'if { var(txn.weir.status) -m int 429 }',
 ].join(' ');
 

@@ -224,7 +224,7 @@ const responseVariable = (header: string) => `$weir_${variableName(header)}`;
 
 const DENIAL_MAPS = [
   '# For a denial by weir. The values of "" are for a denial because weir has not decided.',
-  `map ${responseVariable('Retry-After')} $weir_denied_retry_after {`,
+  `map ${responseVariable('RateLimit')} $weir_denied_retry_after {`,
   `  default ${responseVariable('Retry-After')};`,
   '  "" 1;',
   '}',

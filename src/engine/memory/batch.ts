@@ -70,7 +70,8 @@ export class Batch {
   #hasInserted = false;
   readonly #lockOrder = new LockOrder();
   readonly #scratchCells = newCells();
-  readonly #zeroCostParameters: CheckParameters = { ...EMPTY_PARAMETERS };
+  readonly #scratchParameters: CheckParameters = { ...EMPTY_PARAMETERS };
+  readonly #scratchDecision = newDecision();
 
   /** @param tables one for each shard */
   constructor(tables: readonly CounterTable[], fullTablePolicy: FullTablePolicy) {
@@ -278,18 +279,34 @@ export class Batch {
 
   /** Not all passed, and nothing was counted: `remaining` is what it was before. */
   #reportUnchanged(): void {
-    const zeroCost = this.#zeroCostParameters;
     for (let number = 0; number < this.#length; number++) {
       const item = this.#items[number];
-      const { parameters, cells, decision } = item;
-      if (!decision.allowed) continue;
-      this.#readCounter(item);
-      zeroCost.limit = parameters.limit;
-      zeroCost.durationMs = parameters.durationMs;
-      zeroCost.rule = parameters.rule;
-      zeroCost.burst = parameters.burst;
-      judge(cells, item.nowMs, zeroCost, decision);
+      const { decision } = item;
+      if (decision.allowed) this.#judgeWithCost(item, 0, decision);
+      else if (item.previousSameCounter !== undefined) this.#delayPassing(item);
     }
+  }
+
+  /** A denied check passes when the allowed checks before it on its counter pass with it. */
+  #delayPassing(item: BatchItem): void {
+    let { cost } = item.parameters;
+    let earlier = item.previousSameCounter;
+    for (; earlier !== undefined; earlier = earlier.previousSameCounter) {
+      if (earlier.decision.allowed) cost += earlier.parameters.cost;
+    }
+    const together = this.#scratchDecision;
+    this.#judgeWithCost(item, cost, together);
+    // Under another limit than theirs, they may fit already.
+    if (!together.allowed) item.decision.passesAt = together.passesAt;
+  }
+
+  /** Judges a check by its counter without this batch. */
+  #judgeWithCost(item: BatchItem, cost: number, decision: TableDecision): void {
+    const { parameters, cells, nowMs } = item;
+    const { limit, durationMs, rule, burst } = parameters;
+    this.#readCounter(item);
+    Object.assign(this.#scratchParameters, { limit, durationMs, cost, rule, burst });
+    judge(cells, nowMs, this.#scratchParameters, decision);
   }
 }
 

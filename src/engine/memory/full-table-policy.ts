@@ -18,5 +18,6 @@ export function applyFullTablePolicy(
   decision.allowed = false;
   decision.remaining = 0;
   decision.reset = earliestEndMs;
+  decision.passesAt = earliestEndMs;
   return false;
 }

@@ -21,7 +21,7 @@ import {
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { Namespace } from '../../core/namespace.ts';
-import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
+import { hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import type {
@@ -250,8 +250,8 @@ export class MemoryEngine implements Engine {
     if (outcome === DEDUCTION_OUTCOME.full) this.countOutcome(OUTCOME.full);
     else if (outcome === DEDUCTION_OUTCOME.evicted) this.countOutcome(OUTCOME.evicted);
     if (outcome !== DEDUCTION_OUTCOME.applied && outcome !== DEDUCTION_OUTCOME.evicted) return;
-    // Denied again, by now, with the reset of a bucket that is emptier.
-    if (isBucket) table.decide(identity, tag, nowMs, check, true, decision);
+    // Denied again, by now, with the times of a counter that holds more.
+    if (rule !== RULE.fixed) table.decide(identity, tag, nowMs, check, true, decision);
     decision.remaining = 0;
   }
 

@@ -6,14 +6,14 @@
 import {
   type CheckParameters,
   type DecisionCause,
+  NEVER,
   newDecision,
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
-import { hasWindows } from '../../core/window-rules.ts';
 import type { CounterExplanation, Prediction } from '../engine.ts';
 import { counterState, type InspectedCounter } from './counter-state.ts';
-import { counterKey, judge, ruleOf } from './windows/registry.ts';
+import { counterKey, judge } from './windows/registry.ts';
 import { type Cells, newCells } from './windows/rule.ts';
 
 /**
@@ -71,17 +71,14 @@ function predictionOf(
   decision: TableDecision,
 ): Prediction {
   const { allowed, remaining, reset } = decision;
-  const cause = causeOf(check, decision);
-  const passesAt =
-    cause === 'limit_reached' ? ruleOf(check.rule).passesAtMs(cells, check, decision) : undefined;
+  const cause = causeOf(decision);
+  const passesAt = cause === 'limit_reached' ? decision.passesAt : undefined;
   const { remaining: left } = judged(cells, nowMs, { ...check, cost: 0 });
   return { allowed, left, remaining, reset, cause, passesAt };
 }
 
-function causeOf(check: CheckParameters, { allowed, outcome }: TableDecision): DecisionCause {
+function causeOf({ allowed, outcome, passesAt }: TableDecision): DecisionCause {
   if (outcome === OUTCOME.full) return 'table_full';
   if (allowed) return 'within_limit';
-  const { rule, limit, burst, cost } = check;
-  const most = hasWindows(rule) ? limit : Math.min(burst, limit);
-  return cost > most ? 'cost_above_limit' : 'limit_reached';
+  return passesAt === NEVER ? 'cost_above_limit' : 'limit_reached';
 }

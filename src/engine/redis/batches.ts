@@ -12,7 +12,13 @@
 
 import type { Check } from '../../core/check.ts';
 import { MULTI_LIMIT_MAX } from '../../core/constants.ts';
-import { type Decision, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
+import {
+  type Decision,
+  NEVER,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../core/decision.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
 import { counterKey } from '../memory/windows/registry.ts';
@@ -310,5 +316,8 @@ function judgeUnreserved(item: BatchItem, { remaining, reset, window }: TableDec
   decision.remaining = decision.allowed ? remaining : leftOfDenied;
   decision.reset = reset;
   decision.window = window;
+  // What is carried over is unknown here: until the reset at most, if no more is used.
+  const isNever = check.cost > Math.min(check.burst, check.limit);
+  decision.passesAt = decision.allowed ? 0 : isNever ? NEVER : reset;
   decision.outcome = OUTCOME.decided;
 }

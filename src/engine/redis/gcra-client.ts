@@ -6,7 +6,7 @@
  * decides it without Redis. Tokens of a check that its acceptor has withdrawn are refunded.
  */
 
-import { OUTCOME } from '../../core/decision.ts';
+import { NEVER, OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
@@ -84,7 +84,8 @@ export class GcraClient {
         this.#options.stats.add(WORKER_STAT.recoveryDenials, 1);
       }
       this.#options.stats.add(WORKER_STAT.decisions, 1);
-      source.reply(number, { allowed, remaining, reset, outcome: OUTCOME.decided });
+      const passesAt = allowed ? 0 : cost > Math.min(burst, limit) ? NEVER : reset;
+      source.reply(number, { allowed, remaining, reset, passesAt, outcome: OUTCOME.decided });
     });
   }
 

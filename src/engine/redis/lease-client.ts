@@ -14,11 +14,11 @@
  * the next message gives its tokens back.
  */
 
-import { newDecision, OUTCOME } from '../../core/decision.ts';
+import { type CheckParameters, NEVER, newDecision, OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { counterKey } from '../memory/windows/registry.ts';
+import { counterKey, passesAtInWindow } from '../memory/windows/registry.ts';
 import { share } from '../memory/windows/sliding.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import {
@@ -443,7 +443,14 @@ export class LeaseClient {
     const { durationMs } = parameters;
     const reset = (this.#options.windowOf(identity, durationMs, nowMs) + 1) * durationMs;
     if (!source.claim(number)) return;
-    source.reply(number, { allowed: false, remaining: 0, reset, outcome: OUTCOME.decided });
+    const { cost, limit } = parameters;
+    source.reply(number, {
+      allowed: false,
+      remaining: 0,
+      reset,
+      passesAt: cost > limit ? NEVER : reset,
+      outcome: OUTCOME.decided,
+    });
     this.#options.stats.add(WORKER_STAT.recoveryDenials, 1);
     this.#options.stats.add(WORKER_STAT.decisions, 1);
   }
@@ -496,7 +503,7 @@ export class LeaseClient {
         if (check.cost > 0) state.lastLimit = check.limit;
       } else if (check.countsDenied) state.spent += check.cost;
       if (served === SERVED.unproven) stats.add(WORKER_STAT.unprovenDenials, 1);
-      replies.push([waiting, decisionOf(state, reserved, message, answer, check, allowed)]);
+      replies.push([waiting, decisionOf(state, reserved, answer, entry.parameters, allowed)]);
     }
     state.isPinned = false;
     if (counter.isWoken) this.#endBound(state, nowMs);
@@ -655,13 +662,20 @@ function restrictLease(state: LeaseState, reservedNow: number, check: TokenCheck
 function decisionOf(
   state: LeaseState,
   reserved: number,
-  { durationMs }: CounterMessage,
-  answer: CounterAnswer,
-  { limit, isSliding }: TokenCheck,
+  { previousUse, leftUs }: CounterAnswer,
+  check: Readonly<CheckParameters>,
   allowed: boolean,
 ): ReplyDecision {
-  const carried = isSliding ? share(answer.previousUse, answer.leftUs, durationMs * 1_000) : 0;
-  const used = state.othersDeducted + state.spent + state.reserved + reserved + carried;
-  const remaining = !allowed && isSliding ? 0 : Math.max(0, limit - used);
-  return { allowed, remaining, reset: (state.window + 1) * durationMs, outcome: OUTCOME.decided };
+  const { limit, durationMs, rule } = check;
+  const isSliding = rule === RULE.sliding;
+  const carried = isSliding ? share(previousUse, leftUs, durationMs * 1_000) : 0;
+  const used = state.othersDeducted + state.spent + state.reserved + reserved;
+  const reset = (state.window + 1) * durationMs;
+  return {
+    allowed,
+    remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
+    reset,
+    passesAt: allowed ? 0 : passesAtInWindow(used, previousUse, check, reset),
+    outcome: OUTCOME.decided,
+  };
 }

@@ -22,7 +22,7 @@ import {
   type Words,
 } from '../memory/layout.ts';
 import { acquire, breakLock, release } from '../memory/lock.ts';
-import { counterKey } from '../memory/windows/registry.ts';
+import { counterKey, passesAtInWindow } from '../memory/windows/registry.ts';
 import { share } from '../memory/windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
 import { findInsertion } from './lease-insert.ts';
@@ -252,7 +252,7 @@ export class LeaseTable implements LeaseMemory {
       const total = readTotal(this, slot);
       const used = total - this.doubles[leaseAt(slot)] + this.details[othersAt(slot)];
       const carried = this.#carried(slot, nowMs, check);
-      this.#judge(slot, used + carried, check, decision);
+      this.#judge(slot, used, carried, check, decision);
       if (decision.allowed && cost !== 0) {
         this.#dirty.add(lock, slot);
         addUnreported(this, slot, cost);
@@ -604,6 +604,7 @@ export class LeaseTable implements LeaseMemory {
     decision.allowed = true;
     decision.remaining = remaining > 0 ? remaining : 0;
     decision.reset = (window + 1) * durationMs;
+    decision.passesAt = 0;
     decision.window = window;
     decision.outcome = OUTCOME.decided;
     if (limit !== lentLimit || (summary & SUMMARY_OTHER_LIMIT) !== 0) noteLimit(this, slot, limit);
@@ -628,15 +629,25 @@ export class LeaseTable implements LeaseMemory {
       if (cost <= limit - known) return VERDICT.needsTokens;
     }
     const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
-    this.#judge(slot, used + this.#carried(slot, nowMs, check), check, decision);
+    this.#judge(slot, used, this.#carried(slot, nowMs, check), check, decision);
     if (cost !== 0 && decision.allowed) return VERDICT.needsTokens;
     return VERDICT.decided;
   }
 
-  /** Decides by the tokens that count as used, as the rules of the memory engine do. */
-  #judge(slot: LeaseSlot, used: number, check: CheckParameters, decision: TableDecision): void {
+  /**
+   * Decides as the rules of the memory engine do.
+   * @param used tokens used in the window of the slot
+   * @param carried tokens of the window before that count too
+   */
+  #judge(
+    slot: LeaseSlot,
+    used: number,
+    carried: number,
+    check: CheckParameters,
+    decision: TableDecision,
+  ): void {
     const { limit, cost, durationMs, rule } = check;
-    const left = limit - used;
+    const left = limit - used - carried;
     const allowed = cost === 0 || cost <= left;
     const remaining = allowed ? left - cost : rule === RULE.sliding ? 0 : left;
     const window = this.words[windowNumberAt(slot)] >>> 0;
@@ -645,6 +656,8 @@ export class LeaseTable implements LeaseMemory {
     decision.reset = (window + 1) * durationMs;
     decision.window = window;
     decision.outcome = OUTCOME.decided;
+    const before = this.details[previousUseAt(slot)];
+    decision.passesAt = allowed ? 0 : passesAtInWindow(used, before, check, decision.reset);
   }
 
   /**

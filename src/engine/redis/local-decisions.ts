@@ -8,6 +8,7 @@ import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
 import { countGcra, judgeGcra, refundGcra } from '../memory/windows/gcra.ts';
+import { passesAtInWindow } from '../memory/windows/registry.ts';
 import { clearCells, newCells } from '../memory/windows/rule.ts';
 import { share } from '../memory/windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
@@ -145,6 +146,7 @@ export class LocalDecisions {
     decision.remaining = remaining > 0 ? remaining : 0;
     decision.reset = reset;
     decision.window = window;
+    decision.passesAt = allowed ? 0 : passesAtInWindow(used, usedBefore, check, reset);
   }
 
   /** The check with this machine's share of its limit and burst. */

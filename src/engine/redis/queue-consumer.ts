@@ -8,12 +8,20 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import type { CheckParameters, Decision } from '../../core/decision.ts';
+import type { CheckParameters, TableDecision } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
 import { isRule } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { ENTRY, ENTRY_STATE, kindOf, NOTIFICATION_FLAG, REPLY, ruleOf } from '../worker/layout.ts';
+import {
+  ENTRY,
+  ENTRY_STATE,
+  kindOf,
+  NOTIFICATION_FLAG,
+  REPLY,
+  REPLY_ALLOWED,
+  ruleOf,
+} from '../worker/layout.ts';
 import {
   CHECK_QUEUE,
   type ChannelMemory,
@@ -33,8 +41,8 @@ export interface QueueEntry {
   readonly parameters: Readonly<CheckParameters>;
 }
 
-/** A decision, with one of OUTCOME. */
-export type ReplyDecision = Pick<Decision, 'allowed' | 'remaining' | 'reset'> & { outcome: number };
+/** A decision as a reply has it. */
+export type ReplyDecision = Omit<TableDecision, 'window'>;
 
 export class RedisQueueConsumer {
   readonly #memory: ChannelMemory;
@@ -124,9 +132,9 @@ export class RedisQueueConsumer {
       const reply = this.#replies.nextItem();
       doubles[reply / 2 + REPLY.remaining] = decision.remaining;
       doubles[reply / 2 + REPLY.reset] = decision.reset;
+      doubles[reply / 2 + REPLY.passesAt] = decision.passesAt;
       words[reply + REPLY.number] = number;
-      words[reply + REPLY.allowed] = decision.allowed ? 1 : 0;
-      words[reply + REPLY.outcome] = decision.outcome;
+      words[reply + REPLY.result] = decision.outcome | (decision.allowed ? REPLY_ALLOWED : 0);
       this.#replies.publish();
       this.#hasReplied = true;
     }

@@ -5,7 +5,7 @@
  */
 
 import type { Check } from '../../core/check.ts';
-import { type FullTablePolicy, OUTCOME, type TableDecision } from '../../core/decision.ts';
+import { type FullTablePolicy, NEVER, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import type { EngineDownPolicy, LocalShare } from '../../redis/settings.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
@@ -88,5 +88,6 @@ export class DecisionsWithoutRedis {
     decision.remaining = isAllowed ? Math.max(0, limit - cost) : 0;
     decision.window = hasWindows(rule) ? window : redisMs;
     decision.reset = hasWindows(rule) ? (window + 1) * durationMs : redisMs;
+    decision.passesAt = decision.allowed ? 0 : cost > limit ? NEVER : decision.reset;
   }
 }

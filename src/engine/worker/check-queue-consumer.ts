@@ -20,6 +20,7 @@ import {
   kindOf,
   NOTIFICATION_FLAG,
   REPLY,
+  REPLY_ALLOWED,
   ruleOf,
 } from './layout.ts';
 import {
@@ -176,9 +177,9 @@ export class CheckQueueConsumer {
     const reply = this.#replies.nextItem();
     doubles[reply / 2 + REPLY.remaining] = decision.remaining;
     doubles[reply / 2 + REPLY.reset] = decision.reset;
+    doubles[reply / 2 + REPLY.passesAt] = decision.passesAt;
     words[reply + REPLY.number] = words[at + ENTRY.number];
-    words[reply + REPLY.allowed] = decision.allowed ? 1 : 0;
-    words[reply + REPLY.outcome] = decision.outcome;
+    words[reply + REPLY.result] = decision.outcome | (decision.allowed ? REPLY_ALLOWED : 0);
     this.#replies.publish();
   }
 }

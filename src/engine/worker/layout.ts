@@ -18,10 +18,9 @@
  *            int32  14   state      one of ENTRY_STATE
  *            int32  15   number     the head at which it was enqueued
  *
- *   reply    float64 0   remaining  1   reset
- *            int32   4   number     that of the entry
- *            int32   5   allowed    0 or 1
- *            int32   6   outcome    one of OUTCOME
+ *   reply    float64 0   remaining  1   reset      2   passesAt
+ *            int32   6   number     that of the entry
+ *            int32   7   result     one of OUTCOME, and 256 where the check is allowed
  *
  * A deduction needs no burst: its check was allowed. Heads and tails only grow, and wrap as int32;
  * an entry is at its number modulo the capacity.
@@ -62,7 +61,10 @@ export const ENTRY = {
   number: 15,
 } as const;
 
-export const REPLY = { remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 } as const;
+export const REPLY = { remaining: 0, reset: 1, passesAt: 2, number: 6, result: 7 } as const;
+
+/** The bit of an allowed check in the `result` word of a reply, above its outcome. */
+export const REPLY_ALLOWED = 256;
 
 /** The number of the window rule lies above the kind. */
 const RULE_SHIFT = 8;

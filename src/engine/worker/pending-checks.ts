@@ -17,7 +17,7 @@ import { ApiError } from '../../core/errors.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import type { Completion } from '../engine.ts';
 import type { CheckQueueProducer } from './check-queue-producer.ts';
-import { NOTIFICATION_FLAG, REPLY } from './layout.ts';
+import { NOTIFICATION_FLAG, REPLY, REPLY_ALLOWED } from './layout.ts';
 import { requestNotification } from './wake-up.ts';
 import { type PendingCheck, WorkerChannel } from './worker-channel.ts';
 
@@ -104,14 +104,16 @@ export class PendingChecks {
     requestNotification(words, NOTIFICATION_FLAG);
     for (const { replies, decision } = channel; !replies.isEmpty(); replies.releaseFirst()) {
       const at = replies.firstItem();
-      const outcome = words[at + REPLY.outcome];
+      const result = words[at + REPLY.result];
+      const outcome = result & ~REPLY_ALLOWED;
       this.#options.countOutcome(outcome);
       const pending = channel.pendingAt(words[at + REPLY.number]);
       // It has failed before: its deadline had passed.
       if (pending === undefined) continue;
       decision.remaining = doubles[at / 2 + REPLY.remaining];
       decision.reset = doubles[at / 2 + REPLY.reset];
-      decision.allowed = words[at + REPLY.allowed] === 1;
+      decision.passesAt = doubles[at / 2 + REPLY.passesAt];
+      decision.allowed = (result & REPLY_ALLOWED) !== 0;
       decision.outcome = outcome;
       complete(channel, pending, decision);
     }

@@ -5,7 +5,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { OUTCOME } from '../../../src/core/decision.ts';
+import { NEVER, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import {
   addToLease,
@@ -199,10 +199,29 @@ function expectedDecision(
     const leftMs = Math.max(0, Math.min(end - nowMs - aheadMs, MINUTE));
     return isSliding ? Math.floor((amount * leftMs) / MINUTE) : 0;
   };
-  const used = othersDeducted + spent + reserved + carriedOf(state.previousUse, 0);
+  const own = othersDeducted + spent + reserved;
+  const used = own + carriedOf(state.previousUse, 0);
+  const reset = (window + 1) * MINUTE;
+  /** The first ms at which the check passes, by bisection. */
+  const passesAt = () => {
+    const passes = (ms: number) => {
+      const isNext = ms >= reset;
+      const leftMs = Math.min(reset + (isNext ? MINUTE : 0) - ms, MINUTE);
+      const carried = Math.floor(((isNext ? own : state.previousUse) * leftMs) / MINUTE);
+      return (isNext ? 0 : own) + (isSliding ? carried : 0) + cost <= limit;
+    };
+    let [from, to] = [nowMs + OFFSET_MS, reset + MINUTE];
+    if (!passes(to)) return NEVER;
+    while (to - from > 1) {
+      const middle = Math.floor((from + to) / 2);
+      if (passes(middle)) to = middle;
+      else from = middle;
+    }
+    return to;
+  };
   const decide = (allowed: boolean, remaining: number, verdict: number = VERDICT.decided) => {
-    const reset = (window + 1) * MINUTE;
-    return { verdict, decision: { allowed, remaining: Math.max(0, remaining), reset, window } };
+    const decision = { allowed, remaining: Math.max(0, remaining), reset, window };
+    return { verdict, decision: { ...decision, passesAt: allowed ? 0 : passesAt() } };
   };
   const isCovered = !isSliding || state.previousUse === 0 || state.coversSliding;
   const isLent = cost <= lease && limit >= lentLimit && nowMs < state.deadlineMs && isCovered;

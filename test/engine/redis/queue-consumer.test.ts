@@ -45,7 +45,7 @@ function newQueue() {
 }
 
 const decisionOf = (remaining: number) => {
-  return { allowed: true, remaining, reset: 1_000, outcome: OUTCOME.decided };
+  return { allowed: true, remaining, reset: 1_000, passesAt: 0, outcome: OUTCOME.decided };
 };
 
 function readAll(consumer: RedisQueueConsumer): number[] {

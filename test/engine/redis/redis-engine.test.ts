@@ -136,7 +136,13 @@ class TestAcceptor {
     const { durationMs } = parameters;
     const reset = (Math.floor(this.clock.nowMs() / durationMs) + 1) * durationMs;
     if (!this.#consumer.claim(number)) return false;
-    this.#consumer.reply(number, { allowed, remaining, reset, outcome: OUTCOME.decided });
+    this.#consumer.reply(number, {
+      allowed,
+      remaining,
+      reset,
+      passesAt: allowed ? 0 : reset,
+      outcome: OUTCOME.decided,
+    });
     this.#consumer.flush();
     return true;
   }

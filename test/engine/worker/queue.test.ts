@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
+import { OUTCOME } from '../../../src/core/decision.ts';
 import { shardOf, workerOf } from '../../../src/engine/memory/shard.ts';
 import {
   CHANNEL_BYTES,
@@ -9,6 +10,7 @@ import {
   ENTRY_STATE,
   REPLIES_AT,
   REPLY,
+  REPLY_ALLOWED,
 } from '../../../src/engine/worker/layout.ts';
 import {
   allocateChannel,
@@ -46,7 +48,8 @@ describe('a channel', () => {
       state: 14,
       number: 15,
     });
-    expect(REPLY).toEqual({ remaining: 0, reset: 1, number: 4, allowed: 5, outcome: 6 });
+    expect(REPLY).toEqual({ remaining: 0, reset: 1, passesAt: 2, number: 6, result: 7 });
+    expect(REPLY_ALLOWED).toBeGreaterThan(Math.max(...Object.values(OUTCOME)));
     expect([ENTRY_KIND, ENTRY_STATE]).toEqual([
       {
         ...{ deduction: 1, check: 2, tokens: 3, countedTokens: 4, reserve: 5 },

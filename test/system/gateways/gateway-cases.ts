@@ -12,7 +12,7 @@ import {
   type Gateway as GatewayName,
   isEnvoyBased,
 } from '../../../src/policies/gateways.ts';
-import { exchange, LONGEST_WINDOW_MS, requestBytes } from '../../support/http.ts';
+import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../../support/http.ts';
 import type { PolicySettings } from '../../support/policy-config.ts';
 import { freePort, ROOT_KEY, suspendProcess, waitUntil } from '../../support/server.ts';
 import {
@@ -220,6 +220,20 @@ export function defineGatewayTests(gatewayUnderTest: TestedGateway): void {
       expect(responses[3].body).toContain('quota-exceeded');
       expect(responses[5].body).toBe('');
       expect(received().map(({ url }) => url)).toEqual([path, path, path]);
+    });
+
+    testInTime('a blocked client, which can never pass, gets no Retry-After', async () => {
+      const identifier = newAddress();
+      const set = await sendRequest(stack.weir.port, {
+        path: '/v2/ratelimit.setOverride',
+        body: JSON.stringify({ namespace: 'open', identifier, limit: 0, duration: 60_000 }),
+      });
+      expect(set.status).toBe(200);
+      const agent = agentFromNewAddress(identifier);
+      const { status, headers } = await sendThrough(gateway.port, {}, agent);
+      expect([status, headers['retry-after']]).toEqual([429, undefined]);
+      expect(headers.ratelimit).toBe('"open";r=0');
+      expect(headers['cache-control']).toBe('no-store');
     });
 
     testInTime('a client with forged proxy headers is counted by its own address', async () => {

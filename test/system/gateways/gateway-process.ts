@@ -280,9 +280,9 @@ export function newAddress(): string {
   return `127.0.${lastAddress >> 8}.${lastAddress & 255}`;
 }
 
-/** One connection from such an address. */
-export function agentFromNewAddress(): Agent {
-  const options = { keepAlive: true, maxSockets: 1, localAddress: newAddress() };
+/** One connection, by default from such an address. */
+export function agentFromNewAddress(localAddress = newAddress()): Agent {
+  const options = { keepAlive: true, maxSockets: 1, localAddress };
   return new Agent(options as AgentOptions);
 }
 

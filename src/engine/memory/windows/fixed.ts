@@ -7,6 +7,7 @@
  *   reset = the end of the window
  */
 
+import { NEVER } from '../../../core/decision.ts';
 import type { Judge, WindowRule } from './rule.ts';
 import { protectNewest, usageIn, windowAt, windowRuleBase } from './window.ts';
 
@@ -20,6 +21,8 @@ export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, dec
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = (window + 1) * durationMs;
   decision.window = window;
+  // The next window begins without usage.
+  decision.passesAt = allowed ? 0 : cost > limit ? NEVER : decision.reset;
 };
 
 export const fixed: WindowRule = {
@@ -27,6 +30,4 @@ export const fixed: WindowRule = {
   judge: judgeFixed,
   protect: protectNewest,
   tokensUsed: ({ used }) => used,
-  // The next window begins without usage.
-  passesAtMs: (_cells, _parameters, { reset }) => reset,
 };

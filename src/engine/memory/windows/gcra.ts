@@ -19,7 +19,7 @@
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
-import type { CheckParameters } from '../../../core/decision.ts';
+import { type CheckParameters, NEVER } from '../../../core/decision.ts';
 import { RULE } from '../../../core/window-rules.ts';
 import type { Cells, Judge, WindowRule } from './rule.ts';
 
@@ -41,6 +41,7 @@ export const judgeGcra: Judge = (cells, nowMs, { limit, durationMs, cost, burst 
   else if (newest > nowMs) reset = newest + ceilOfQuotient(cost, durationMs, slack, limit);
   else reset = nowMs + ceilOfQuotient(cost, durationMs, 0, limit);
   decision.reset = Math.min(reset, AMOUNT_MAX);
+  decision.passesAt = allowed ? 0 : cost > bucket ? NEVER : decision.reset;
 };
 
 /**
@@ -149,7 +150,6 @@ export const gcra: WindowRule = {
   },
 
   tokensUsed: ({ used }) => used,
-  passesAtMs: (_cells, _parameters, { reset }) => reset,
   view: ({ newest }) => ({ fullAt: newest }),
 };
 

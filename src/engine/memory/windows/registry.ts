@@ -4,12 +4,12 @@
  * its lines in this file.
  */
 
-import type { CheckParameters, Decision } from '../../../core/decision.ts';
+import { type CheckParameters, type Decision, NEVER } from '../../../core/decision.ts';
 import { RULE, type RuleName, type RuleNumber } from '../../../core/window-rules.ts';
 import { fixed, judgeFixed } from './fixed.ts';
 import { countGcra, gcra, judgeGcra } from './gcra.ts';
 import type { Cells, WindowRule } from './rule.ts';
-import { judgeSliding, sliding } from './sliding.ts';
+import { judgeSliding, sliding, slidingPassesAt } from './sliding.ts';
 import { countInWindow, windowExpiryMs } from './window.ts';
 
 const RULES = {
@@ -75,6 +75,22 @@ export function judge(
       judgeGcra(cells, nowMs, parameters, decision);
       break;
   }
+}
+
+/**
+ * When a check that was denied in a window passes, for rules with windows.
+ * @param used tokens used in the window that ends at `reset`
+ * @param before tokens used in the window before it
+ * @returns the first ms at which it passes if nothing is counted until then; or NEVER
+ */
+export function passesAtInWindow(
+  used: number,
+  before: number,
+  parameters: CheckParameters,
+  reset: number,
+): number {
+  if (parameters.rule === RULE.sliding) return slidingPassesAt(used, before, parameters, reset);
+  return parameters.cost > parameters.limit ? NEVER : reset;
 }
 
 /** Counts the cost of an allowed check in the window of its decision. */

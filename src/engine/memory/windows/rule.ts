@@ -105,12 +105,6 @@ export interface WindowRule {
   usage(cells: Cells, durationMs: number, nowMs: number): CounterUsage;
   /** The tokens that a check by this rule sees as used. @param usage of the counter at `nowMs` */
   tokensUsed(usage: CounterUsage, durationMs: number, nowMs: number): number;
-  /**
-   * The first ms at which a denied check passes, if nothing is counted until then.
-   * @param parameters a cost that is at most the limit and the burst
-   * @param denial the decision of `judge` on these cells
-   */
-  passesAtMs(cells: Cells, parameters: CheckParameters, denial: Decision): number;
   /** The cells as clients are shown them: times are Unix times in ms. */
   view(cells: Cells, durationMs: number): CellsView;
 }

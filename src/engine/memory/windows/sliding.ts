@@ -10,11 +10,13 @@
  */
 
 import { AMOUNT_MAX } from '../../../core/constants.ts';
+import { type CheckParameters, NEVER } from '../../../core/decision.ts';
 import { ceilOfQuotient } from './gcra.ts';
 import type { Judge, WindowRule } from './rule.ts';
 import { protectCarriedOver, usageBefore, usageIn, windowAt, windowRuleBase } from './window.ts';
 
-export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
+export const judgeSliding: Judge = (cells, nowMs, parameters, decision) => {
+  const { limit, durationMs, cost } = parameters;
   const window = windowAt(cells, nowMs, durationMs);
   const reset = (window + 1) * durationMs;
   const before = usageBefore(cells, window);
@@ -22,14 +24,35 @@ export const judgeSliding: Judge = (cells, nowMs, { limit, durationMs, cost }, d
   const leftMs = Math.min(reset - nowMs, durationMs);
   const carried = before === 0 ? 0 : share(before, leftMs, durationMs);
   // Where the difference is not exact, it is far below 0.
-  const left = limit - usageIn(cells, window) - carried;
+  const used = usageIn(cells, window);
+  const left = limit - used - carried;
   const allowed = cost === 0 || cost <= left;
   const remaining = allowed ? left - cost : 0;
   decision.allowed = allowed;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = reset;
   decision.window = window;
+  decision.passesAt = allowed ? 0 : slidingPassesAt(used, before, parameters, reset);
 };
+
+/**
+ * @param used tokens used in the window that ends at `reset`
+ * @param before tokens used in the window before it
+ * @returns the first ms at which a denied check passes if nothing is counted until then; or NEVER
+ */
+export function slidingPassesAt(
+  used: number,
+  before: number,
+  { limit, durationMs, cost }: CheckParameters,
+  reset: number,
+): number {
+  if (cost > limit) return NEVER;
+  const left = limit - used - cost;
+  // In this window as soon as less is carried over, or else in the next, which carries `used`.
+  return left >= 0
+    ? reset - carriedMs(before, left, durationMs)
+    : reset + durationMs - carriedMs(used, limit - cost, durationMs);
+}
 
 /**
  * @returns floor(amount * part / whole), exact for integers with 0 <= part <= whole. A product that
@@ -57,14 +80,5 @@ export const sliding: WindowRule = {
 
   tokensUsed({ used, usedBefore, endMs }, durationMs, nowMs) {
     return used + share(usedBefore, Math.min(endMs - nowMs, durationMs), durationMs);
-  },
-
-  passesAtMs(cells, { limit, durationMs, cost }, { window, reset }) {
-    const used = usageIn(cells, window);
-    const left = limit - used - cost;
-    // In this window as soon as less is carried over, or else in the next, which carries `used`.
-    return left >= 0
-      ? reset - carriedMs(usageBefore(cells, window), left, durationMs)
-      : reset + durationMs - carriedMs(used, limit - cost, durationMs);
   },
 };

@@ -85,7 +85,7 @@ export function countInWindow(
 }
 
 /** All of a window rule but how it judges, and what it carries over to the next window. */
-export const windowRuleBase: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed' | 'passesAtMs'> = {
+export const windowRuleBase: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'> = {
   counterRule: RULE.fixed,
   storesNewestLast: true,
   count: countInWindow,

@@ -30,7 +30,7 @@ const checkOf = ({ burst = NO_BURST, ...check }: Parameters): TestCheck => {
 
 /** Decides a check, and counts its cost if it is allowed, as the table does. */
 function decide(cells: Cells, now: number, parameters: Parameters) {
-  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+  const decision = { allowed: false, remaining: 0, reset: 0, window: 0, passesAt: 0 };
   const check = checkOf(parameters);
   gcra.judge(Object.freeze({ ...cells }), now, check, decision);
   if (decision.allowed && check.cost > 0) gcra.count(cells, decision.window, check.cost, check);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
-import type { Decision } from '../../../../src/core/decision.ts';
+import { type Decision, NEVER } from '../../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
 import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
 import { isExpired, ruleOf } from '../../../../src/engine/memory/windows/registry.ts';
@@ -24,12 +24,23 @@ function decide(
   limit: number,
   durationMs: number,
   cost: number,
-): Decision {
-  const decision = { allowed: false, remaining: 0, reset: 0, window: 0 };
+): Omit<Decision, 'passesAt'> {
   const rule = judge === judgeSliding ? RULE.sliding : RULE.fixed;
   const terms = { limit, durationMs, cost, rule, burst: NO_BURST };
-  judge(Object.freeze({ ...cells }), now, terms, decision);
-  if (decision.allowed && cost > 0) addUsage(cells, decision.window, cost);
+  const decideAt = (ms: number) => {
+    const decision = { allowed: false, remaining: 0, reset: 0, window: 0, passesAt: 0 };
+    judge(Object.freeze({ ...cells }), ms, terms, decision);
+    return decision;
+  };
+  const { passesAt, ...decision } = decideAt(now);
+  if (decision.allowed) {
+    expect(passesAt).toBe(0);
+    if (cost > 0) addUsage(cells, decision.window, cost);
+  } else if (cost > limit) expect(passesAt).toBe(NEVER);
+  else {
+    const around = [decideAt(passesAt - 1), decideAt(passesAt)];
+    expect(around.map(({ allowed }) => allowed)).toEqual([false, true]);
+  }
   return decision;
 }
 
