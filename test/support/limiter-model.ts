@@ -85,7 +85,7 @@ type TestCounter = Pick<TestCheck, 'id' | 'durationMs'> & Partial<Pick<TestCheck
 export const counterKey = ({ id, durationMs, rule }: TestCounter) =>
   `${id.name} ${durationMs}${rule === RULE.gcra ? ' gcra' : ''}`;
 
-/** The time at which a GCRA bucket is full, in units of 1 / limit ms. */
+/** The time at which a GCRA bucket is full, in units of 1 / limit ms; a token takes a duration. */
 interface FullTime {
   units: bigint;
   limit: bigint;
@@ -94,6 +94,9 @@ interface FullTime {
 const ceilDivide = (dividend: bigint, divisor: bigint) =>
   dividend / divisor + (dividend % divisor > 0n ? 1n : 0n);
 const larger = (a: bigint, b: bigint) => (a > b ? a : b);
+/** What a bucket misses, in tokens times the duration. */
+const missingUnits = (full: FullTime | undefined, now: number) =>
+  full === undefined ? 0n : larger(full.units - BigInt(now) * full.limit, 0n);
 
 export class LimiterModel {
   readonly #usage = new Map<string, Map<bigint, bigint>>();
@@ -125,35 +128,29 @@ export class LimiterModel {
     return { passed, answers, taken, fullTimes };
   }
 
-  /** The time at which a bucket is full after an allowed check. */
+  /** The time at which a bucket is full after an allowed check: the tokens it misses stay. */
   fullTimeAfter(check: TestCheck, decidedMs: number, from?: FullTime): FullTime {
+    const stored = from ?? this.#fullTimes.get(counterKey(check));
     const limit = BigInt(check.limit);
-    const { units } = this.#fullTimeUnder(check, from);
     const usedUnits = BigInt(check.cost) * BigInt(check.durationMs);
-    return { units: larger(units, BigInt(decidedMs) * limit) + usedUnits, limit };
+    const missing = missingUnits(stored, decidedMs);
+    const fits = ceilDivide(missing, BigInt(check.durationMs)) <= limit;
+    const rate = fits ? limit : stored!.limit;
+    return { units: BigInt(decidedMs) * rate + missing + usedUnits, limit: rate };
   }
 
   setFullTime(counter: TestCounter, fullTime: FullTime): void {
     this.#fullTimes.set(counterKey(counter), fullTime);
   }
 
-  /** Tokens that are missing from a bucket, by the limit of its last counted check. */
+  /** Tokens that are missing from a bucket. */
   missingTokens(counter: TestCounter, now: number): bigint {
-    const fullTime = this.#fullTimes.get(counterKey(counter));
-    if (fullTime === undefined) return 0n;
-    const units = fullTime.units - BigInt(now) * fullTime.limit;
-    return units > 0n ? ceilDivide(units, BigInt(counter.durationMs)) : 0n;
+    const missing = missingUnits(this.#fullTimes.get(counterKey(counter)), now);
+    return ceilDivide(missing, BigInt(counter.durationMs));
   }
 
-  /**
-   * Refunds tokens to a bucket.
-   * @param check the one that took them; undefined: the last one that was counted
-   * @returns the number of refunded tokens
-   */
-  refundTokens(counter: TestCounter, now: number, cost: bigint, check?: TestCheck): bigint {
-    if (check !== undefined && this.#fullTimes.has(counterKey(counter))) {
-      this.setFullTime(counter, this.#fullTimeUnder(check));
-    }
+  /** Refunds tokens to a bucket. @returns the number of refunded tokens */
+  refundTokens(counter: TestCounter, now: number, cost: bigint): bigint {
     const missing = this.missingTokens(counter, now);
     const refunded = cost < missing ? cost : missing;
     if (refunded === 0n) return 0n;
@@ -161,13 +158,6 @@ export class LimiterModel {
     const refundedUnits = refunded === missing ? units : refunded * BigInt(counter.durationMs);
     this.setFullTime(counter, { units: units - refundedUnits, limit });
     return refunded;
-  }
-
-  /** The full time converted to the limit of a check, rounded up. */
-  #fullTimeUnder(check: TestCheck, from = this.#fullTimes.get(counterKey(check))): FullTime {
-    const limit = BigInt(check.limit);
-    if (from === undefined) return { units: 0n, limit };
-    return { units: ceilDivide(from.units * limit, from.limit), limit };
   }
 
   consume(
@@ -248,17 +238,12 @@ export class LimiterModel {
   }
 
   /** The first ms at which a denied check passes with the tokens before it. */
-  #bucketPassesAt(check: TestCheck, time: number, before: bigint, reset: number): number {
+  #bucketPassesAt(check: TestCheck, before: bigint): number {
     const { limit, durationMs, cost, burst } = check;
-    const size = BigInt(Math.min(burst, limit));
-    const tokens = BigInt(cost) + before;
-    if (tokens > size) return NEVER;
-    const { units, limit: rate } = this.#fullTimeUnder(check);
-    const start = larger(units, BigInt(time) * rate);
-    const passesAt = ceilDivide(start - (size - tokens) * BigInt(durationMs), rate);
-    // Under another limit than that of the checks before it, they may fit together already.
-    if (passesAt > BigInt(time)) return Number(passesAt);
-    return BigInt(cost) > size ? NEVER : reset;
+    const left = BigInt(Math.min(burst, limit)) - BigInt(cost) - before;
+    if (left < 0n) return NEVER;
+    const { units, limit: rate } = this.#fullTimes.get(counterKey(check))!;
+    return Number(ceilDivide(units - left * BigInt(durationMs), rate));
   }
 
   /** The same in windows, by bisection. */
@@ -291,24 +276,20 @@ export class LimiterModel {
     const size = BigInt(Math.min(burst, limit));
     const length = BigInt(durationMs);
     const stored = from ?? this.#fullTimes.get(counterKey(check));
-    const storedMs = stored === undefined ? 0n : ceilDivide(stored.units, stored.limit);
-    const { units, limit: rate } = this.#fullTimeUnder(check, from);
-    const start = larger(units, BigInt(time) * rate);
-    const missing = start - BigInt(time) * rate;
+    const missing = missingUnits(stored, time);
     const usedUnits = BigInt(cost) * length;
     const allowed = cost === 0 || missing + usedUnits <= size * length;
     const left = size - ceilDivide(allowed ? missing + usedUnits : missing, length);
-    let reset = larger(storedMs, BigInt(time));
-    if (allowed && cost > 0) reset = ceilDivide(start + usedUnits, rate);
-    else if (!allowed && BigInt(cost) <= size) {
-      reset = ceilDivide(start + usedUnits - size * length, rate);
-    }
+    let full = missing > 0n ? stored! : { units: BigInt(time), limit: 1n };
+    if (allowed && cost > 0) full = this.fullTimeAfter(check, time, from);
+    const beyond = allowed || BigInt(cost) > size ? 0n : size * length - usedUnits;
+    const reset = ceilDivide(full.units - beyond, full.limit);
     return {
       allowed,
       remaining: left > 0n ? Number(left) : 0,
       reset: Number(reset),
       window: time,
-      passesAt: allowed ? 0 : this.#bucketPassesAt(check, time, before, Number(reset)),
+      passesAt: allowed ? 0 : this.#bucketPassesAt(check, before),
       outcome: OUTCOME.decided,
     };
   }

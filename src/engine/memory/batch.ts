@@ -296,17 +296,20 @@ export class Batch {
     }
     const together = this.#scratchDecision;
     this.#judgeWithCost(item, cost, together);
-    // Under another limit than theirs, they may fit already.
-    if (!together.allowed) item.decision.passesAt = together.passesAt;
+    item.decision.passesAt = together.passesAt;
   }
 
   /** Judges a check by its counter without this batch. */
   #judgeWithCost(item: BatchItem, cost: number, decision: TableDecision): void {
     const { parameters, cells, nowMs } = item;
-    const { limit, durationMs, rule, burst } = parameters;
+    const scratch = this.#scratchParameters;
     this.#readCounter(item);
-    Object.assign(this.#scratchParameters, { limit, durationMs, cost, rule, burst });
-    judge(cells, nowMs, this.#scratchParameters, decision);
+    scratch.limit = parameters.limit;
+    scratch.durationMs = parameters.durationMs;
+    scratch.cost = cost;
+    scratch.rule = parameters.rule;
+    scratch.burst = parameters.burst;
+    judge(cells, nowMs, scratch, decision);
   }
 }
 

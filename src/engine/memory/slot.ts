@@ -89,9 +89,10 @@ export function writeCells(
     doubles[newestAt(slot)] = newest;
   } else {
     // If the thread dies between these stores, the bucket is never fuller than in the fuller of the
-    // two states, and at most 1 ms of refill emptier than in the emptier.
+    // two states: until it is full, as many tokens come back as its time times its limit.
     doubles[cellAt(slot, 0)] = 0;
     doubles[cellAt(slot, 1)] = 0;
+    if (limit > doubles[limitAt(slot)]) doubles[limitAt(slot)] = limit;
     doubles[newestAt(slot)] = newest;
     doubles[limitAt(slot)] = limit;
     doubles[cellAt(slot, 0)] = current;

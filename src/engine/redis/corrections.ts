@@ -92,10 +92,10 @@ export class Corrections {
   }
 
   async #refund(identity: Identity, refund: Refund): Promise<number> {
-    const { rule, durationMs, window, cost, limit } = refund;
+    const { rule, durationMs, window, cost } = refund;
     const { client, gcra, nowMs } = this.#options;
     if (!hasWindows(rule)) {
-      const refunded = await gcra.refund(identity, durationMs, cost, limit);
+      const refunded = await gcra.refund(identity, durationMs, cost);
       if (refunded === undefined) throw new Error('Redis did not answer in time');
       return refunded;
     }

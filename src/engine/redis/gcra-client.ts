@@ -76,7 +76,7 @@ export class GcraClient {
       if (answer.status === MESSAGE_STATUS.done)
         this.#keep(identity, namespaceTag, message, answer);
       if (!source.claim(number)) {
-        if (answer.isAllowed && cost > 0) void this.refund(identity, durationMs, cost, limit);
+        if (answer.isAllowed && cost > 0) void this.refund(identity, durationMs, cost);
         return;
       }
       const { isAllowed: allowed, remaining, reset, status } = answer;
@@ -89,17 +89,9 @@ export class GcraClient {
     });
   }
 
-  /**
-   * @param limit of the check that took the tokens; 0: of the last one that was counted
-   * @returns how many tokens; undefined: there is no answer, and it may have been done
-   */
-  refund(
-    identity: Identity,
-    durationMs: number,
-    cost: number,
-    limit: number,
-  ): Promise<number | undefined> {
-    const message = { identity, durationMs, limit, burst: 0, cost: -cost, countsDenied: false };
+  /** @returns how many tokens; undefined: there is no answer, and it may have been done */
+  refund(identity: Identity, durationMs: number, cost: number): Promise<number | undefined> {
+    const message = { identity, durationMs, limit: 0, burst: 0, cost: -cost, countsDenied: false };
     return new Promise((resolve) => {
       this.#add(message, never, (answer) => resolve(answer?.refunded));
     });

@@ -45,7 +45,7 @@ import {
   withoutPrefetch,
   workerNumberAt,
 } from './lease-layout.ts';
-import { NO_WINDOW } from './scripts/protocol.ts';
+import { type GcraState, NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
 
@@ -413,4 +413,26 @@ export function noteLimit(
   details[lastLimitAt(slot)] = limit;
   const other = limit === doubles[lentLimitAt(slot)] ? 0 : SUMMARY_OTHER_LIMIT;
   words[summaryAt(slot)] = (words[summaryAt(slot)] & ~SUMMARY_OTHER_LIMIT) | other;
+}
+
+/** A GCRA bucket as Redis or this machine has left it; `newest` is 0 if it was never used. */
+export function readBucket({ details }: LeaseViews, slot: LeaseSlot): GcraState {
+  return {
+    newest: details[totalAt(slot, 0)],
+    current: details[totalAt(slot, 1)],
+    limit: details[lastLimitAt(slot)],
+  };
+}
+
+/** A thread that dies meanwhile leaves a bucket that is no fuller than before or after. */
+export function writeBucket(
+  { details }: LeaseViews,
+  slot: LeaseSlot,
+  { newest, current, limit }: GcraState,
+): void {
+  details[totalAt(slot, 1)] = 0;
+  if (limit > details[lastLimitAt(slot)]) details[lastLimitAt(slot)] = limit;
+  details[totalAt(slot, 0)] = newest;
+  details[lastLimitAt(slot)] = limit;
+  details[totalAt(slot, 1)] = current;
 }

@@ -76,12 +76,14 @@ import {
   type LeaseState,
   moveSlotToWindow,
   noteLimit,
+  readBucket,
   readIdentity,
   readLeaseState,
   readSpent,
   readTotal,
   readWindow,
   repairSlot,
+  writeBucket,
   writeLeaseState,
 } from './lease-slot.ts';
 import { LocalDecisions } from './local-decisions.ts';
@@ -434,23 +436,12 @@ export class LeaseTable implements LeaseMemory {
     this.details[reservedAt(slot)] = tokens;
   }
 
-  /** A GCRA bucket as Redis or this machine has left it; `newest` is 0 if it was never used. */
   readGcra(slot: LeaseSlot): GcraState {
-    const { details } = this;
-    return {
-      newest: details[totalAt(slot, 0)],
-      current: details[totalAt(slot, 1)],
-      limit: details[lastLimitAt(slot)],
-    };
+    return readBucket(this, slot);
   }
 
-  /** Keeps what Redis has answered. A thread that dies meanwhile leaves a bucket with less left. */
-  writeGcra(slot: LeaseSlot, { newest, current, limit }: GcraState): void {
-    const { details } = this;
-    details[totalAt(slot, 1)] = 0;
-    details[totalAt(slot, 0)] = newest;
-    details[lastLimitAt(slot)] = limit;
-    details[totalAt(slot, 1)] = current;
+  writeGcra(slot: LeaseSlot, state: GcraState): void {
+    writeBucket(this, slot, state);
   }
 
   /** Whether a group has never had a counter: its memory is untouched. */

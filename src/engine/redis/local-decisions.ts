@@ -7,7 +7,7 @@
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
-import { countGcra, judgeGcra, refundGcra } from '../memory/windows/gcra.ts';
+import { ceilOfQuotient, countGcra, judgeGcra, refundGcra } from '../memory/windows/gcra.ts';
 import { passesAtInWindow } from '../memory/windows/registry.ts';
 import { clearCells, newCells } from '../memory/windows/rule.ts';
 import { share } from '../memory/windows/sliding.ts';
@@ -28,9 +28,11 @@ import {
   addUnreported,
   moveSlotToWindow,
   noteLimit,
+  readBucket,
   readPreviousSpent,
   readSpent,
   readWindow,
+  writeBucket,
 } from './lease-slot.ts';
 
 export class LocalDecisions {
@@ -68,7 +70,7 @@ export class LocalDecisions {
     const redisMs = this.#state.redisMs(tag, nowMs);
     const own = this.#shareOf(check, machines);
     if (check.rule === RULE.gcra) {
-      this.#readBucket(slot);
+      this.#readBucket(slot, machines);
       judgeGcra(this.#cells, redisMs, own, decision);
     } else this.#judgeWindow(slot, redisMs, own, decision);
     return decision.allowed && check.cost !== 0;
@@ -85,9 +87,9 @@ export class LocalDecisions {
     const { words, doubles, details } = this.#memory;
     const { cost } = check;
     if (check.rule === RULE.gcra) {
-      this.#readBucket(slot);
+      this.#readBucket(slot, machines);
       countGcra(this.#cells, window, cost, this.#shareOf(check, machines));
-      this.#writeBucket(slot);
+      this.#writeBucket(slot, check.limit);
       details[reservedAt(slot)] = Math.min(details[reservedAt(slot)] + cost, AMOUNT_MAX);
       return;
     }
@@ -113,10 +115,10 @@ export class LocalDecisions {
     const { words, details } = this.#memory;
     const { cost } = check;
     if (check.rule === RULE.gcra) {
-      this.#readBucket(slot);
+      this.#readBucket(slot, machines);
       const redisMs = this.#state.redisMs(words[leaseTagAt(slot)], nowMs);
-      refundGcra(this.#cells, redisMs, cost, this.#shareOf(check, machines));
-      this.#writeBucket(slot);
+      refundGcra(this.#cells, redisMs, check.durationMs, cost);
+      this.#writeBucket(slot, details[lastLimitAt(slot)]);
       details[reservedAt(slot)] = Math.max(0, details[reservedAt(slot)] - cost);
       return;
     }
@@ -162,29 +164,31 @@ export class LocalDecisions {
     return own;
   }
 
-  #readBucket(slot: LeaseSlot): void {
-    const { details } = this.#memory;
+  /** Reads a bucket as this machine's share, of which as much is used as of the whole. */
+  #readBucket(slot: LeaseSlot, machines: number): void {
     const cells = this.#cells;
     clearCells(cells);
     if (slot === NO_LEASE_SLOT) return;
-    const newest = details[totalAt(slot, 0)];
+    const { newest, current, limit } = readBucket(this.#memory, slot);
     // A bucket that was never used.
     if (newest === 0) return;
     cells.newest = newest;
-    cells.current = details[totalAt(slot, 1)];
+    cells.limit = divide(limit, machines);
+    cells.current = slackUnder(cells.limit, current, limit);
     cells.previous = cells.current;
-    cells.limit = details[lastLimitAt(slot)];
   }
 
-  /** As in a counter table: cut off anywhere, the bucket has no more tokens than it should. */
-  #writeBucket(slot: LeaseSlot): void {
-    const { details } = this.#memory;
-    const { newest, current, limit } = this.#cells;
-    details[totalAt(slot, 1)] = 0;
-    details[totalAt(slot, 0)] = newest;
-    details[lastLimitAt(slot)] = limit;
-    details[totalAt(slot, 1)] = current;
+  /** @param limit of all machines, of which the cells have this machine's share */
+  #writeBucket(slot: LeaseSlot, limit: number): void {
+    const { newest, current, limit: own } = this.#cells;
+    writeBucket(this.#memory, slot, { newest, current: slackUnder(limit, current, own), limit });
   }
+}
+
+/** How much earlier than `newest` a bucket is full, in units of 1 / limit ms, rounded down. */
+function slackUnder(limit: number, slack: number, lastLimit: number): number {
+  if (slack === 0 || limit === lastLimit) return slack;
+  return 0 - ceilOfQuotient(-slack, limit, 0, lastLimit);
 }
 
 /** The share of a machine: rounded down, but at least 1 of a limit that is not 0. */

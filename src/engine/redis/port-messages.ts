@@ -24,8 +24,6 @@ export type CounterAction =
       /** Of the decision; GCRA ignores it. */
       window: number;
       cost: number;
-      /** GCRA: of the check that took the tokens; 0: of the last one that was counted. */
-      limit: number;
     }
   | { kind: 'reset' | 'inspect'; selector: CounterSelector };
 

@@ -113,7 +113,7 @@ export class RedisEngine implements Engine {
     confirm: () => void,
   ): Promise<number> {
     const { stats } = this.#parts;
-    const action = { kind: 'refund', rule, durationMs, window, cost, limit: 0 } as const;
+    const action = { kind: 'refund', rule, durationMs, window, cost } as const;
     const { refunded } = await this.#afterQueuedChecks(identity, confirm, action);
     stats.increment(ACCEPTOR_STAT.refunds);
     stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
@@ -198,8 +198,8 @@ export class RedisEngine implements Engine {
   }
 
   /** Returns the tokens of a GCRA check whose batch is denied. If it fails, they stay counted. */
-  #refundGcra({ identity, rule, durationMs, cost, limit }: Check): void {
-    const action = { kind: 'refund', rule, durationMs, window: 0, cost, limit } as const;
+  #refundGcra({ identity, rule, durationMs, cost }: Check): void {
+    const action = { kind: 'refund', rule, durationMs, window: 0, cost } as const;
     const worker = this.#parts.queues.workerFor(identity);
     this.#requests.send(worker, identity, action).catch(() => {});
   }

@@ -9,10 +9,15 @@
  *           this cost would pass, if it is not above the burst
  *   window = the time of the decision, ms
  *
- * `full` is an exact fraction with the denominator `limit`: newest - current / limit, with
- * 0 <= current < limit. `newest` is therefore the first ms at which the bucket is full, and the
- * counter expires then. `previous` equals `current`. When the limit changes, `full` is rounded up
- * to the new denominator, by less than 1 / limit ms, so that no more is allowed than before.
+ * `full` is an exact fraction with the denominator `limit`, the limit of the last counted check:
+ * newest - current / limit, with 0 <= current < limit. `newest` is therefore the first ms at which
+ * the bucket is full, and the counter expires then. `previous` equals `current`.
+ *
+ * Under another limit, as many tokens are missing as before: a check is judged by them, and they
+ * come back at the rate of the last counted check until a check with the new limit is counted. That
+ * conversion is exact, because the denominators cancel out. Where more is missing than the new
+ * limit, tokens are counted in the bucket as it is: a token does not take longer to come back than
+ * when it was used.
  *
  * A denial protects a counter until the bucket is full again, as it stood at the denial: the
  * `denied` word is that Unix time in whole seconds, unsigned: the year 2106 at the latest.
@@ -21,15 +26,20 @@
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { type CheckParameters, NEVER } from '../../../core/decision.ts';
 import { RULE } from '../../../core/window-rules.ts';
-import type { Cells, Judge, WindowRule } from './rule.ts';
+import { type Cells, copyCells, type Judge, newCells, type WindowRule } from './rule.ts';
 
 const DENIED_MAX = 2 ** 32 - 1;
 
-export const judgeGcra: Judge = (cells, nowMs, { limit, durationMs, cost, burst }, decision) => {
-  const { newest } = cells;
-  const slack = slackUnder(cells, limit);
+/** The cells after an allowed check, where its limit is not that of the last one. */
+const scratch = newCells();
+
+export const judgeGcra: Judge = (cells, nowMs, parameters, decision) => {
+  const { limit, durationMs, cost, burst } = parameters;
+  const { newest, current: slack } = cells;
+  // Only a slot that is being written, read by `peek`, has no limit.
+  const rate = cells.limit > 0 ? cells.limit : limit;
   const bucket = Math.min(burst, limit);
-  const left = bucket - tokensMissing(newest - nowMs, slack, limit, durationMs);
+  const left = bucket - tokensMissing(newest - nowMs, slack, rate, durationMs);
   const allowed = cost === 0 || cost <= left;
   const remaining = allowed ? left - cost : left;
   decision.allowed = allowed;
@@ -37,23 +47,17 @@ export const judgeGcra: Judge = (cells, nowMs, { limit, durationMs, cost, burst 
   decision.window = nowMs;
   let reset: number;
   if (cost === 0 || cost > bucket) reset = Math.max(newest, nowMs);
-  else if (!allowed) reset = newest + ceilOfQuotient(cost - bucket, durationMs, slack, limit);
-  else if (newest > nowMs) reset = newest + ceilOfQuotient(cost, durationMs, slack, limit);
-  else reset = nowMs + ceilOfQuotient(cost, durationMs, 0, limit);
+  else if (!allowed) reset = newest + ceilOfQuotient(cost - bucket, durationMs, slack, rate);
+  else if (newest <= nowMs) reset = nowMs + ceilOfQuotient(cost, durationMs, 0, limit);
+  else if (rate === limit) reset = newest + ceilOfQuotient(cost, durationMs, slack, limit);
+  else {
+    copyCells(cells, scratch);
+    countGcra(scratch, nowMs, cost, parameters);
+    reset = scratch.newest;
+  }
   decision.reset = Math.min(reset, AMOUNT_MAX);
   decision.passesAt = allowed ? 0 : cost > bucket ? NEVER : decision.reset;
 };
-
-/**
- * How much earlier than `newest` the bucket is full, in units of 1 / limit ms; converted from the
- * last limit, rounded down.
- */
-function slackUnder({ current, limit: lastLimit }: Cells, limit: number): number {
-  if (current === 0 || limit === lastLimit) return current;
-  // Only a slot that is being written, read by `peek`, has no limit.
-  if (lastLimit <= 0) return 0;
-  return 0 - ceilOfQuotient(-current, limit, 0, lastLimit);
-}
 
 /** Tokens missing from a bucket that is full in `ms`, less `slack` / `limit` ms. */
 function tokensMissing(ms: number, slack: number, limit: number, durationMs: number): number {
@@ -61,17 +65,22 @@ function tokensMissing(ms: number, slack: number, limit: number, durationMs: num
 }
 
 /** Takes tokens from the bucket, or gives them back: a negative number. */
-function take(cells: Cells, tokens: number, durationMs: number, limit: number): void {
-  const { newest, current: slack } = cells;
-  const spent = tokens * durationMs;
-  if (Math.abs(spent) + 2 * limit <= AMOUNT_MAX) {
-    const ms = Math.ceil((spent - slack) / limit);
-    cells.newest = Math.min(newest + ms, AMOUNT_MAX);
-    cells.current = ms * limit + slack - spent;
+function take(cells: Cells, tokens: number, durationMs: number): void {
+  fillAt(cells, cells.newest, tokens, durationMs, cells.limit);
+}
+
+/** Makes the bucket one that is full at `fromMs` + (a * b - `current`) / `limit`. */
+function fillAt(cells: Cells, fromMs: number, a: number, b: number, limit: number): void {
+  const slack = cells.current;
+  const product = a * b;
+  if (Math.abs(product) + slack + limit <= AMOUNT_MAX) {
+    const ms = Math.ceil((product - slack) / limit);
+    cells.newest = Math.min(fromMs + ms, AMOUNT_MAX);
+    cells.current = ms * limit + slack - product;
   } else {
-    const exact = BigInt(tokens) * BigInt(durationMs) - BigInt(slack);
+    const exact = BigInt(a) * BigInt(b) - BigInt(slack);
     const ms = ceilDivide(exact, BigInt(limit));
-    cells.newest = Math.min(newest + Number(ms), AMOUNT_MAX);
+    cells.newest = Math.min(fromMs + Number(ms), AMOUNT_MAX);
     cells.current = Number(ms * BigInt(limit) - exact);
   }
   cells.previous = cells.current;
@@ -84,29 +93,23 @@ export function countGcra(
   cost: number,
   { limit, durationMs }: CheckParameters,
 ): void {
-  if (cells.newest <= decidedMs) {
+  const leftMs = cells.newest - decidedMs;
+  if (leftMs <= 0) {
     cells.newest = decidedMs;
     cells.current = 0;
-  } else cells.current = slackUnder(cells, limit);
-  take(cells, cost, durationMs, limit);
+    cells.limit = limit;
+  } else if (cells.limit !== limit) {
+    const missing = tokensMissing(leftMs, cells.current, cells.limit, durationMs);
+    if (missing <= limit) fillAt(cells, decidedMs, leftMs, cells.limit, limit);
+  }
+  take(cells, cost, durationMs);
 }
 
-/**
- * Gives tokens back to the bucket.
- * @param limit that of the check that took them: it says what a token is worth
- * @returns how many of them were missing
- */
-export function refundGcra(
-  cells: Cells,
-  nowMs: number,
-  cost: number,
-  { limit, durationMs }: Pick<CheckParameters, 'limit' | 'durationMs'>,
-): number {
-  const slack = slackUnder(cells, limit);
-  const used = tokensMissing(cells.newest - nowMs, slack, limit, durationMs);
+/** Gives tokens back to the bucket. @returns how many of them were missing */
+export function refundGcra(cells: Cells, nowMs: number, durationMs: number, cost: number): number {
+  const used = tokensMissing(cells.newest - nowMs, cells.current, cells.limit, durationMs);
   if (cost < used) {
-    cells.current = slack;
-    take(cells, -cost, durationMs, limit);
+    take(cells, -cost, durationMs);
     return cost;
   }
   if (used === 0) return 0;
@@ -129,7 +132,7 @@ export const gcra: WindowRule = {
   },
 
   refund(cells, _window, nowMs, durationMs, cost) {
-    return refundGcra(cells, nowMs, cost, { limit: cells.limit, durationMs });
+    return refundGcra(cells, nowMs, durationMs, cost);
   },
 
   protect: ({ newest }, nowMs) => newest > nowMs,

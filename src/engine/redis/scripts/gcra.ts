@@ -47,12 +47,6 @@ local function store(key, duration, newest, current, limit, indexedUntil)
   call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil), 'PXAT', expiry)
 end
 
--- How much earlier than 'newest' a bucket is full, under another limit than the last one.
-local function slackUnder(limit, slack, lastLimit)
-  if slack > 0 and limit ~= lastLimit then return (floorOf(slack, limit, 0, lastLimit)) end
-  return slack
-end
-
 -- Takes tokens from a bucket that is full at newest - slack / limit.
 local function take(newest, slack, tokens, duration, limit)
   local ms, rest = ceiling(tokens, duration, slack, limit)
@@ -71,25 +65,22 @@ for i = 2, #KEYS do
   local isFull = newest <= nowMs
   if isFull then newest, current = nowMs, 0 end
 
-  if kind ~= ${KIND.report} and fence > 0 and clock < fence + duration * 1000 then
-    answers[i] = '${MESSAGE_STATUS.recovering}'
+  local fencedUntil = fence + duration * 1000
+  if kind ~= ${KIND.report} and fence > 0 and clock < fencedUntil then
+    answers[i] = format('${MESSAGE_STATUS.recovering} %d', math.ceil(fencedUntil / 1000))
   elseif not CREATES and not stored then
     answers[i] = '${MESSAGE_STATUS.full}'
   else
     local isAllowed, remaining, reset, refunded = false, 0, nowMs, 0
     if kind == ${KIND.report} then
-      -- 'size' and 'cost' are the newest and current that the member knows.
-      if size > newest or size == newest and cost < current and limit == lastLimit then
+      -- 'size' and 'cost' are the newest and current that the member knows. The bucket that misses
+      -- more tokens is kept.
+      local known = (newest - nowMs) * lastLimit - current
+      if (size - nowMs) * limit - cost > known then
         newest, current, lastLimit = size, cost, limit
-        if newest > nowMs then
-          store(key, duration, newest, current, limit, indexedUntil)
-        end
+        store(key, duration, newest, current, limit, indexedUntil)
       end
     elseif kind == ${KIND.refund} then
-      -- Tokens are worth the time for which their check took them.
-      if limit > 0 then
-        current, lastLimit = slackUnder(limit, current, lastLimit), limit
-      end
       local used = 0
       if not isFull then used = ceiling(newest - nowMs, lastLimit, current, duration) end
       refunded = min(cost, used)
@@ -102,21 +93,19 @@ for i = 2, #KEYS do
         call('DEL', key)
       end
     else
-      local slack = slackUnder(limit, current, lastLimit)
       local missing = 0
-      if not isFull then missing = ceiling(newest - nowMs, limit, slack, duration) end
+      if not isFull then missing = ceiling(newest - nowMs, lastLimit, current, duration) end
       local left = size - missing
       isAllowed = cost == 0 or cost <= left
       remaining = max(0, isAllowed and left - cost or left)
       -- When a denied cost would pass; a cost above the size never does.
       local function resetOfDenied()
         if cost > size then return newest end
-        return newest - floorOf(size - cost, duration, slack, limit)
+        return newest - floorOf(size - cost, duration, current, lastLimit)
       end
       local taken = 0
-      if cost == 0 then reset = newest
-      elseif isAllowed then
-        reset, taken = newest + ceiling(cost, duration, slack, limit), cost
+      reset = newest
+      if isAllowed then taken = cost
       else
         reset = resetOfDenied()
         -- The bucket stays empty for about a duration at most, whatever its client asks for.
@@ -125,13 +114,14 @@ for i = 2, #KEYS do
         end
       end
       if taken > 0 then
-        newest, current = take(newest, slack, taken, duration, limit)
-        lastLimit = limit
-        store(key, duration, newest, current, limit, indexedUntil)
-        if not isAllowed then
-          slack = current
-          remaining, reset = 0, resetOfDenied()
+        if isFull then lastLimit = limit
+        elseif limit ~= lastLimit and missing <= limit then
+          local ms, rest = ceiling(newest - nowMs, lastLimit, current, limit)
+          newest, current, lastLimit = nowMs + ms, rest, limit
         end
+        newest, current = take(newest, current, taken, duration, lastLimit)
+        store(key, duration, newest, current, lastLimit, indexedUntil)
+        if isAllowed then reset = newest else remaining, reset = 0, resetOfDenied() end
       end
     end
     answers[i] = format('${MESSAGE_STATUS.done} %d %d %d %d %d %d %d %d', isAllowed and 1 or 0,
@@ -180,7 +170,7 @@ function fieldsOf(message: GcraMessage | GcraReport): number[] {
     return [KIND.report, message.limit, message.newest, message.current];
   }
   const { limit, burst, cost, countsDenied } = message;
-  if (cost < 0) return [KIND.refund, limit, 0, -cost];
+  if (cost < 0) return [KIND.refund, 0, 0, -cost];
   const kind = countsDenied ? KIND.checkCountingDenied : KIND.check;
   return [kind, limit, Math.min(burst, limit), cost];
 }
@@ -224,7 +214,9 @@ function decodeAnswer(message: GcraMessage | GcraReport, line: string): GcraAnsw
       current: fields.integer(0),
       limit: fields.integer(0),
     };
-  } else if (status !== MESSAGE_STATUS.recovering && status !== MESSAGE_STATUS.full) {
+  } else if (status === MESSAGE_STATUS.recovering) {
+    answer.reset = fields.integer(0, AMOUNT_MAX);
+  } else if (status !== MESSAGE_STATUS.full) {
     throw new InvalidReply(gcra.name, line);
   }
   fields.end();

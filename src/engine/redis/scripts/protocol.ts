@@ -179,9 +179,8 @@ export type MemberMessage =
 export interface GcraMessage {
   identity: Identity;
   durationMs: number;
-  /** Of a refund: of the check that took the tokens; 0: of the last one that was counted. */
+  /** A refund ignores limit and burst. */
   limit: number;
-  /** A refund ignores it. */
   burst: number;
   /** Tokens; negative: a refund. */
   cost: number;
@@ -202,11 +201,11 @@ export interface GcraState {
 }
 
 export interface GcraAnswer {
-  /** One of MESSAGE_STATUS: `done`, `recovering` or `full`. Only `done` means more. */
+  /** One of MESSAGE_STATUS: `done`, `recovering` or `full`. Only `done` means all of the rest. */
   status: number;
   isAllowed: boolean;
   remaining: number;
-  /** Unix time, ms. */
+  /** Unix time, ms; of `recovering` when that ends. */
   reset: number;
   /** The time of the decision, Unix time in ms. */
   window: number;

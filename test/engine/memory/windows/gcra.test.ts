@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../../../src/core/constants.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
-import { ceilOfQuotient, gcra, refundGcra } from '../../../../src/engine/memory/windows/gcra.ts';
+import { ceilOfQuotient, gcra } from '../../../../src/engine/memory/windows/gcra.ts';
 import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
 import { trialCount } from '../../../support/guarantees.ts';
 import {
@@ -55,12 +55,12 @@ describe('GCRA', () => {
     limit: fc.option(amounts(0), { freq: 2 }),
     burst: fc.oneof(fc.constant(NO_BURST), amounts(1)),
     cost: share,
-    action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund', 'take back'),
+    action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund'),
     late: fc.double({ min: 0, max: 1, noNaN: true }),
   });
 
   test('equals an exact model in checks, deductions, refunds and changes of the limit', () => {
-    const seen = { allowed: 0, denied: 0, deducted: 0, tooLate: 0, refunded: 0, takenBack: 0 };
+    const seen = { allowed: 0, denied: 0, deducted: 0, tooLate: 0, refunded: 0 };
     fc.assert(
       fc.property(
         fc.integer({ min: 1.6e12, max: 4e12 }),
@@ -99,10 +99,6 @@ describe('GCRA', () => {
               const expected = model.refundTokens(check, now, BigInt(cost));
               expect(BigInt(gcra.refund(cells, 0, now, durationMs, cost))).toBe(expected);
               if (expected > 0n) seen.refunded++;
-            } else if (action === 'take back' && limit > 0) {
-              const expected = model.refundTokens(check, now, BigInt(cost), check);
-              expect(BigInt(refundGcra(cells, now, cost, check))).toBe(expected);
-              if (expected > 0n) seen.takenBack++;
             }
             expect(cells.current).toBeGreaterThanOrEqual(0);
             expect(cells.current).toBeLessThan(Math.max(1, cells.limit));
@@ -119,15 +115,47 @@ describe('GCRA', () => {
     for (const times of Object.values(seen)) expect(times).toBeGreaterThan(0);
   });
 
-  test('never allows more because the limit changes to and fro', () => {
+  const HOUR = 3_600_000;
+  const allowedOf = (cells: Cells, now: number, limit: number, burst = limit) => {
+    let allowed = 0;
+    while (decide(cells, now, { limit, burst, durationMs: HOUR, cost: 1 }).allowed) allowed++;
+    return allowed;
+  };
+
+  test('a raised limit leaves all tokens that are not used', () => {
+    const cells = newCells();
+    expect(allowedOf(cells, 0, 2)).toBe(2);
+    expect(allowedOf(cells, 0, 100)).toBe(98);
+  });
+
+  test('a lowered limit gives no token to a client that has used more', () => {
+    const cells = newCells();
+    decide(cells, 0, { limit: 100, durationMs: HOUR, cost: 50 });
+    expect(allowedOf(cells, 0, 2)).toBe(0);
+    // 49 tokens have come back at the rate at which they were used, and then 1 at the new one.
+    const { passesAt } = decide(cells, 0, { limit: 2, durationMs: HOUR, cost: 1 });
+    expect(passesAt).toBe(0.49 * HOUR);
+    expect(allowedOf(cells, passesAt, 2)).toBe(1);
+    expect(decide(cells, passesAt, { limit: 2, durationMs: HOUR, cost: 1 }).passesAt).toBe(
+      passesAt + 0.5 * HOUR,
+    );
+  });
+
+  test('a changed burst keeps what was used', () => {
+    const cells = newCells();
+    expect(allowedOf(cells, 0, 100, 10)).toBe(10);
+    expect(allowedOf(cells, 0, 100, 30)).toBe(20);
+    expect(allowedOf(cells, 0, 100, 5)).toBe(0);
+  });
+
+  test('a limit that changes to and fro allows no more than the burst', () => {
     const cells = newCells();
     let allowed = 0;
     for (let i = 0; i < 1_000; i++) {
       const { limit } = [{ limit: 7 }, { limit: 11 }, { limit: 13 }][i % 3];
       if (decide(cells, 1_000, { limit, durationMs: 1_000, burst: 5, cost: 1 }).allowed) allowed++;
     }
-    // At the highest rate a token takes 1000 / 13 ms; five tokens at the lowest are 714 ms.
-    expect(allowed).toBeLessThanOrEqual(9);
+    expect(allowed).toBe(5);
   });
 });
 

@@ -17,6 +17,7 @@ import {
   type GcraAnswer,
   type GcraMessage,
   type GcraReport,
+  type GcraState,
   MESSAGE_STATUS,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
 import { trialCount } from '../../../support/guarantees.ts';
@@ -64,6 +65,31 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
     expect(await allowed([check(id, 4), check(id, 3)])).toEqual([false, true]);
   });
 
+  it('keeps what was used when the limit changes', async () => {
+    const raised = newIdentity();
+    const used = await send([check(raised, 2, { limit: 2 })]);
+    const more = [check(raised, 98, { limit: 100 }), check(raised, 1, { limit: 100 })];
+    expect(await allowed(more)).toEqual([true, false]);
+    // The bucket of the larger limit is full earlier, but misses more.
+    const [full] = await send([check(raised, 0, { limit: 100 })]);
+    await redis.command('DEL', member.context.keys.gcra(raised, DAY));
+    const reports = [full, ...used].map(({ state }) => ({
+      identity: raised,
+      durationMs: DAY,
+      ...state,
+    }));
+    await send(reports);
+    expect(await allowed([check(raised, 1, { limit: 100 })])).toEqual([false]);
+
+    const lowered = newIdentity();
+    const [, denied] = await send([
+      check(lowered, 50, { limit: 100 }),
+      check(lowered, 1, { limit: 2 }),
+    ]);
+    expect(denied).toMatchObject({ isAllowed: false, remaining: 0 });
+    expect(denied.reset - denied.window).toBe(0.49 * DAY);
+  });
+
   it('makes no bucket at maxmemory, while those that exist go on', async () => {
     const id = newIdentity();
     await send([check(id, 3)]);
@@ -103,15 +129,14 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
       burst: fc.oneof(fc.constant(NO_BURST), limits),
       cost: costs,
       countsDenied: fc.boolean(),
-      action: fc.constantFrom('check', 'refund', 'refund by the last limit'),
+      action: fc.constantFrom('check', 'check', 'refund'),
     });
     return fc.array(step, { minLength: 1, maxLength: 16 });
   };
   type Step = ReturnType<typeof steps> extends fc.Arbitrary<(infer T)[]> ? T : never;
   const messagesOf = (list: readonly Step[], identity: Identity, durationMs: number) => {
     return list.map(({ action, cost, ...step }) => {
-      const limit = action === 'refund by the last limit' ? 0 : step.limit;
-      return { ...step, limit, identity, durationMs, cost: action === 'check' ? cost : -cost };
+      return { ...step, identity, durationMs, cost: action === 'check' ? cost : -cost };
     });
   };
   /** What the rule of the memory engine makes of the same messages at the same time. */
@@ -121,8 +146,7 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
     const { cost, countsDenied } = message;
     const parameters = { ...message, rule: RULE.gcra };
     if (cost < 0) {
-      const limit = message.limit > 0 ? message.limit : cells.limit;
-      refunded = refundGcra(cells, nowMs, -cost, { ...message, limit });
+      refunded = refundGcra(cells, nowMs, message.durationMs, -cost);
     } else {
       rule.judge(cells, nowMs, parameters, decision);
       const { limit, durationMs } = message;
@@ -135,6 +159,10 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
     }
     const { allowed: isAllowed, remaining, reset } = decision;
     return { isAllowed, remaining, refunded, reset };
+  };
+  /** What a bucket misses, in tokens times the duration. */
+  const missing = ({ newest, current, limit }: GcraState, nowMs: number) => {
+    return BigInt(newest - nowMs) * BigInt(limit) - BigInt(current);
   };
   const cellsOf = ({ state }: GcraAnswer): Cells => ({ ...state, previous: state.current });
 
@@ -183,11 +211,11 @@ describe.skipIf(isRedisMissing)('the GCRA script', () => {
           if (answer.isAllowed) expect(most.isAllowed).toBe(true);
           expect(answer.remaining).toBeLessThanOrEqual(most.remaining);
           // The next step begins where the script is, which has allowed less if anything.
-          expect(answer.state.newest).toBeGreaterThanOrEqual(
-            answer.isAllowed === most.isAllowed && message.cost > 0
-              ? Math.min(cells.newest, AMOUNT_MAX)
-              : 0,
-          );
+          if (answer.isAllowed === most.isAllowed && message.cost > 0) {
+            expect(missing(answer.state, answer.window) >= missing(cells, answer.window)).toBe(
+              true,
+            );
+          }
           cells = cellsOf(answer);
         }
       },
