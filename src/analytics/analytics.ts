@@ -4,7 +4,7 @@
  * that was answered before it. The main thread does this, and no shard worker: a worker that waits
  * for the disk would decide no check meanwhile.
  *
- * While the database cannot be written, figures wait in memory, and the log says so once. What the
+ * While the database cannot be written, figures wait in memory, and the log says so. What the
  * process has not written when it is killed is lost: a second of figures, ten of identifiers.
  */
 
@@ -13,6 +13,8 @@ import {
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_INTERVAL_MS,
 } from '../core/constants.ts';
+import { storageErrorCause } from '../core/errno.ts';
+import { FailureLog, type FileFault } from '../core/failure-log.ts';
 import type { Log } from '../core/log.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
@@ -47,13 +49,14 @@ export class Analytics {
   #hour: number;
   #prunedMinute = 0;
   #failures = 0;
-  #isFailing = false;
+  readonly #failureLog: FailureLog;
 
   /** Acceptors count identifiers from now on. */
   constructor(options: AnalyticsOptions) {
     const { control, clock, namesByRow } = options;
     const nowMs = clock.nowMs();
     this.#options = options;
+    this.#failureLog = new FailureLog(options.log, 'error', 'analytics are written again');
     this.#figures = new NamespaceFigures(control.allAcceptorStats(), namesByRow, nowMs);
     this.#hour = hourOf(nowMs);
     Atomics.store(control.words, CONTROL.analyticsHour, this.#hour);
@@ -68,6 +71,11 @@ export class Analytics {
   /** Failed writes. */
   get failures(): number {
     return this.#failures;
+  }
+
+  /** The file that cannot be written at the moment. */
+  get fault(): FileFault | undefined {
+    return this.#failureLog.fault(this.#options.database.path, 'analytics wait in memory');
   }
 
   /**
@@ -140,7 +148,8 @@ export class Analytics {
   /** Once a minute: deletes what is older than the settings say. */
   #prune(nowMs: number): void {
     const minute = Math.floor(nowMs / GRANULARITY_MS.minute);
-    if (minute === this.#prunedMinute) return;
+    // A transaction that deletes nothing succeeds on a full disk, too.
+    if (minute === this.#prunedMinute || this.fault !== undefined) return;
     this.#prunedMinute = minute;
     const { minutes, hours, database } = this.#options;
     // The current minute and hour are among those that are kept.
@@ -149,17 +158,17 @@ export class Analytics {
   }
 
   #try(work: () => void): boolean {
-    const { log } = this.#options;
     try {
       work();
-      if (this.#isFailing) log.info('analytics are written again');
-      this.#isFailing = false;
-    } catch (err) {
+      this.#failureLog.succeeded();
+      return true;
+    } catch (error) {
       this.#failures++;
-      if (!this.#isFailing) log.error({ err }, 'analytics cannot be written; they wait in memory');
-      this.#isFailing = true;
+      const { path } = this.#options.database;
+      const message = 'analytics cannot be written; they wait in memory';
+      this.#failureLog.failed({ error: storageErrorCause(error), path }, message);
+      return false;
     }
-    return !this.#isFailing;
   }
 }
 

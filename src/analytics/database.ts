@@ -14,6 +14,7 @@ import { join } from 'node:path';
 import type Database from 'libsql';
 import { restrictFile } from '../core/file-ownership.ts';
 import { requirePackage } from '../core/packages.ts';
+import { inTransaction } from '../core/sqlite.ts';
 import type { Figures, Granularity } from './figures.ts';
 
 const Sqlite = requirePackage('libsql');
@@ -69,18 +70,18 @@ interface FigureRow {
 }
 
 export class AnalyticsDatabase {
+  readonly path: string;
   readonly #database: Database.Database;
   /** Of this start: it distinguishes the lists of two runs in one hour. */
   readonly #run: number;
   readonly #ids = new Map<string, number>();
   readonly #statements = new Map<string, Database.Statement>();
-  readonly #transaction: Database.Transaction<(work: () => void) => void>;
 
   /** @throws the error of SQLite for a damaged file */
   private constructor(path: string, run: number) {
+    this.path = path;
     this.#run = run;
     this.#database = new Sqlite(path, { timeout: 0 });
-    this.#transaction = this.#database.transaction((work: () => void) => work());
     try {
       restrictFile(path);
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
@@ -235,7 +236,7 @@ export class AnalyticsDatabase {
   #inTransaction(work: () => void): void {
     const idCount = this.#ids.size;
     try {
-      this.#transaction.immediate(work);
+      inTransaction(this.#database, work);
     } catch (error) {
       for (const name of [...this.#ids.keys()].slice(idCount)) this.#ids.delete(name);
       throw error;

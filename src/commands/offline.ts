@@ -6,7 +6,7 @@ import { addKey, newKey } from '../api/v1/keys.ts';
 import { ApiError, StartError } from '../core/errors.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { Registry } from '../registry/registry.ts';
-import { DataDirectory, STORE_FILE } from '../registry/store/directory.ts';
+import { DataDirectory, STORE_FILE, withStartError } from '../registry/store/directory.ts';
 import { SqliteStore } from '../registry/store/sqlite.ts';
 import { systemMs } from '../shared-memory/clock.ts';
 import { withFlag } from './server-client.ts';
@@ -44,7 +44,7 @@ function createKey(path: string, fields: object): { keyId: string; key: string }
   const registry = new Registry(store);
   addKey(registry, record);
   registry.audit({ at, ...keyCreation(record), keyId: null, by: 'command line' });
-  registry.commit(store);
+  withStartError(`the store ${store.path} cannot be written`, () => registry.commit(store));
   store.close();
   directory.close();
   return { keyId: record.id, key };

@@ -3,14 +3,16 @@
  * write runs at a time, on a thread of Node's pool, so a slow disk or a reader that does not read
  * stops neither the main thread nor a check. No library is used: none says which lines it wrote.
  *
- * A chunk that cannot be written is dropped, and its events are counted. The log says so once, and
- * again when events are written. The file is opened anew for each try after a failure.
+ * A chunk that cannot be written is dropped, and its events are counted. The log says so, and again
+ * when events are written. The file is opened anew for each try after a failure.
  */
 
 import { write as writeCallback } from 'node:fs';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { storageErrorCause } from '../core/errno.ts';
+import { FailureLog, type FileFault } from '../core/failure-log.ts';
 import type { Log } from '../core/log.ts';
 import type { EventChunk } from './event-ring.ts';
 
@@ -40,7 +42,7 @@ export class EventFile {
   readonly #options: EventFileOptions;
   #file: FileHandle | undefined;
   #size = 0;
-  #isFailing = false;
+  readonly #failureLog: FailureLog;
   /** A write has failed within a line. */
   #isLineBroken = false;
   #last: Promise<void> = Promise.resolve();
@@ -49,6 +51,14 @@ export class EventFile {
 
   constructor(options: EventFileOptions) {
     this.#options = options;
+    this.#failureLog = new FailureLog(options.log, 'error', 'events are written again');
+  }
+
+  /** The file that could not be written at the last try. */
+  get fault(): FileFault | undefined {
+    const { path } = this.#options;
+    if (path === STANDARD_OUTPUT) return undefined;
+    return this.#failureLog.fault(path, 'events are dropped');
   }
 
   /**
@@ -60,11 +70,11 @@ export class EventFile {
       try {
         await this.#append(lines);
         this.written += count;
-        this.#setFailing(undefined);
+        this.#failureLog.succeeded();
       } catch (error) {
         this.failed += count;
         await this.#close();
-        this.#setFailing(error as Error);
+        this.#logFailure(error);
       }
       onDone();
     });
@@ -138,12 +148,10 @@ export class EventFile {
     await file?.close().catch(() => {});
   }
 
-  #setFailing(err: Error | undefined): void {
-    const isFailing = err !== undefined;
-    const { log, path } = this.#options;
-    if (isFailing && !this.#isFailing) log.error({ err, path }, 'events cannot be written');
-    if (!isFailing && this.#isFailing) log.info({ path }, 'events are written again');
-    this.#isFailing = isFailing;
+  #logFailure(error: unknown): void {
+    const { path } = this.#options;
+    const message = 'events cannot be written; they are dropped';
+    this.#failureLog.failed({ error: storageErrorCause(error), path }, message);
   }
 }
 

@@ -19,6 +19,7 @@ import {
 import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
+import type { FileFault } from '../core/failure-log.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { AdminConnections } from './admin-connections.ts';
 import { type Readiness, type ReplicaStats, readinessOf, type ServerState } from './readiness.ts';
@@ -28,6 +29,8 @@ export interface AdminSources {
   engine: Pick<EngineHost, 'stats'>;
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
+  /** Files that cannot be written at the moment. */
+  faults: () => readonly FileFault[];
   metrics: { contentType: string; text(): Promise<string> };
   /** The dashboard, which is loaded when it is first requested. Absent where it is off. */
   loadPages?: () => Promise<AdminPages>;
@@ -254,8 +257,14 @@ export class AdminServer {
   }
 
   readiness(): Readiness {
-    const { engine, replica } = this.sources ?? {};
-    const readiness = readinessOf(this.state, engine?.stats(), replica?.(), this.#wasReady);
+    const { engine, replica, faults } = this.sources ?? {};
+    const readiness = readinessOf(
+      this.state,
+      engine?.stats(),
+      replica?.(),
+      faults?.() ?? [],
+      this.#wasReady,
+    );
     this.#wasReady ||= readiness.isReady;
     return readiness;
   }

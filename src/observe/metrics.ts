@@ -18,6 +18,7 @@ import {
   ACCEPTOR_STAT,
   type AcceptorStatIndex,
   type AcceptorStats,
+  checkpointedUntilMs,
   totalOf,
   WORKER_STAT,
   type WorkerStatIndex,
@@ -120,9 +121,7 @@ export class Metrics {
     this.#workerCounter('weir_checkpoints_total', WORKER_STAT.checkpoints);
     this.#workerCounter('weir_checkpoint_failures_total', WORKER_STAT.checkpointFailures);
     this.#series.gauge('weir_checkpoint_age_seconds', () => {
-      const untilMs = Math.min(
-        ...this.#workers.map((stats) => stats.get(WORKER_STAT.checkpointedUntilMs)),
-      );
+      const untilMs = checkpointedUntilMs(this.#workers);
       return untilMs === 0 ? [] : [[{}, (clock.nowMs() - untilMs) / 1e3]];
     });
   }

@@ -5,6 +5,7 @@
  * ready: Redis grants it no tokens.
  */
 
+import type { FileFault } from '../core/failure-log.ts';
 import type { EngineStats } from '../engine/engine.ts';
 
 /** The copy of the registry that this machine has, where the registry is in Redis. */
@@ -30,11 +31,15 @@ export interface Readiness {
   };
 }
 
-/** @param wasReady whether an earlier answer said ready or degraded */
+/**
+ * @param faults files that cannot be written
+ * @param wasReady whether an earlier answer said ready or degraded
+ */
 export function readinessOf(
   state: ServerState,
   stats: EngineStats | undefined,
   replica: ReplicaStats | undefined,
+  faults: readonly FileFault[],
   wasReady: boolean,
 ): Readiness {
   if (stats === undefined) return { isReady: state === 'ready', body: { status: state } };
@@ -57,12 +62,16 @@ export function readinessOf(
   if (cluster && !cluster.hasJoined && isConnected && !wasReady) {
     return { isReady: false, body: { status: 'joining', ...details } };
   }
-  const reasons = reasonsOf(stats, replica);
+  const reasons = reasonsOf(stats, replica, faults);
   if (reasons.length === 0) return { isReady: true, body: { status: 'ready', ...details } };
   return { isReady: true, body: { status: 'degraded', reasons, ...details } };
 }
 
-function reasonsOf({ workers, cluster }: EngineStats, replica: ReplicaStats | undefined): string[] {
+function reasonsOf(
+  { workers, cluster }: EngineStats,
+  replica: ReplicaStats | undefined,
+  faults: readonly FileFault[],
+): string[] {
   const { configured, running } = workers;
   const reasons: string[] = [];
   if (running < configured) {
@@ -85,6 +94,9 @@ function reasonsOf({ workers, cluster }: EngineStats, replica: ReplicaStats | un
     reasons.push('the registry in Redis does not respond: changes are rejected, others not seen');
   } else if (replica?.state === 'diverged') {
     reasons.push('the registry in Redis has other records: changes are rejected; see the log');
+  }
+  for (const { path, error, effect } of faults) {
+    reasons.push(`disk: ${path} cannot be written (${error}); ${effect}`);
   }
   return reasons;
 }

@@ -3,6 +3,7 @@
  * registry that all machines share.
  */
 
+import { storageErrorCode } from '../core/errno.ts';
 import type { Registry } from './registry.ts';
 import type { Change, Store } from './store/store.ts';
 
@@ -12,9 +13,11 @@ export type Commit =
   /** Another machine has changed the registry, and these changes are applied now. */
   | { status: 'conflict' }
   /** The message says whether something may have been changed. */
-  | { status: 'failed'; message: string; error: unknown };
+  | { status: 'failed'; message: string; error: unknown; path?: string };
 
 export interface Ledger {
+  /** Whether the last write has failed. Commits without changes find out whether that is over. */
+  readonly isFailing: boolean;
   /**
    * Takes the journal of the registry and makes its changes durable, all or none. Unless it does,
    * they are rolled back. Never rejects.
@@ -30,13 +33,19 @@ export class LocalLedger implements Ledger {
     this.#store = store;
   }
 
+  get isFailing(): boolean {
+    return this.#store.writeError !== undefined;
+  }
+
   async commit(registry: Registry): Promise<Commit> {
     try {
       return { status: 'committed', changes: registry.commit(this.#store) };
     } catch (error) {
       registry.rollBack(0);
-      const message = 'the store cannot be written to at the moment; nothing was changed';
-      return { status: 'failed', message, error };
+      const code = storageErrorCode(error);
+      const cause = code === undefined ? '' : ` (${code})`;
+      const message = `the store cannot be written to at the moment${cause}; nothing was changed`;
+      return { status: 'failed', message, error, path: this.#store.path };
     }
   }
 }

@@ -234,13 +234,14 @@ export class Registry {
   }
 
   /**
-   * Writes the journal to the store and empties it.
+   * Writes the journal to the store and empties it. If the last write has failed, it writes an
+   * empty journal too, to find out whether the store can be written again.
    * @returns the changes, which are durable
    * @throws if the store fails; then the journal is unchanged
    */
   commit(store: Store): readonly Change[] {
     const journal = this.#journal;
-    if (journal.length > 0) store.commit(journal);
+    if (journal.length > 0 || store.writeError !== undefined) store.commit(journal);
     this.#journal = [];
     this.#noteStoredKeys(journal);
     return journal;

@@ -6,8 +6,9 @@
  *
  * A change that fails is rolled back alone. If the changes cannot be made durable, all changes of
  * the group are rolled back and answered with a 503; checks go on. If another machine has changed
- * the registry meanwhile, the work of the group is repeated on top of that. Names of new namespaces
- * from checks are retried until they are written.
+ * the registry meanwhile, the work of the group is repeated on top of that. After a failure the
+ * writer tries again every second, so names of new namespaces from checks are written as soon as
+ * possible.
  */
 
 import {
@@ -16,7 +17,9 @@ import {
   PENDING_BYTES_MAX,
   PENDING_CHANGES_MAX,
 } from '../core/constants.ts';
+import { storageErrorCause } from '../core/errno.ts';
 import { ApiError } from '../core/errors.ts';
+import { FailureLog } from '../core/failure-log.ts';
 import type { Log } from '../core/log.ts';
 import { logAudit } from './audit-entries.ts';
 import type { Ledger } from './ledger.ts';
@@ -25,7 +28,7 @@ import type { Change } from './store/store.ts';
 
 /** A group commit takes no more changes when their requests have reached this size. */
 const GROUP_COMMIT_MAX_BYTES = IMPORT_MAX_BYTES;
-/** Time after a failure until new namespaces are written again. */
+/** Time after a failure until the writer tries again. */
 const RETRY_MS = 1_000;
 /** How often the work of a group is repeated because other machines were faster. */
 const CONFLICTS_MAX = 20;
@@ -39,6 +42,8 @@ interface PendingChange {
 
 const TOO_MANY_CONFLICTS =
   'other machines changed the registry at the same time, again and again; nothing was changed';
+
+const FAILURE_EFFECT = '. Changes get a 503, and new namespaces are stored later; checks continue';
 
 type Outcome = { result: object } | { error: unknown };
 
@@ -59,6 +64,8 @@ export class Writer {
   /** Names of namespaces that checks have created. */
   readonly #newNamespaceNames = new Set<string>();
   #retryTimer: NodeJS.Timeout | undefined;
+  #isRetryDue = false;
+  readonly #failures: FailureLog;
   #isRunning = false;
 
   constructor(
@@ -72,6 +79,7 @@ export class Writer {
     this.#ledger = ledger;
     this.#publish = publish;
     this.#log = log;
+    this.#failures = new FailureLog(log, 'warn', 'changes are written again');
     this.#nowMs = nowMs;
   }
 
@@ -119,6 +127,7 @@ export class Writer {
   async #run(): Promise<void> {
     while (
       this.#pending.length > 0 ||
+      this.#isRetryDue ||
       (this.#newNamespaceNames.size > 0 && this.#retryTimer === undefined)
     ) {
       await this.#runGroupCommit();
@@ -130,7 +139,8 @@ export class Writer {
 
   async #runGroupCommit(): Promise<void> {
     const group = this.#takePending();
-    this.groupCommits++;
+    this.#isRetryDue = false;
+    if (group.length > 0 || this.#newNamespaceNames.size > 0) this.groupCommits++;
     const outcomes = await this.#commitGroup(
       group.map(({ work }) => work),
       this.#publish,
@@ -152,22 +162,30 @@ export class Writer {
       const commit = await this.#ledger.commit(this.#registry);
       if (commit.status === 'committed') {
         for (const name of names) this.#newNamespaceNames.delete(name);
+        if (this.#ledger.isFailing) this.#scheduleRetry();
+        else this.#failures.succeeded();
         logAudit(this.#log, commit.changes);
         await publish(commit.changes, rejected);
         return outcomes;
       }
       if (commit.status === 'conflict' && conflicts < CONFLICTS_MAX) continue;
-      const { err, message } =
+      const { message, error, path } =
         commit.status === 'conflict'
-          ? { err: undefined, message: TOO_MANY_CONFLICTS }
-          : { err: commit.error, message: commit.message };
-      this.#log.warn({ err, changes }, message);
-      this.#retryTimer ??= setTimeout(() => {
-        this.#retryTimer = undefined;
-        if (this.#newNamespaceNames.size > 0) this.#start();
-      }, RETRY_MS);
+          ? { message: TOO_MANY_CONFLICTS, error: new Error(TOO_MANY_CONFLICTS), path: undefined }
+          : commit;
+      const cause = storageErrorCause(error);
+      this.#failures.failed({ error: cause, path, changes }, message + FAILURE_EFFECT);
+      this.#scheduleRetry();
       return group.map((work) => this.#attemptReadOnly(work, message));
     }
+  }
+
+  #scheduleRetry(): void {
+    this.#retryTimer ??= setTimeout(() => {
+      this.#retryTimer = undefined;
+      this.#isRetryDue = true;
+      this.#start();
+    }, RETRY_MS).unref();
   }
 
   /** Removes the next pending changes, up to the maximum size of a group commit. */

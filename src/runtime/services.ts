@@ -40,6 +40,10 @@ import { Reloader } from './reload.ts';
 
 const FIRST_KEY_RETRY_MS = 1_000;
 
+/** What follows if the store cannot be written, without and with a registry in Redis. */
+const STORE_EFFECT = 'changes get a 503, and new namespaces wait in memory';
+const REPLICA_EFFECT = 'its records are in Redis only';
+
 function replicaStatsOf({ replicator }: SharedRegistry): ReplicaStats {
   const { version, ageMs, state } = replicator;
   return { version, ageMs, state };
@@ -146,18 +150,27 @@ export class Services {
       log,
     });
     const loadPages = () => this.#dashboard.load();
-    admin.sources = { engine, metrics, ...(replica && { replica }), loadPages };
     this.#watches = [new CapacityWatch(control, settings.counters, log)];
     const { cluster } = engine.stats();
     if (cluster !== undefined) {
       const read = () => engine.stats().cluster ?? cluster;
       this.#watches.push(new ClusterWatch(control, read, log));
     }
+    let checkpoints: CheckpointWatch | undefined;
     // The redis engine writes no checkpoints: its counters are in Redis.
     if (settings.engine === 'memory') {
       const { directory, intervalMs } = checkpointPlan;
-      this.#watches.push(new CheckpointWatch(control, directory, intervalMs, log));
+      checkpoints = new CheckpointWatch(control, clock, directory, intervalMs, log);
+      this.#watches.push(checkpoints);
     }
+    const storeEffect = shared === undefined ? STORE_EFFECT : REPLICA_EFFECT;
+    const faults = () => {
+      const { path, writeError: error } = store;
+      const storeFault = error === undefined ? undefined : { path, error, effect: storeEffect };
+      const all = [storeFault, checkpoints?.fault, analytics?.fault, events?.file.fault];
+      return all.filter((fault) => fault !== undefined);
+    };
+    admin.sources = { engine, metrics, faults, ...(replica && { replica }), loadPages };
   }
 
   /** Logs why a set of overrides was not compiled by its task. */

@@ -308,6 +308,11 @@ export function totalOf<Index extends AcceptorStatIndex | WorkerStatIndex>(
   return allStats.reduce((sum, stats) => sum + stats.get(index), 0);
 }
 
+/** Weir's time in ms up to which all decisions are in checkpoints; 0 before the first ones. */
+export function checkpointedUntilMs(allStats: readonly WorkerStats[]): number {
+  return Math.min(...allStats.map((stats) => stats.get(WORKER_STAT.checkpointedUntilMs)));
+}
+
 /** The counts of a namespace that has no row in the block yet. */
 export function newNamespaceRow(): Float64Array {
   return new Float64Array(NAMESPACE_STAT_COUNT);

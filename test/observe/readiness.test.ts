@@ -21,7 +21,7 @@ function answer(
   options: { state?: ServerState; replica?: ReplicaStats; wasReady?: boolean } = {},
 ): [isReady: boolean, status: string, reasons: number] {
   const { state = 'ready', replica, wasReady = false } = options;
-  const { isReady, body } = readinessOf(state, stats, replica, wasReady);
+  const { isReady, body } = readinessOf(state, stats, replica, [], wasReady);
   return [isReady, body.status, body.reasons?.length ?? 0];
 }
 
@@ -38,7 +38,7 @@ describe('readiness', () => {
 
   test('stays, degraded, while a shard worker is replaced', () => {
     const stats = { ...MEMORY, workers: { configured: 2, running: 1, replaced: 3 } };
-    expect(readinessOf('ready', stats, undefined, false)).toEqual({
+    expect(readinessOf('ready', stats, undefined, [], false)).toEqual({
       isReady: true,
       body: {
         status: 'degraded',
@@ -48,9 +48,20 @@ describe('readiness', () => {
     });
   });
 
+  test('stays, degraded, while a file cannot be written', () => {
+    const effect = 'the last checkpoint is 34 s old';
+    const faults = [{ path: '/data', error: 'ENOSPC', effect }];
+    const { isReady, body } = readinessOf('ready', MEMORY, undefined, faults, true);
+    expect([isReady, body.status, body.reasons]).toEqual([
+      true,
+      'degraded',
+      ['disk: /data cannot be written (ENOSPC); the last checkpoint is 34 s old'],
+    ]);
+  });
+
   test('shows Redis and the registry where they are used', () => {
     const replica = { version: 7, ageMs: 20, state: 'current' } as const;
-    expect(readinessOf('ready', withCluster(), replica, false).body).toEqual({
+    expect(readinessOf('ready', withCluster(), replica, [], false).body).toEqual({
       status: 'ready',
       workers: { wanted: 2, running: 2, replaced: 0 },
       redis: { connected: true, joined: true, recovering: false, machines: 3 },

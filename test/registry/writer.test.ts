@@ -136,6 +136,16 @@ describe('a writer', () => {
     expect(names()).toEqual(['by a check', 'a']);
   });
 
+  test('finds out without another change that the store can be written again', async () => {
+    const other = new Database(join(path, 'store.db'));
+    other.exec('BEGIN IMMEDIATE');
+    await expect(add('a')).rejects.toThrow('(SQLITE_BUSY 5); nothing was changed');
+    expect(store.writeError).toBe('SQLITE_BUSY 5');
+    other.exec('ROLLBACK');
+    other.close();
+    await waitUntil('it was written', () => store.writeError === undefined);
+  });
+
   test('rejects changes with a 503 when too many changes or bytes are pending', async () => {
     const first = add('first');
     await waitUntil('it is published', () => activations.length === 1);

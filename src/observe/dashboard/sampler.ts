@@ -13,6 +13,7 @@ import type { Control } from '../../shared-memory/control.ts';
 import {
   ACCEPTOR_STAT,
   type AcceptorStats,
+  checkpointedUntilMs,
   NAMESPACE_STAT,
   OTHER_NAMESPACES_ROW,
   totalOf,
@@ -171,7 +172,7 @@ export class Sampler {
     const { queueDepths, workers, cluster } = engine.stats();
     const { status, reasons = [] } = readiness().body;
     const [acceptors, shards] = [this.#acceptors, this.#workers];
-    const until = Math.min(...shards.map((stats) => stats.get(WORKER_STAT.checkpointedUntilMs)));
+    const until = checkpointedUntilMs(shards);
     const hasCheckpoint = cluster === undefined && until !== 0;
     const evictions =
       totalOf(acceptors, ACCEPTOR_STAT.liveEvictions) + totalOf(shards, WORKER_STAT.liveEvictions);

@@ -6,6 +6,8 @@
  * completed later. Before the server runs there is only the store, and its failure ends the start.
  */
 
+import { storageErrorCause } from '../../core/errno.ts';
+import { FailureLog } from '../../core/failure-log.ts';
 import type { Log } from '../../core/log.ts';
 import { isPattern } from '../../overrides/pattern.ts';
 import type { Registry } from '../registry.ts';
@@ -22,10 +24,12 @@ export class Replica {
   #registry: Registry | undefined;
   #publish: Publisher | undefined;
   #isStoreBehind = false;
+  readonly #failures: FailureLog;
 
   constructor(store: Store, log: ReplicaLog) {
     this.#store = store;
     this.#log = log;
+    this.#failures = new FailureLog(log, 'warn', 'the store is written again');
     this.#mark = store.replica;
   }
 
@@ -114,11 +118,14 @@ export class Replica {
     try {
       this.#store.commit(changes(), mark);
       this.#isStoreBehind = false;
-    } catch (err) {
-      if (this.#registry === undefined) throw err;
-      if (!this.#isStoreBehind) {
-        this.#log.warn({ err }, 'the store cannot be written to; it will be completed from Redis');
-      }
+      this.#failures.succeeded();
+    } catch (error) {
+      if (this.#registry === undefined) throw error;
+      const { path } = this.#store;
+      this.#failures.failed(
+        { error: storageErrorCause(error), path },
+        'the store cannot be written to; it will be completed from Redis',
+      );
       this.#isStoreBehind = true;
     }
   }

@@ -97,6 +97,10 @@ export class Replicator implements Ledger {
     return this.#state;
   }
 
+  get isFailing(): boolean {
+    return this.#state !== 'current';
+  }
+
   get failure(): string | undefined {
     return this.#failure;
   }

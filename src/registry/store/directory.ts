@@ -11,6 +11,7 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type Database from 'libsql';
+import { describeStorageError } from '../../core/errno.ts';
 import { StartError } from '../../core/errors.ts';
 import {
   type DirectoryExposure,
@@ -127,7 +128,7 @@ export function withStartError<T>(message: string, work: () => T): T {
     return work();
   } catch (error) {
     if (error instanceof StartError) throw error;
-    throw new StartError(`${message}: ${(error as Error).message}`);
+    throw new StartError(`${message}: ${describeStorageError(error)}`);
   }
 }
 

@@ -11,6 +11,7 @@ import { crc32 } from 'node:zlib';
 import type Database from 'libsql';
 import { HASH_KEY_BYTES } from '../../core/hash.ts';
 import { requirePackage } from '../../core/packages.ts';
+import { inTransaction } from '../../core/sqlite.ts';
 import { UNFINISHED_STORE_FILE } from './directory.ts';
 import type { TableName } from './store.ts';
 
@@ -42,13 +43,13 @@ export function createStore(directory: string, path: string): void {
   const database = new Sqlite(unfinished);
   chmodSync(unfinished, 0o600);
   database.exec('PRAGMA synchronous = FULL');
-  database.transaction(() => {
+  inTransaction(database, () => {
     database.exec(CREATE_META);
     writeMeta(database, 'marker', MARKER);
     writeMeta(database, 'revision', '1');
     writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
     addTables(database, 0);
-  })();
+  });
   database.close();
   renameSync(unfinished, path);
   const handle = openSync(dirname(path), 'r');
@@ -59,7 +60,7 @@ export function createStore(directory: string, path: string): void {
 /** Adds the tables that a store of an older version lacks, all or none. */
 export function upgradeSchema(database: Database.Database, from: number): void {
   if (from === SCHEMA_VERSION) return;
-  database.transaction(() => addTables(database, from)).immediate();
+  inTransaction(database, () => addTables(database, from));
 }
 
 /** @param from the version whose tables exist; 0 for none */

@@ -12,8 +12,10 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type Database from 'libsql';
 import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
+import { storageErrorCause } from '../../core/errno.ts';
 import { StartError } from '../../core/errors.ts';
 import { requirePackage } from '../../core/packages.ts';
+import { inTransaction } from '../../core/sqlite.ts';
 import { type DataDirectory, withStartError } from './directory.ts';
 import {
   createStore,
@@ -45,24 +47,18 @@ interface Row {
 export class SqliteStore implements Store {
   #hashKey: Uint8Array;
   #replica: ReplicaMark | undefined;
-  readonly #path: string;
+  #writeError: string | undefined;
+  readonly path: string;
   readonly #directory: DataDirectory;
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
-  readonly #transaction: Database.Transaction<
-    (changes: readonly Change[], replica: ReplicaMark | undefined) => void
-  >;
   /** The inodes of the store and its write-ahead log when they were opened, by path. */
   readonly #inodes: ReadonlyMap<string, number>;
 
   private constructor(path: string, directory: DataDirectory) {
-    this.#path = path;
+    this.path = path;
     this.#directory = directory;
     this.#database = new Sqlite(path, { timeout: 0 });
-    this.#transaction = this.#database.transaction((changes, replica) => {
-      this.#writeAll(changes);
-      this.#writeReplica(replica);
-    });
     try {
       this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
       this.#verify();
@@ -94,7 +90,7 @@ export class SqliteStore implements Store {
 
   read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[] {
     const sql = `SELECT rowid AS row, record, crc FROM ${table} ORDER BY rowid`;
-    const rows = withStartError(`the store ${this.#path} cannot be trusted`, () => {
+    const rows = withStartError(`the store ${this.path} cannot be trusted`, () => {
       return this.#database.prepare(sql).all() as Row[];
     });
     return rows.map((row) => this.#parseRecord(table, row));
@@ -103,7 +99,7 @@ export class SqliteStore implements Store {
   readAudit(beforeRow: number, limit: number): WithRow<AuditEntry>[] {
     const sql =
       'SELECT rowid AS row, record, crc FROM audit WHERE rowid < ? ORDER BY rowid DESC LIMIT ?';
-    const rows = withStartError(`the store ${this.#path} cannot be trusted`, () => {
+    const rows = withStartError(`the store ${this.path} cannot be trusted`, () => {
       return this.#statement(sql).all(beforeRow, limit) as Row[];
     });
     return rows.map((row) => this.#parseRecord('audit', row));
@@ -126,11 +122,20 @@ export class SqliteStore implements Store {
     return this.#replica;
   }
 
+  get writeError(): string | undefined {
+    return this.#writeError;
+  }
+
   commit(changes: readonly Change[], replica?: ReplicaMark): void {
-    this.#requireSameFiles();
     try {
-      this.#transaction.immediate(changes, replica);
+      this.#requireSameFiles();
+      inTransaction(this.#database, () => {
+        this.#writeAll(changes);
+        this.#writeReplica(replica);
+      });
+      this.#writeError = undefined;
     } catch (error) {
+      this.#writeError = storageErrorCause(error);
       this.#truncateWal();
       throw error;
     }
@@ -300,7 +305,7 @@ export class SqliteStore implements Store {
     if (revision < acknowledgedRevision) {
       this.#failVerification(
         `it is at revision ${revision}, and ${acknowledgedRevision} was acknowledged: its log` +
-          ` ${this.#path}-wal was lost, or it is an older copy (then remove ${lockPath})`,
+          ` ${this.path}-wal was lost, or it is an older copy (then remove ${lockPath})`,
       );
     }
     upgradeSchema(this.#database, Number(version));
@@ -313,6 +318,6 @@ export class SqliteStore implements Store {
   }
 
   #failVerification(reason: string): never {
-    throw new StartError(`the store ${this.#path} cannot be trusted: ${reason}`);
+    throw new StartError(`the store ${this.path} cannot be trusted: ${reason}`);
   }
 }

@@ -110,10 +110,13 @@ export interface ReplicaMark {
 }
 
 export interface Store {
+  readonly path: string;
   /** 16 bytes, created with the store, so that hashes stay the same after a restart. */
   readonly hashKey: Uint8Array;
   /** Undefined unless the store is a replica, without changes of its own. */
   readonly replica: ReplicaMark | undefined;
+  /** Why the last commit failed: a code or a sentence. Undefined if it did not fail. */
+  readonly writeError: string | undefined;
   /** All records of a table, ordered by row. */
   read<T extends TableName>(table: T): WithRow<RecordTypes[T]>[];
   /**

@@ -173,6 +173,19 @@ function withMount(work: (mount: string) => Promise<void>) {
   };
 }
 
+function fillDisk(filler: string): void {
+  execFileSync('sh', ['-c', `cat /dev/zero >> ${filler} 2>/dev/null || true`]);
+}
+
+const readiness = async (server: ServerProcess) => {
+  const response = await fetch(`${server.adminUrl}/readyz`);
+  const { status, reasons = [] } = (await response.json()) as {
+    status: string;
+    reasons?: string[];
+  };
+  return { http: response.status, status, reasons };
+};
+
 /** Changes get a 503 and have no effect, and checks are answered. */
 async function expectNoChange(server: ServerProcess): Promise<void> {
   const remove = (identifier: string) => {
@@ -238,9 +251,7 @@ describe('while the server runs,', () => {
       const server = await start(directory);
       await setExisting(server);
       const filler = join(mount, 'filler');
-      const fillUp = () => {
-        execFileSync('sh', ['-c', `cat /dev/zero >> ${filler} 2>/dev/null || true`]);
-      };
+      const fillUp = () => fillDisk(filler);
       // Fill it again after a failed change, because that empties the write-ahead log.
       let attempts = 0;
       fillUp();
@@ -261,6 +272,97 @@ describe('while the server runs,', () => {
       ];
       expect(limits).toEqual([5, 5]);
       await stop(again);
+    }),
+  );
+
+  test.skipIf(withoutMount)(
+    'a full disk is named in the log and in /readyz, with one line a minute, until it has space again',
+    withMount(async (mount) => {
+      const directory = join(mount, 'data');
+      const server = await start(directory);
+      await setExisting(server);
+      const filler = join(mount, 'filler');
+      fillDisk(filler);
+      const check = (identifier: string) => {
+        const body = { namespace: 'new', identifier, limit: 9, duration: LONGEST_WINDOW_MS };
+        return sendCheck(server.port, body);
+      };
+      const files = ['store.db', 'analytics.db', ''].map((name) => join(directory, name));
+      let sent = 0;
+      // A first failure empties the write-ahead log, so the disk is filled again.
+      await waitUntil('all files fail', async () => {
+        fillDisk(filler);
+        for (let i = 0; i < 20; i++) await check(`user_${sent++}`);
+        await setOverride(server, `filling_${sent}`);
+        return (await readiness(server)).reasons.length === files.length;
+      });
+      await waitUntil('checkpoints have failed for seconds', async () => {
+        await check(`user_${sent++}`);
+        await setOverride(server, 'rejected');
+        return /the last checkpoint is [3-9] s old/.test((await readiness(server)).reasons.join());
+      });
+      const { http, status, reasons } = await readiness(server);
+      expect([http, status]).toEqual([200, 'degraded']);
+      for (const file of files) {
+        const path = file.replace(/\/$/, '');
+        expect(reasons.join('\n')).toContain(`disk: ${path} cannot be written (ENOSPC); `);
+      }
+      const lines = server
+        .stderr()
+        .split('\n')
+        .filter((line) => /cannot be written/.test(line));
+      expect(lines.length).toBe(files.length);
+      for (const line of lines) expect(JSON.parse(line)).toMatchObject({ error: 'ENOSPC' });
+      expect(server.stderr()).toContain(`"path":"${files[0]}"`);
+      expect(server.stderr()).not.toMatch(/rollback|stack/);
+      rmSync(filler);
+      await waitUntil('it is ready', async () => (await readiness(server)).status === 'ready');
+      expect(server.stderr()).toContain('changes are written again');
+      await stop(server);
+    }),
+  );
+
+  test.skipIf(withoutMount)(
+    'a namespace that is first used on a full disk counts checks, and is stored when there is space',
+    withMount(async (mount) => {
+      const directory = join(mount, 'data');
+      const server = await start(directory);
+      await setExisting(server);
+      const filler = join(mount, 'filler');
+      fillDisk(filler);
+      const body = { namespace: 'new', identifier: 'a', limit: 9, duration: LONGEST_WINDOW_MS };
+      await waitUntil('the store fails', async () => {
+        fillDisk(filler);
+        return (await setOverride(server, 'filling')).status === 503;
+      });
+      fillDisk(filler);
+      const first = await sendCheck(server.port, body);
+      const metric = 'weir_decisions_total{namespace="new",outcome="allowed"}';
+      const metrics = async () => (await fetch(`${server.adminUrl}/metrics`)).text();
+      const list = { namespaceName: 'new' };
+      const listed = await callOperation(server.port, 'ratelimits.listOverrides', list);
+      expect([listed.status, (await metrics()).includes(metric)]).toEqual([404, false]);
+      rmSync(filler);
+      await waitUntil('the namespace is stored', async () => {
+        const again = await callOperation(server.port, 'ratelimits.listOverrides', list);
+        return again.status === 200;
+      });
+      const second = await sendCheck(server.port, body);
+      expect(first.remaining - second.remaining).toBe(1);
+      expect(await metrics()).toContain(`${metric} 2\n`);
+      await stop(server);
+    }),
+  );
+
+  test.skipIf(withoutMount)(
+    'a start on a full disk ends with one message that names ENOSPC',
+    withMount(async (mount) => {
+      const directory = join(mount, 'data');
+      fillDisk(join(mount, 'filler'));
+      mkdirSync(directory);
+      expect(await startError(directory)).toBe(
+        `weir: the data directory ${directory} cannot be used: ENOSPC: no space left on device`,
+      );
     }),
   );
 
