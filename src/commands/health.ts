@@ -12,13 +12,15 @@ import { locallyReachableHost } from '../core/hosts.ts';
 import type { Readiness } from '../observe/readiness.ts';
 import { systemMs } from '../shared-memory/clock.ts';
 import { type Command, subcommand } from './command.ts';
-import { parseDuration } from './options.ts';
+import { parseDuration, parseInteger } from './options.ts';
 import { noResponseReason, parseUrl } from './server-client.ts';
 
 const EXAMPLE_URL = 'http://127.0.0.1:7071';
 const DEFAULT_TIMEOUT = '2s';
 const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
 const POLL_MS = 50;
+/** The highest number that Linux gives to a process. */
+const PID_MAX = 2 ** 22;
 
 type Health = Pick<Readiness, 'isReady' | 'body'>;
 
@@ -29,6 +31,11 @@ const ask = subcommand({
       type: 'string',
       value: '<duration>',
       help: 'ask again until the server is ready, at most this long; default: ask once',
+    },
+    pid: {
+      type: 'string',
+      value: '<pid>',
+      help: 'wait only while this process runs: a server whose start fails ends the wait at once',
     },
     url: {
       type: 'string',
@@ -43,11 +50,12 @@ const ask = subcommand({
   },
   needsServer: false,
   run: async (call) => {
-    const { wait, url, timeout = DEFAULT_TIMEOUT } = call.values;
+    const { wait, pid: server, url, timeout = DEFAULT_TIMEOUT } = call.values;
     const timeoutMs = parseDuration('timeout', timeout, TIMEOUT_BOUNDS);
     const waitMs = wait === undefined ? 0 : parseDuration('wait', wait, TIMEOUT_BOUNDS);
+    const pid = server === undefined ? undefined : parseInteger('pid', server, 1, PID_MAX);
     const base = url === undefined ? configuredUrl() : parseUrl('--url', url, EXAMPLE_URL);
-    const { isReady, body } = await waitUntilReady(base, timeoutMs, waitMs);
+    const { isReady, body } = await waitUntilReady(base, timeoutMs, waitMs, pid);
     call.print(body, () => describeHealth(isReady, body));
     return isReady ? EXIT.OK : EXIT.NOT_READY;
   },
@@ -61,8 +69,16 @@ function configuredUrl(): string {
   throw new StartError('WEIR_ADMIN_PORT is 0, which selects a free port: set --url');
 }
 
-/** @returns the last answer. @throws StartError if the last request had none */
-async function waitUntilReady(base: string, timeoutMs: number, waitMs: number): Promise<Health> {
+/**
+ * @param pid the process of the server, if it is known
+ * @returns the last answer. @throws StartError if the last request had none
+ */
+async function waitUntilReady(
+  base: string,
+  timeoutMs: number,
+  waitMs: number,
+  pid: number | undefined,
+): Promise<Health> {
   const endMs = systemMs() + waitMs;
   for (;;) {
     const isLast = systemMs() + POLL_MS >= endMs;
@@ -72,7 +88,19 @@ async function waitUntilReady(base: string, timeoutMs: number, waitMs: number): 
     } catch (error) {
       if (isLast) throw error;
     }
+    if (pid !== undefined && !isRunning(pid)) {
+      throw new StartError(`the process ${pid} has ended before it was ready`, EXIT.NO_ANSWER);
+    }
     await sleep(POLL_MS);
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    // EPERM: it runs, as another user.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
   }
 }
 

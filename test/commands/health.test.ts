@@ -66,6 +66,26 @@ describe('weir health', () => {
     await server.stop();
   });
 
+  test('with --wait and --pid, waits only while the process runs', async () => {
+    const args = ['--wait', '60s', '--url', `http://127.0.0.1:${await freePort()}`];
+    const server = await spawnServer(own.dataDir, { args: ['--acceptors', 'none'] });
+    const pid = String(server.child.pid);
+    const startedMs = performance.now();
+    const waiting = health([...args, '--pid', pid]);
+    expect(await server.exited).toEqual({ code: 2, signal: null });
+    expect(await waiting).toEqual({
+      code: 3,
+      stdout: '',
+      stderr: `weir: the process ${pid} has ended before it was ready\n`,
+    });
+    expect(performance.now() - startedMs).toBeLessThan(30_000);
+    const other = await own.start();
+    const [url, running] = [other.adminUrl, String(other.child.pid)];
+    expect((await health(['--wait', '60s', '--pid', running, '--url', url])).code).toBe(0);
+    expect((await health(['--pid', 'x'])).code).toBe(2);
+    await other.stop();
+  });
+
   test('with --wait, waits for a server that starts later, and not longer', async () => {
     const adminPort = String(await freePort());
     const waiting = health(['--wait', '30s'], { WEIR_ADMIN_PORT: adminPort });

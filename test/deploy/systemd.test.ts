@@ -28,6 +28,11 @@ test('the unit runs the program where npm install --prefix /opt/weir puts it', (
   }
 });
 
+test('the start fails as soon as weir has ended, and not after the wait', () => {
+  expect(valuesOf('ExecStartPost')[0]).toMatch(/ health --wait \d+s --pid \$MAINPID$/);
+  expect(valuesOf('ExecStartPre')).toEqual([]);
+});
+
 test('the unit does not restart weir after an invalid setting', () => {
   expect(valuesOf('RestartPreventExitStatus')).toEqual([String(EXIT.USAGE)]);
 });
