@@ -3,10 +3,10 @@
  * it with Node's HTTP server. `/livez`: the process runs. `/readyz`: checks are answered; see
  * `readiness.ts`. `/metrics`: see `metrics.ts`. `/dashboard`: see `dashboard/dashboard.ts`.
  *
- * The first three are probes: they are answered under any header `Host`. All other paths are
- * protected against DNS rebinding, by which a browser calls the port under an attacker's name:
- * `Host` must be an address, localhost or a configured name, and `Origin` must be absent or the
- * port's own.
+ * The first three are probes: they are answered under any header `Host`, but not under two. All
+ * other paths are protected against DNS rebinding, by which a browser calls the port under an
+ * attacker's name: `Host` must be an address, localhost or a configured name, and `Origin` must be
+ * absent or the port's own.
  */
 
 import {
@@ -181,6 +181,10 @@ export class AdminServer {
     path: string,
     route: Route | undefined,
   ): Promise<AdminResponse | undefined> {
+    if (countHosts(req) > 1) {
+      const message = 'the header Host must occur once; got several';
+      return errorResponse(400, message, { Connection: 'close' });
+    }
     const reason = route?.isProbe ? undefined : this.#forbiddenReason(req);
     if (reason !== undefined) return errorResponse(403, reason);
     const isPage = path === '/' && acceptsHtml(req);
@@ -286,6 +290,11 @@ export class AdminServer {
     if (isBehindTls && origin.toLowerCase() === `https://${host.toLowerCase()}`) return undefined;
     return `the header Origin must be ${formatValue(own)} or absent; got ${formatValue(origin)}`;
   }
+}
+
+/** Node uses the first one of several headers. */
+function countHosts({ rawHeaders }: IncomingMessage): number {
+  return rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length;
 }
 
 /** Whether a browser asks for a page. */

@@ -33,6 +33,8 @@ const NO_ROW = 0;
 
 export class Registry {
   readonly #keys = new Map<string, StoredKey>();
+  /** Of two keys with one digest, the one that was added last, as in the keyring. */
+  readonly #keysByDigest = new Map<string, StoredKey>();
   /** Keys that are valid although they are not stored, by id. One of them may be stored later. */
   readonly #unstoredKeys = new Map<string, StoredKey>();
   readonly #namespacesById = new Map<string, StoredNamespace>();
@@ -68,11 +70,15 @@ export class Registry {
   addConfiguredKey(record: KeyRecord): void {
     const key = { ...record, row: NO_ROW };
     this.#unstoredKeys.set(record.id, key);
-    this.#keys.set(record.id, key);
+    this.#setKey(key);
   }
 
   key(id: string): StoredKey | undefined {
     return this.#keys.get(id);
+  }
+
+  keyByDigest(digest: string): StoredKey | undefined {
+    return this.#keysByDigest.get(digest);
   }
 
   keys(): StoredKey[] {
@@ -291,9 +297,9 @@ export class Registry {
   #apply(change: Change): void {
     if (change.table === 'keys') {
       const { before, after } = change;
-      if (before !== undefined) this.#keys.delete(before.id);
+      if (before !== undefined) this.#deleteKey(before);
       const current = after ?? this.#unstoredKeys.get(before!.id);
-      if (current !== undefined) this.#keys.set(current.id, current);
+      if (current !== undefined) this.#setKey(current);
     } else if (change.table === 'namespaces') {
       this.#applyNamespace(change.before, change.after);
     } else if (change.table === 'overrides') {
@@ -306,6 +312,16 @@ export class Registry {
       // An entry was rolled back. Its row is reused, so that a gap means missing entries.
       this.#nextRow.audit = change.before.row;
     }
+  }
+
+  #setKey(key: StoredKey): void {
+    this.#keys.set(key.id, key);
+    this.#keysByDigest.set(key.digest, key);
+  }
+
+  #deleteKey({ id, digest }: StoredKey): void {
+    this.#keys.delete(id);
+    if (this.#keysByDigest.get(digest)?.id === id) this.#keysByDigest.delete(digest);
   }
 
   #applyNamespace(before: StoredNamespace | undefined, after: StoredNamespace | undefined): void {

@@ -100,6 +100,20 @@ describe('the admin port', () => {
     }
   });
 
+  test('rejects two headers Host on every path, and closes the connection', async () => {
+    for (const path of ['/', '/livez', '/readyz', '/metrics', '/dashboard/session', '/nothing']) {
+      for (const second of ['localhost', 'evil.example']) {
+        const head = `GET ${path} HTTP/1.1\r\nHost: localhost\r\nhOST: ${second}\r\n\r\n`;
+        const { text, isClosed } = await sendUntilClosed(port, [head], 20_000);
+        expect([path, text.split('\r\n')[0], isClosed]).toEqual([
+          path,
+          'HTTP/1.1 400 Bad Request',
+          true,
+        ]);
+      }
+    }
+  });
+
   test('answers HTTP/1.0 without Host', async () => {
     for (const path of PROBES) {
       const { text, isClosed } = await sendUntilClosed(

@@ -176,19 +176,20 @@ export class Dashboard implements AdminPages {
       });
     }
     requireOrigin(req);
+    requireJson(req);
     const body = parseBody(await this.#bodies.read(req, SIGN_IN_MAX_BYTES));
     const { key } = signInValidator.validate(body);
-    const { session, id } = this.#signIn(key);
+    const { session, id } = this.#signIn(key, readCookie(req, cookie));
     const info = this.#infoOf(session, this.#sources.registry.key(session.keyId)!);
     sendJson(res, 200, JSON.stringify({ session: info }), {
       'Set-Cookie': `${cookie}=${id}; ${cookieFlags(req)}`,
     });
   }
 
-  #signIn(key: string): { session: Session; id: string } {
+  #signIn(key: string, earlierId: string | undefined): { session: Session; id: string } {
     const { log } = this.#sources;
     try {
-      const signedIn = this.#sessions.signIn(key);
+      const signedIn = this.#sessions.signIn(key, earlierId);
       log.info({ keyId: signedIn.session.keyId }, 'dashboard: signed in');
       return signedIn;
     } catch (error) {

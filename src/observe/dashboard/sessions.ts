@@ -2,6 +2,10 @@
  * The sessions of the dashboard, in memory. A session belongs to a key, of which only the id is
  * kept; its own id is known to the browser only, and kept as a digest. A session is valid while its
  * key is: every use looks the key up. Failures are ApiErrors (401, 503).
+ *
+ * Failed sign-ins are bounded together, and no failure belongs to a key: a key does not contain its
+ * id. A valid key is never rejected because of failures, so no client can lock out its holder. A
+ * lookup by digest costs some microseconds, whatever its result.
  */
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
@@ -53,19 +57,14 @@ export class Sessions {
 
   /**
    * Starts a session for the holder of a key.
+   * @param earlierId from the cookie of the browser: that session ends
    * @returns the session, and its id for the cookie
    * @throws ApiError (401, 503)
    */
-  signIn(key: string): { session: Session; id: string } {
-    this.#requireFewFailures();
-    // The timing of a comparison of digests reveals nothing about the key.
-    const digest = digestKey(key);
-    const record = this.#registry.keys().find((known) => known.digest === digest);
-    if (record === undefined) {
-      this.#failedSignIns++;
-      throw new ApiError('UNAUTHORIZED', 'the API key is not known here, or was revoked');
-    }
-    requireUnexpired(record.expiresMs, this.#clock.nowMs());
+  signIn(key: string, earlierId?: string): { session: Session; id: string } {
+    const record = this.#verify(key);
+    const earlier = this.#find(earlierId);
+    if (earlier !== undefined) this.end(earlier, 'this browser has signed in again');
     this.endInvalid();
     this.#makeRoom(record.id);
     const id = randomBytes(ID_BYTES).toString('base64url');
@@ -87,7 +86,7 @@ export class Sessions {
    * @throws ApiError (401)
    */
   use(id: string | undefined): { session: Session; key: KeyRecord } {
-    const session = id !== undefined && ID.test(id) ? this.#byDigest.get(digestOf(id)) : undefined;
+    const session = this.#find(id);
     if (session === undefined) {
       throw new ApiError('UNAUTHORIZED', 'there is no session: sign in with an API key');
     }
@@ -98,6 +97,10 @@ export class Sessions {
     }
     session.lastUsedMs = this.#clock.monotonicMs();
     return { session, key: this.#registry.key(session.keyId)! };
+  }
+
+  #find(id: string | undefined): Session | undefined {
+    return id !== undefined && ID.test(id) ? this.#byDigest.get(digestOf(id)) : undefined;
   }
 
   end(session: Session, reason: string): void {
@@ -140,6 +143,23 @@ export class Sessions {
     }
     if (this.#byDigest.size < DASHBOARD_SESSIONS_MAX) return;
     throw new ApiError('SERVICE_UNAVAILABLE', 'too many sessions are open: sign out elsewhere');
+  }
+
+  /** @throws ApiError (401, or 503 where many sign-ins have failed) */
+  #verify(key: string): KeyRecord {
+    // The timing of a lookup by digest reveals nothing about the key.
+    const record = this.#registry.keyByDigest(digestKey(key));
+    try {
+      if (record === undefined) {
+        throw new ApiError('UNAUTHORIZED', 'the API key is not known here, or was revoked');
+      }
+      requireUnexpired(record.expiresMs, this.#clock.nowMs());
+      return record;
+    } catch (error) {
+      this.#requireFewFailures();
+      this.#failedSignIns++;
+      throw error;
+    }
   }
 
   #requireFewFailures(): void {

@@ -140,7 +140,8 @@ describe('a sign-in', () => {
       expect(response.headers['set-cookie']).toBeUndefined();
     }
     const post = { method: 'POST', path: '/dashboard/session', body: '{}' };
-    const invalid = await send({ ...post, headers: { Origin: server.adminUrl } });
+    const headers = { Origin: server.adminUrl, 'Content-Type': 'application/json' };
+    const invalid = await send({ ...post, headers });
     expect([invalid.status, messageOf(invalid)]).toEqual([400, expect.stringContaining('"key"')]);
   });
 
@@ -152,15 +153,50 @@ describe('a sign-in', () => {
     }
   });
 
-  test('is rejected in the second in which too many have failed, and possible after it', async () => {
+  test('with a valid key is possible while too many others fail, which get a 503', async () => {
     const attempts = Array.from({ length: 5 * DASHBOARD_FAILED_SIGN_INS_PER_S }, () => {
-      return signIn(server.adminUrl, 'not-a-key-of-weir');
+      return [
+        signIn(server.adminUrl, 'not-a-key-of-weir'),
+        signIn(server.adminUrl, ROOT_KEY),
+      ] as const;
     });
-    const statuses = (await Promise.all(attempts)).map(({ status }) => status);
-    expect(statuses.filter((status) => status === 503).length).toBeGreaterThan(0);
-    await waitUntil('a sign-in is possible', async () => {
-      return (await signIn(server.adminUrl, ROOT_KEY)).status === 200;
+    const failed = await Promise.all(attempts.map(([unknown]) => unknown));
+    const valid = await Promise.all(attempts.map(([, known]) => known));
+    expect(new Set(failed.map(({ status }) => status))).toEqual(new Set([401, 503]));
+    expect(new Set(valid.map(({ status }) => status))).toEqual(new Set([200]));
+    await waitUntil('an unknown key gets a 401 again', async () => {
+      return (await signIn(server.adminUrl, 'not-a-key-of-weir')).status === 401;
     });
+  });
+
+  test('ends the session that the browser had, and no other session of the key', async () => {
+    const [first, other] = [
+      await DashboardClient.signIn(server.adminUrl),
+      await DashboardClient.signIn(server.adminUrl),
+    ];
+    const events = await first.openEvents();
+    const failed = await signIn(server.adminUrl, 'not-a-key-of-weir', { Cookie: first.cookie });
+    expect([failed.status, (await first.call('keys.list')).status]).toEqual([401, 200]);
+    const again = await signIn(server.adminUrl, ROOT_KEY, { Cookie: first.cookie });
+    const [cookie] = again.headers['set-cookie']![0].split(';');
+    const current = await send({ path: '/dashboard/session', headers: { Cookie: cookie } });
+    expect(JSON.parse(current.text).session).not.toBeNull();
+    expect((await first.call('keys.list')).status).toBe(401);
+    expect((await other.call('keys.list')).status).toBe(200);
+    await waitUntil('the stream ends', events.isEnded);
+    const data = { reason: 'this browser has signed in again' };
+    expect(events.events.at(-1)).toEqual({ event: 'signed-out', data });
+  });
+
+  test('needs a body of the type application/json', async () => {
+    for (const type of ['', 'text/plain', 'application/x-www-form-urlencoded', 'text/json']) {
+      const response = await signIn(server.adminUrl, ROOT_KEY, { 'Content-Type': type });
+      expect([type, response.status]).toEqual([type, 415]);
+      expect(response.headers['set-cookie']).toBeUndefined();
+    }
+    const type = 'application/json; charset=utf-8';
+    const response = await signIn(server.adminUrl, ROOT_KEY, { 'Content-Type': type });
+    expect(response.status).toBe(200);
   });
 
   test('leaves no key in the log, but its id', async () => {

@@ -1,17 +1,20 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { newKeyRecord } from '../../../src/auth/keys.ts';
 import {
+  DASHBOARD_FAILED_SIGN_INS_PER_S,
   DASHBOARD_SESSION_IDLE_MS,
   DASHBOARD_SESSION_MAX_MS,
   DASHBOARD_SESSIONS_MAX,
   DASHBOARD_SESSIONS_PER_KEY_MAX,
 } from '../../../src/core/constants.ts';
+import type { ApiError } from '../../../src/core/errors.ts';
 import { Sessions } from '../../../src/observe/dashboard/sessions.ts';
 import { Registry } from '../../../src/registry/registry.ts';
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 
+const EXPIRED = 'key-that-has-expired';
 const KEYS = Array.from({ length: 20 }, (_, i) => `key-number-${i}`);
 
 describe('sessions', () => {
@@ -24,6 +27,7 @@ describe('sessions', () => {
     const store = SqliteStore.open(directory);
     const registry = new Registry(store);
     for (const key of KEYS) registry.addConfiguredKey(newKeyRecord(key, key, ['*'], 0, null));
+    registry.addConfiguredKey(newKeyRecord(EXPIRED, 'expired', ['*'], 0, 500));
     store.close();
     directory.close();
     nowMs = 0;
@@ -38,6 +42,26 @@ describe('sessions', () => {
       return false;
     }
   };
+
+  test('are not started with an expired key, whose failures are bounded like those of others', () => {
+    nowMs = 1_000;
+    const codeOf = (key: string) => {
+      try {
+        sessions.signIn(key);
+        return 'OK';
+      } catch (error) {
+        return (error as ApiError).code;
+      }
+    };
+    const failures = Array.from({ length: DASHBOARD_FAILED_SIGN_INS_PER_S }, (_, i) => {
+      return codeOf(i % 2 === 0 ? EXPIRED : 'unknown');
+    });
+    expect(new Set(failures)).toEqual(new Set(['UNAUTHORIZED']));
+    expect([codeOf(EXPIRED), codeOf('unknown')]).toEqual(Array(2).fill('SERVICE_UNAVAILABLE'));
+    expect(codeOf(KEYS[0])).toBe('OK');
+    nowMs = 2_000;
+    expect(codeOf(EXPIRED)).toBe('UNAUTHORIZED');
+  });
 
   test('end when they were not used for the idle time, unless they have a stream', () => {
     const idle = sessions.signIn(KEYS[0]);
