@@ -7,6 +7,8 @@
  *
  * Usual requests cost two look-ups of a header. All headers are read only if the first
  * Content-Length is 0, absent or not canonical: a second header after a canonical one goes unseen.
+ * To read all headers of each check costs 1.1 to 1.2 times the CPU of a check, since each becomes
+ * two strings of V8. None of the binaries rejects two Content-Length headers, 20.69 included.
  */
 
 import { ApiError } from '../core/errors.ts';
