@@ -48,6 +48,7 @@ interface ExplainedWindow {
 
 interface ExplainResponse {
   namespace: string;
+  cause: string;
   reason: string;
   isExact: boolean;
   override?: MatchedOverride;
@@ -106,9 +107,9 @@ export const explain: Command = {
   },
   notes: `Shows the override that applies and why others do not, the terms of the check and their
 sources, the decision that it would get, and the counters. Nothing changes. Without --limit and
---duration, the policy of the namespace sets them if there is one. A check of v2 without an
-algorithm slides: add --algorithm sliding. If the identifier begins with -, put both arguments at
-the end, after --.`,
+--duration, the policy of the namespace sets them if there is one. If no override or policy sets
+them, they are those of the last counted check. A check of v2 without an algorithm slides: add
+--algorithm sliding. If the identifier begins with -, put both arguments at the end, after --.`,
   examples: [
     'weir explain email.send user_1',
     'weir explain email.send user_1 --limit 10 --duration 60s --cost 3',
@@ -159,8 +160,10 @@ function overrideParagraphs(response: ExplainResponse): string[] {
   return [applies, `Other overrides that match: ${others}${shown}\n${table}`];
 }
 
-function checkParagraph({ windows, policy }: ExplainResponse): string {
-  const termOf = <T>({ value, from }: Term<T>, text = String(value)) => `${text} (${from})`;
+function checkParagraph({ windows, policy, cause }: ExplainResponse): string {
+  const termOf = <T>({ value, from }: Term<T>, text = String(value)) => {
+    return `${text} (${from === 'counter' ? 'last counted check' : from})`;
+  };
   const rows = windows.map(({ success, left, reset, passesAt, terms }) => [
     termOf(terms.limit),
     termOf(terms.duration, formatDuration(terms.duration.value)),
@@ -173,7 +176,8 @@ function checkParagraph({ windows, policy }: ExplainResponse): string {
     isoTime(passesAt ?? reset),
   ]);
   const header = ['LIMIT', 'DURATION', 'ALGORITHM', 'BURST', 'COST', 'ASYNC', 'LEFT'];
-  const title = policy === undefined ? 'Next check:' : 'Next check of a gateway:';
+  const ofApi = cause === 'no_limit' ? 'Next check of each counter:' : 'Next check:';
+  const title = policy === undefined ? ofApi : 'Next check of a gateway:';
   const table = formatTable([...header, 'DECISION', 'RESET OR RETRY'], rows).trimEnd();
   return `${title}\n${table}`;
 }

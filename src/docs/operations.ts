@@ -269,7 +269,13 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
       'Without `limit`, `duration`, `algorithm` and `burst`, the check is that of a gateway, if ' +
         'the namespace has a policy. `windows` then has an entry for each window of the policy, ' +
         'or one entry if an override matches.',
-      'If nothing sets a limit, the response has the counters and the cause `no_limit`.',
+      'If nothing sets a limit, the application sends it with each check. A counter then stands ' +
+        'for a check with its duration, and with the limit of the last check that it counted. ' +
+        'These terms come from `counter`. If `algorithm` is set, only its counters are used. ' +
+        'Otherwise a counter of windows is predicted as `fixed`: it does not say whether its ' +
+        'checks slide. A counter does not have the burst of its checks either. If there are ' +
+        'several counters, each window is predicted for itself. The cause is then `no_limit`, as ' +
+        'without a counter.',
       '`rule` of another override is the first rule of precedence that distinguishes it from the ' +
         'one that applies. The rules are those of `ratelimits.setOverride`.',
       'A check at the time `at` gets this decision, unless another check or change comes first. ' +

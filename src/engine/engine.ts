@@ -94,6 +94,16 @@ export interface CounterExplanation {
   predictions: Prediction[];
 }
 
+/** The checks that an explanation predicts, each with a counter of its own. */
+export interface ExplainedChecks {
+  checks: readonly CheckParameters[];
+  /** Whether they are decided as one, as in `decideBatch`. Otherwise each is the next check. */
+  isBatch: boolean;
+}
+
+/** Says which checks to predict, given the counters at the moment of the prediction. */
+export type ChecksOf = (counters: readonly CounterState[]) => ExplainedChecks;
+
 /** Which counters of an identity a call means. */
 export interface CounterSelector {
   /** Undefined: counters of all durations. */
@@ -177,14 +187,11 @@ export interface Engine {
     confirm: () => void,
   ): CounterState[] | Promise<CounterState[]>;
 
-  /**
-   * Shows all counters of an identity, and predicts checks of it: one, or several that are decided
-   * as one batch, each with a counter of its own. Changes nothing.
-   */
+  /** Shows all counters of an identity, and predicts checks of it. Changes nothing. */
   explain(
     namespace: Namespace,
     identity: Identity,
-    checks: readonly CheckParameters[],
+    checksOf: ChecksOf,
     confirm: () => void,
   ): CounterExplanation | Promise<CounterExplanation>;
 

@@ -7,10 +7,10 @@
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { type ExplainRequest, explainResult, readExplain } from '../api/v1/explain.ts';
 import type { ExplainFacts, ExplainQuestion } from '../api/v1/explain-facts.ts';
-import { parametersOf, termsOf } from '../api/v1/explain-terms.ts';
+import { checksOf, termsOf } from '../api/v1/explain-terms.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { CounterState, Engine } from '../engine/engine.ts';
 import type { BodyHandler } from './body.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
 import type { OperationForwarder } from './operation-forwarder.ts';
@@ -52,13 +52,15 @@ export class ExplanationHandler {
     const question: ExplainQuestion = { namespace: namespace.name, identifier };
     // The winner and the losers are of one version, also if an override changes meanwhile.
     const facts = await operations.ask<ExplainFacts>('ratelimits.explain', key, question);
-    const terms = termsOf(request, facts);
+    const termsFor = (counters: readonly CounterState[]) => termsOf(request, facts, counters);
     const identity = newIdentity();
     hasher.hash(namespace.hashState, identifier, identity);
-    const checks = terms.map(parametersOf);
-    const explanation = await engine.explain(namespace, identity, checks, () => {
-      keyring.requireValid(key);
-    });
-    return explainResult(request, facts, terms, explanation);
+    const explanation = await engine.explain(
+      namespace,
+      identity,
+      (counters) => checksOf(termsFor(counters)),
+      () => keyring.requireValid(key),
+    );
+    return explainResult(request, facts, termsFor(explanation.counters), explanation);
   }
 }

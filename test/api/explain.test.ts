@@ -99,6 +99,90 @@ describeEngines('decided %s:', (mode) => {
     });
   });
 
+  describe('where the limit comes with each check,', () => {
+    test('an explanation predicts the check that the counter last counted', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier, { cost: 9 }));
+      // The last counted check had another limit; denied ones and those without a cost do not count.
+      const { reset } = await server.ok('ratelimits.limit', check(identifier, { limit: 12 }));
+      await server.ok('ratelimits.limit', check(identifier, { limit: 8 }));
+      await server.ok('ratelimits.limit', check(identifier, { limit: 99, cost: 0 }));
+      const request = { namespace: NAMESPACE, identifier };
+      const allowed = await explain({ ...request, cost: 2 });
+      expect(allowed).toMatchObject({ success: true, cause: 'within_limit' });
+      expect(allowed.windows).toMatchObject([{ left: 2, remaining: 0, reset }]);
+      expect(termsOf(allowed)).toEqual({
+        limit: [12, 'counter'],
+        duration: [MONTH_MS, 'counter'],
+        algorithm: ['fixed', 'default'],
+        async: [false, 'default'],
+        cost: [2, 'request'],
+      });
+      const denied = await explain({ ...request, cost: 3, algorithm: 'fixed' });
+      expect(denied).toMatchObject({ success: false, cause: 'limit_reached', passesAt: reset });
+      const source = `. 12 per ${MONTH_MS} ms is the limit of the last counted check: `;
+      const why = 'the request has none, and no override or policy sets one.';
+      const assumed = ' The counter may be of fixed or sliding windows: fixed is assumed.';
+      expect(denied.reason).toMatch(/^The check is denied: the fixed window of .* counted/);
+      expect(denied.reason.endsWith(source + why)).toBe(true);
+      expect(allowed.reason.endsWith(source + why + assumed)).toBe(true);
+    });
+
+    test('a limit of the request, an override and a policy still take precedence', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier, { cost: 10 }));
+      const own = await explain(check(identifier, { limit: 11 }));
+      expect([own.success, termsOf(own).limit]).toEqual([true, [11, 'request']]);
+      await setOverride(NAMESPACE, identifier, { limit: 12 });
+      const overridden = await explain({ namespace: NAMESPACE, identifier });
+      expect(termsOf(overridden).limit).toEqual([12, 'override']);
+      await server.ok('ratelimits.limit', check(identifier, { namespace: 'two' }));
+      const policy = await explain({ namespace: 'two', identifier });
+      expect(policy.windows.map((_, i) => termsOf(policy, i).limit)).toEqual([
+        [3, 'policy'],
+        [5, 'policy'],
+      ]);
+    });
+
+    test('an explanation predicts several counters each for itself, or those of an algorithm', async () => {
+      const identifier = fresh();
+      const gcra = { algorithm: 'gcra', limit: 6, burst: 5 };
+      await server.ok('ratelimits.limit', check(identifier, { duration: DAY_MS, cost: 10 }));
+      await server.ok('ratelimits.limit', check(identifier, { ...gcra, cost: 2 }));
+      const request = { namespace: NAMESPACE, identifier, cost: 3 };
+      const explained = await explain(request);
+      expect(explained).not.toHaveProperty('success');
+      expect(explained).toMatchObject({
+        cause: 'no_limit',
+        windows: [
+          { success: false, left: 0, terms: { limit: { value: 10, from: 'counter' } } },
+          // The other denial does not keep its tokens: the checks are not one batch.
+          { success: true, left: 4, remaining: 1 },
+        ],
+      });
+      expect(explained.reason).toContain('so each of the 2 counters is predicted for itself');
+      expect(termsOf(explained, 1)).toMatchObject({
+        ...{ limit: [6, 'counter'], algorithm: ['gcra', 'counter'], burst: [6, 'default'] },
+      });
+      const sliding = await explain({ ...request, algorithm: 'sliding' });
+      expect(sliding).toMatchObject({ success: false, cause: 'limit_reached' });
+      expect(termsOf(sliding)).toMatchObject({
+        ...{ limit: [10, 'counter'], algorithm: ['sliding', 'request'] },
+      });
+      const bucket = await explain({ ...request, algorithm: 'gcra', burst: 5 });
+      expect(bucket).toMatchObject({ success: true, windows: [{ left: 3 }] });
+      expect(bucket.windows).toHaveLength(1);
+    });
+
+    test('a counter that was reset has no limit', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier));
+      await server.ok('ratelimits.reset', { namespace: NAMESPACE, identifier });
+      const explained = await explain({ namespace: NAMESPACE, identifier });
+      expect(explained).toMatchObject({ cause: 'no_limit', windows: [] });
+    });
+  });
+
   describeOnce(mode, 'an explanation in one mode', () => {
     test('names the override that applies, and the rule by which each other one lost', async () => {
       const identifier = fresh();
@@ -193,7 +277,7 @@ describeEngines('decided %s:', (mode) => {
       expect(without).toMatchObject({ limit: [5, 'override'], burst: [2, 'request'] });
     });
 
-    test('decides nothing where no request, override or policy has a limit', async () => {
+    test('decides nothing where no request, override, policy or counter has a limit', async () => {
       const explained = await explain({ namespace: NAMESPACE, identifier: fresh() });
       expect(explained).toMatchObject({ windows: [], counters: [] });
       expect(explained).not.toHaveProperty('success');

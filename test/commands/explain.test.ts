@@ -55,6 +55,27 @@ describe('weir explain', () => {
     });
   });
 
+  test('labels the limit of the last counted check, where the limit comes with each check', async () => {
+    await use('in_code', '10');
+    const { stdout } = await weir(['explain', 'cli', 'in_code']);
+    const [reason, override, check] = stdout.split('\n\n');
+    expect(reason).toMatch(/^The check is denied: .* 0 of 10 tokens left, and the cost is 1\. /);
+    expect(reason).toContain('10 per 2592000000 ms is the limit of the last counted check: the re');
+    expect(override).toBe('Override: none matches.');
+    expect(check).toMatch(/^Next check:\n/);
+    expect(cellsOf(check)[0].slice(0, 3)).toEqual([
+      ...['10 (last counted check)', '30d (last counted check)', 'fixed (default)'],
+    ]);
+    const terms = ['--limit', '5', '--duration', '60s'];
+    await weir(['check', 'in_code', '--namespace', 'cli', ...terms]);
+    const [, , several] = (await weir(['explain', 'cli', 'in_code'])).stdout.split('\n\n');
+    expect(several).toMatch(/^Next check of each counter:\n/);
+    expect(cellsOf(several).map((cells) => [cells[0], cells[7]])).toEqual([
+      ['5 (last counted check)', 'allowed'],
+      ['10 (last counted check)', 'denied'],
+    ]);
+  });
+
   test('says that no override matches, and that there are no counters', async () => {
     const { stdout } = await weir(['explain', 'cli', 'nobody']);
     expect(stdout).toContain('No decision is predicted: the request has no limit and duration');

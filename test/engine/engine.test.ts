@@ -7,7 +7,7 @@ import { RULE } from '../../src/core/window-rules.ts';
 import type { CounterState } from '../../src/engine/engine.ts';
 import { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
 import { describeEngines, type EngineMode } from '../support/engine-modes.ts';
-import { DURATION_MS, skipMonotonicTime, TestEngine } from '../support/engines.ts';
+import { batchOf, DURATION_MS, skipMonotonicTime, TestEngine } from '../support/engines.ts';
 import { type RedisServer, startRedis } from '../support/programs/redis.ts';
 
 const confirm = () => {};
@@ -293,7 +293,7 @@ function engineCases(mode: EngineMode, leases = true): void {
   describe('an explanation', () => {
     const explain = async (...checks: Check[]) => {
       const [{ namespace, identity }] = checks;
-      return await engine.engine.explain(namespace, identity, checks, confirm);
+      return await engine.engine.explain(namespace, identity, batchOf(checks), confirm);
     };
 
     test.each(Object.entries(RULE))(
@@ -339,7 +339,7 @@ function engineCases(mode: EngineMode, leases = true): void {
     test('shows the counters where there is no check to predict', async () => {
       await engine.decide('a', { cost: 4 });
       const { namespace, identity } = engine.check('a');
-      const explained = await engine.engine.explain(namespace, identity, [], confirm);
+      const explained = await engine.engine.explain(namespace, identity, batchOf([]), confirm);
       expect(explained).toMatchObject({ counters: [{ current: 4 }], predictions: [] });
     });
   });
@@ -364,7 +364,7 @@ function engineCases(mode: EngineMode, leases = true): void {
         engine.engine.refund(a, RULE.fixed, DURATION_MS, window, 2, count),
         engine.engine.reset(b, ALL, count),
         engine.engine.inspect(c, ALL, count),
-        engine.engine.explain(d.namespace, d.identity, [d], count),
+        engine.engine.explain(d.namespace, d.identity, batchOf([d]), count),
       ]);
       expect(confirmed).toBe(0);
       engine.runWorker();

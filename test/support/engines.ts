@@ -11,7 +11,7 @@ import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
-import type { BatchDecision, Engine } from '../../src/engine/engine.ts';
+import type { BatchDecision, Engine, ExplainedChecks } from '../../src/engine/engine.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
@@ -48,6 +48,11 @@ export function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
     ...{ rule: RULE.fixed, burst: NO_BURST },
     ...{ isAsync: false, overrideId: undefined, ...terms },
   };
+}
+
+/** What `explain` predicts: these checks, decided as one. */
+export function batchOf(checks: readonly Check[]): () => ExplainedChecks {
+  return () => ({ checks, isBatch: true });
 }
 
 /** Moves the monotonic clock of this process forward, until `vi.restoreAllMocks`. */

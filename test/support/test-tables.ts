@@ -119,7 +119,8 @@ export class TestTables {
   /** What the checks of an identifier would get, decided as one batch. */
   explain(identifier: string, checks: CheckOptions[], now = NOW_MS, namespace = 'default') {
     const [tag] = this.#hash(namespace, identifier);
-    return this.tables[shardOf(this.id)].explain(this.id, tag, now, checks.map(termsOf));
+    const batch = { checks: checks.map(termsOf), isBatch: true };
+    return this.tables[shardOf(this.id)].explain(this.id, tag, now, () => batch);
   }
 
   /** Sweeps all tables. @returns the number of live counters */

@@ -3,11 +3,11 @@
 import type { DecisionCause } from '../../core/decision.ts';
 import type { CounterExplanation, Prediction } from '../../engine/engine.ts';
 import { isoTime } from '../../shared-memory/clock.ts';
-import type { CheckTerms } from './explain-terms.ts';
+import { type CheckTerms, isFromCounter } from './explain-terms.ts';
 
 /** Why all windows together allow or deny. */
 interface Verdict {
-  /** `no_limit`: nothing sets a limit. */
+  /** `no_limit`: nothing sets a limit, and not exactly one counter has one. */
   cause: DecisionCause | 'no_limit';
   /** The first ms at which the check would pass: only for `limit_reached`. */
   passesAt?: number;
@@ -18,16 +18,40 @@ interface Verdict {
 const DENIALS = ['cost_above_limit', 'table_full', 'limit_reached'] as const;
 type Denial = (typeof DENIALS)[number];
 
-export function verdictOf(
+export function verdictOf(terms: readonly CheckTerms[], explanation: CounterExplanation): Verdict {
+  const [first] = terms;
+  if (first === undefined) return { cause: 'no_limit', reason: `${NO_LIMIT}.` };
+  if (!isFromCounter(first)) return verdictOfCheck(terms, explanation);
+  const assumed = assumedText(terms);
+  if (terms.length > 1) {
+    const each = `so each of the ${terms.length} counters is predicted for itself`;
+    const limits = 'under the limit of the last check that it counted';
+    return { cause: 'no_limit', reason: `${NO_LIMIT}, ${each}, ${limits}.${assumed}` };
+  }
+  const { reason, ...verdict } = verdictOfCheck(terms, explanation);
+  const { limit, duration } = first;
+  const source = `${limit.value} per ${duration.value} ms is the limit of the last counted check`;
+  const why = 'the request has none, and no override or policy sets one';
+  return { ...verdict, reason: `${reason} ${source}: ${why}.${assumed}` };
+}
+
+const NO_LIMIT =
+  'No decision is predicted: the request has no limit and duration, and no override or policy ' +
+  'sets them';
+
+/** What a counter does not say of the checks that it counted. */
+function assumedText(terms: readonly CheckTerms[]): string {
+  const isWindow = terms.some(({ algorithm }) => algorithm.from === 'default');
+  const isBucket = terms.some(({ burst }) => burst?.from === 'default');
+  const window = ' The counter may be of fixed or sliding windows: fixed is assumed.';
+  const bucket = ' The counter does not have the burst: the limit is assumed.';
+  return `${isWindow ? window : ''}${isBucket ? bucket : ''}`;
+}
+
+function verdictOfCheck(
   terms: readonly CheckTerms[],
   { allowed, predictions }: CounterExplanation,
 ): Verdict {
-  if (terms.length === 0) {
-    const reason =
-      'No decision is predicted: the request has no limit and duration, and no override or ' +
-      'policy sets them.';
-    return { cause: 'no_limit', reason };
-  }
   const windows = terms.map((term, number) => ({ term, prediction: predictions[number] }));
   if (allowed) {
     const isFull = predictions.some(({ cause }) => cause === 'table_full');

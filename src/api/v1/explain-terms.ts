@@ -2,17 +2,22 @@
  * The terms of the check that POST /v1/ratelimits.explain predicts, and where each of them comes
  * from. A request with a limit describes a check of the API. Without one, it means the check that a
  * gateway sends, if the namespace has a policy. An override replaces limit and duration of either.
+ *
+ * Where none of them sets a limit, the application sends it with each check. Then each counter
+ * stands for a check with its duration, and with the limit under which it last counted tokens. A
+ * counter holds neither a burst, nor whether its window was used as a fixed or as a sliding one.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
 import { NO_BURST, RULE, type RuleName } from '../../core/window-rules.ts';
+import type { CounterState, ExplainedChecks } from '../../engine/engine.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { DEFAULT_COST } from '../common/check-request.ts';
 import type { ExplainFacts } from './explain-facts.ts';
 
 /** Where a term of a check comes from. */
-export const TERM_SOURCES = ['request', 'override', 'policy', 'default'] as const;
+export const TERM_SOURCES = ['request', 'override', 'policy', 'counter', 'default'] as const;
 export type TermSource = (typeof TERM_SOURCES)[number];
 
 export interface Term<T> {
@@ -59,12 +64,20 @@ export function policyOf(
   return isOther ? undefined : policy;
 }
 
-/** @returns one window or several; none if nothing sets a limit */
-export function termsOf(request: RequestedTerms, facts: ExplainFacts): CheckTerms[] {
+/**
+ * @param counters of the identifier
+ * @returns one window or several; none if nothing sets a limit, and no counter has one
+ */
+export function termsOf(
+  request: RequestedTerms,
+  facts: ExplainFacts,
+  counters: readonly CounterState[],
+): CheckTerms[] {
   const policy = policyOf(request, facts);
   const { winner } = facts.overrides;
   const cost = given(request.cost) ?? ofPolicy(policy?.cost) ?? byDefault(DEFAULT_COST);
-  const windows = policy === undefined ? [requestWindow(request)] : policyWindows(policy);
+  const isSet = request.limit !== undefined || policy !== undefined || winner !== undefined;
+  const windows = isSet ? setWindows(request, policy) : counterWindows(request, counters);
   // An override replaces all windows of a policy by one, with the algorithm of the first.
   const decisive = winner === undefined ? windows : windows.slice(0, 1);
   return decisive.flatMap((window) => {
@@ -78,14 +91,18 @@ export function termsOf(request: RequestedTerms, facts: ExplainFacts): CheckTerm
   });
 }
 
+/** Whether a limit is that of the last counted check, because nothing sets one. */
+export function isFromCounter({ limit }: CheckTerms): boolean {
+  return limit.from === 'counter';
+}
+
+/** The checks to predict. Of several counters, nobody knows which the next check uses. */
+export function checksOf(terms: readonly CheckTerms[]): ExplainedChecks {
+  return { checks: terms.map(parametersOf), isBatch: !terms.some(isFromCounter) };
+}
+
 /** The check as an engine decides it. */
-export function parametersOf({
-  limit,
-  duration,
-  algorithm,
-  burst,
-  cost,
-}: CheckTerms): CheckParameters {
+function parametersOf({ limit, duration, algorithm, burst, cost }: CheckTerms): CheckParameters {
   return {
     limit: limit.value,
     durationMs: duration.value,
@@ -102,6 +119,31 @@ function requestWindow({ limit, duration, algorithm, burst }: RequestedTerms): O
     algorithm: given(algorithm) ?? byDefault(DEFAULT_ALGORITHM),
     burst: given(burst),
   };
+}
+
+function setWindows(request: RequestedTerms, policy: Policy | undefined): OwnWindow[] {
+  return policy === undefined ? [requestWindow(request)] : policyWindows(policy);
+}
+
+/** A window for each counter that a check with the algorithm of the request uses. */
+function counterWindows(
+  { algorithm, burst }: RequestedTerms,
+  counters: readonly CounterState[],
+): OwnWindow[] {
+  return counters.flatMap(({ durationMs, limit, usage }): OwnWindow[] => {
+    // A counter in Redis has no limit if nothing was allowed since it was reset.
+    if (limit === 0 || (algorithm !== undefined && usage[algorithm] === undefined)) return [];
+    const own: Term<RuleName> =
+      usage.gcra === undefined ? byDefault(DEFAULT_ALGORITHM) : ofCounter('gcra');
+    return [
+      {
+        limit: ofCounter(limit),
+        duration: ofCounter(durationMs),
+        algorithm: given(algorithm) ?? own,
+        burst: given(burst),
+      },
+    ];
+  });
 }
 
 function policyWindows({ windows }: Policy): OwnWindow[] {
@@ -135,6 +177,10 @@ function given<T>(value: T | undefined): Term<T> | undefined {
 
 function ofPolicy<T>(value: T | undefined): Term<T> | undefined {
   return value === undefined ? undefined : { value, from: 'policy' };
+}
+
+function ofCounter<T>(value: T): Term<T> {
+  return { value, from: 'counter' };
 }
 
 function byDefault<T>(value: T): Term<T> {

@@ -121,7 +121,7 @@ export function explainResult(
     namespace: request.namespace.name,
     identifier: request.identifier,
     at: nowMs,
-    ...(terms.length > 0 && { success: allowed }),
+    ...(verdict.cause !== 'no_limit' && { success: allowed }),
     ...verdict,
     reason: isShadowed ? `${reason} ${SHADOWED}` : reason,
     isExact,

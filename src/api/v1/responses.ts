@@ -94,7 +94,7 @@ const matchedOverride = {
   ...overrideValues,
 };
 const from = Type.Enum([...TERM_SOURCES], {
-  description: 'Where the value comes from.',
+  description: 'Where the value comes from. `counter`: from the last check that it counted.',
 });
 const term = <S extends TSchema>(value: S, description: string) => {
   return Type.Object({ value: field(value, 'The value.'), from }, { description });
@@ -268,16 +268,18 @@ export const RESPONSES_V1 = {
     identifier: named('The identifier of the request.'),
     at: unixMs('Time of the counters and of the prediction'),
     success: Type.Optional(
-      flagged('Whether the next check would be allowed. Absent if nothing sets a limit.'),
+      flagged('Whether the next check would be allowed. Absent if the cause is `no_limit`.'),
     ),
     cause: Type.Enum([...DECISION_CAUSES, 'no_limit'], {
-      description: 'Reason of the decision. `no_limit`: nothing sets a limit.',
+      description:
+        'Reason of the decision. `no_limit`: nothing sets a limit, and there is no counter, or ' +
+        'more than one, to take it from.',
     }),
     passesAt,
     reason: named('The cause as a sentence.'),
     isExact: flagged(
-      'Whether a check at the time `at` gets this decision. `false` if other machines share the ' +
-        'counters: they may use tokens.',
+      'Whether a check with these terms, at the time `at`, gets this decision. `false` if other ' +
+        'machines share the counters: they may use tokens.',
     ),
     override: Type.Optional(
       Type.Object(matchedOverride, {
@@ -305,7 +307,7 @@ export const RESPONSES_V1 = {
     windows: listOf(
       explainedWindow,
       'The decision in each window. A policy can have several, which must all allow the check. ' +
-        'Empty if nothing sets a limit.',
+        'If nothing sets a limit, each window is that of a counter.',
     ),
     counters: listOf(
       counter,

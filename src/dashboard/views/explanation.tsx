@@ -13,6 +13,7 @@ const SOURCES: Readonly<Record<string, string>> = {
   request: 'this form',
   override: 'the override',
   policy: 'the policy',
+  counter: 'the last counted check',
   default: 'the default',
 };
 

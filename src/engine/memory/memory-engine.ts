@@ -27,6 +27,7 @@ import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts'
 import type {
   BatchCompletion,
   BatchDecision,
+  ChecksOf,
   Completion,
   CounterExplanation,
   CounterSelector,
@@ -183,12 +184,12 @@ export class MemoryEngine implements Engine {
   explain(
     { hashState }: Namespace,
     identity: Identity,
-    checks: readonly CheckParameters[],
+    checksOf: ChecksOf,
     confirm: () => void,
   ): CounterExplanation | Promise<CounterExplanation> {
     return this.#afterDeferredWork(identity, confirm, () => {
       const table = this.counters.tableOf(identity);
-      return table.explain(identity, hashState[0], this.clock.nowMs(), checks);
+      return table.explain(identity, hashState[0], this.clock.nowMs(), checksOf);
     });
   }
 

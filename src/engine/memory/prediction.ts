@@ -11,7 +11,7 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
-import type { CounterExplanation, Prediction } from '../engine.ts';
+import type { ChecksOf, CounterExplanation, Prediction } from '../engine.ts';
 import { counterState, type InspectedCounter } from './counter-state.ts';
 import { counterKey, judge } from './windows/registry.ts';
 import { type Cells, newCells } from './windows/rule.ts';
@@ -24,9 +24,13 @@ import { type Cells, newCells } from './windows/rule.ts';
 export function explainCounters(
   counters: readonly InspectedCounter[],
   nowMs: number,
-  checks: readonly CheckParameters[],
+  checksOf: ChecksOf,
   insert: (decision: TableDecision) => void,
 ): CounterExplanation {
+  const states = counters
+    .toSorted((a, b) => a.durationMs - b.durationMs)
+    .map((counter) => counterState(counter, nowMs));
+  const { checks, isBatch } = checksOf(states);
   const predictions = checks.map((check) => {
     const { cells, isNew } = cellsFor(check, counters);
     const decision = judged(cells, nowMs, check);
@@ -34,7 +38,7 @@ export function explainCounters(
     return predictionOf(cells, nowMs, check, decision);
   });
   const allowed = predictions.every((prediction) => prediction.allowed);
-  if (!allowed) {
+  if (isBatch && !allowed) {
     // A batch that is denied counts nothing: its other checks report what there was before.
     for (const [number, prediction] of predictions.entries()) {
       if (!prediction.allowed) continue;
@@ -43,9 +47,6 @@ export function explainCounters(
       predictions[number] = predictionOf(cells, nowMs, check, judged(cells, nowMs, check));
     }
   }
-  const states = counters
-    .toSorted((a, b) => a.durationMs - b.durationMs)
-    .map((counter) => counterState(counter, nowMs));
   return { nowMs, counters: states, isExact: true, allowed, predictions };
 }
 

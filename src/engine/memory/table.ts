@@ -19,7 +19,7 @@ import {
 } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
-import type { CounterExplanation } from '../engine.ts';
+import type { ChecksOf, CounterExplanation } from '../engine.ts';
 import { type InspectedCounter, inspectCells } from './counter-state.ts';
 import { applyFullTablePolicy } from './full-table-policy.ts';
 import { Group, type Location, newLocation } from './group.ts';
@@ -240,7 +240,7 @@ export class CounterTable implements TableMemory {
     id: Identity,
     namespaceTag: number,
     nowMs: number,
-    checks: readonly CheckParameters[],
+    checksOf: ChecksOf,
   ): CounterExplanation {
     const location = this.#location;
     const { group } = this;
@@ -249,7 +249,7 @@ export class CounterTable implements TableMemory {
     this.acquire(lock);
     try {
       const now = this.#timeOf(lock, nowMs);
-      return explainCounters(this.#inspectAll(id, now), now, checks, (decision) => {
+      return explainCounters(this.#inspectAll(id, now), now, checksOf, (decision) => {
         if (group.hasSlotFor(location, id, namespaceTag, now)) return;
         decision.outcome = OUTCOME.full;
         applyFullTablePolicy(this.#fullTablePolicy, group.earliestEndMs(location), decision);

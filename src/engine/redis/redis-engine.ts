@@ -11,7 +11,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../../core/check.ts';
 import { CHECK_DEADLINE_MS } from '../../core/constants.ts';
-import { type CheckParameters, type Decision, newDecision } from '../../core/decision.ts';
+import { type Decision, newDecision } from '../../core/decision.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { Namespace } from '../../core/namespace.ts';
@@ -20,6 +20,7 @@ import { ACCEPTOR_STAT } from '../../shared-memory/stats.ts';
 import type {
   BatchCompletion,
   BatchDecision,
+  ChecksOf,
   Completion,
   CounterExplanation,
   CounterSelector,
@@ -142,11 +143,11 @@ export class RedisEngine implements Engine {
   async explain(
     _namespace: Namespace,
     identity: Identity,
-    checks: readonly CheckParameters[],
+    checksOf: ChecksOf,
     confirm: () => void,
   ): Promise<CounterExplanation> {
     const { counters, nowMs } = await this.#readCounters(identity, ALL_COUNTERS, confirm);
-    return { ...explainCounters(counters, nowMs, checks, () => {}), isExact: false };
+    return { ...explainCounters(counters, nowMs, checksOf, () => {}), isExact: false };
   }
 
   #decideLater<C>(

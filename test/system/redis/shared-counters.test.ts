@@ -6,7 +6,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
-import { TestEngine } from '../../support/engines.ts';
+import { batchOf, TestEngine } from '../../support/engines.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 import { useRedis } from './use-redis.ts';
@@ -97,7 +97,7 @@ describe.skipIf(isRedisMissing)('two machines with one Redis', () => {
     ] as const) {
       const check = engine.check('a', { limit: 100, cost });
       const { namespace, identity } = check;
-      const explained = await engine.engine.explain(namespace, identity, [check], confirm);
+      const explained = await engine.engine.explain(namespace, identity, batchOf([check]), confirm);
       expect(explained).toMatchObject({
         ...{ isExact: false, allowed, counters: [{ current: 50 }] },
         predictions: [{ allowed, left: 50, cause: allowed ? 'within_limit' : 'limit_reached' }],
