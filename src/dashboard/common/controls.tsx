@@ -108,7 +108,14 @@ export interface Load<T> {
   reload: () => void;
 }
 
-/** A number that grows at an interval while the page is visible: an input of `useLoad`. */
+/** What was loaded, and the question that it answers. */
+interface Answer<T> extends Omit<Load<T>, 'reload'> {
+  question: readonly unknown[];
+}
+
+const NOT_LOADED = { data: undefined, error: undefined, isLoading: true } as const;
+
+/** A number that grows at an interval while the page is visible: the `refresh` of `useLoad`. */
 export function useTicks(intervalMs: number): number {
   const [ticks, setTicks] = useState(0);
   useEffect(() => {
@@ -120,26 +127,35 @@ export function useTicks(intervalMs: number): number {
   return ticks;
 }
 
-/** Loads data when the view opens, and again when `inputs` change. A late result is dropped. */
-export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[]): Load<T> {
-  const [state, setState] = useState<Omit<Load<T>, 'reload'>>({
-    data: undefined,
-    error: undefined,
-    isLoading: true,
-  });
+/**
+ * Loads data when the view opens, again when its question changes, and again on `refresh`. A result
+ * is only returned for its own question: a late one is dropped, and one of another question is not
+ * shown while the next loads.
+ * @param question what the data depend on
+ * @param refresh asks the same question again when it changes
+ */
+export function useLoad<T>(
+  load: () => Promise<T>,
+  question: readonly unknown[],
+  refresh?: unknown,
+): Load<T> {
+  const [state, setState] = useState({ question, ...NOT_LOADED } as Answer<T>);
   const [version, setVersion] = useState(0);
+  const isAnswered = state.question.every((part, i) => part === question[i]);
   useEffect(() => {
     let isCurrent = true;
-    setState(({ data }) => ({ data, error: undefined, isLoading: true }));
+    const data = isAnswered ? state.data : undefined;
+    setState({ question, data, error: undefined, isLoading: true });
     load().then(
-      (data) => isCurrent && setState({ data, error: undefined, isLoading: false }),
-      (error) => isCurrent && setState({ data: undefined, error, isLoading: false }),
+      (data) => isCurrent && setState({ question, data, error: undefined, isLoading: false }),
+      (error) => isCurrent && setState({ question, data: undefined, error, isLoading: false }),
     );
     return () => {
       isCurrent = false;
     };
-  }, [...inputs, version]);
-  return { ...state, reload: () => setVersion(version + 1) };
+  }, [...question, refresh, version]);
+  const { data, error, isLoading } = isAnswered ? state : NOT_LOADED;
+  return { data, error, isLoading, reload: () => setVersion((before) => before + 1) };
 }
 
 export interface Action<Args extends unknown[]> {

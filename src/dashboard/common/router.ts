@@ -8,15 +8,20 @@ import { useEffect, useState } from 'preact/hooks';
 export interface Route {
   /** The first part of the path: the name of the view. */
   view: string;
-  /** The second part, decoded; '' without one. */
+  /** The rest of the path, decoded; '' without one. */
   item: string;
   query: URLSearchParams;
 }
 
 function readRoute(): Route {
-  const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
-  const [view, item = ''] = path.split('/', 2);
-  return { view: view || 'overview', item: decode(item), query: new URLSearchParams(query) };
+  const address = location.hash.replace(/^#\/?/, '');
+  const [path] = address.split('?', 1);
+  const [view] = path.split('/', 1);
+  return {
+    view: view || 'overview',
+    item: decode(path.slice(view.length + 1)),
+    query: new URLSearchParams(address.slice(path.length + 1)),
+  };
 }
 
 function decode(text: string): string {
@@ -44,6 +49,25 @@ export function useRoute(): Route {
     return () => removeEventListener('hashchange', update);
   }, []);
   return route;
+}
+
+/** Goes to an address. The view that it names is rendered in a later turn. */
+export function navigate(address: string): void {
+  location.hash = address;
+}
+
+/**
+ * State of a view that belongs to an address: at every other address it has its initial value. So
+ * no view shows what was entered, answered or failed at another address.
+ * @returns the value at `address`, and what sets it, at that address or at another one
+ */
+export function useStateAt<T>(
+  address: string,
+  initial: T,
+): [value: T, set: (value: T, at?: string) => void] {
+  const [state, setState] = useState({ at: address, value: initial });
+  const set = (value: T, at = address) => setState({ at, value });
+  return [state.at === address ? state.value : initial, set];
 }
 
 /** The address of a view. */

@@ -1,14 +1,25 @@
 /**
  * One identifier: what applies to it, its counters, a check with a cost, and a reset. A check
- * counts like one of a client.
+ * counts like one of a client. The address has the question, and the view shows its answer alone:
+ * a button first goes to the address of what is in the form.
  */
 
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
-import { Confirm, ErrorNote, Field, Note, Select, Table, useAction } from '../common/controls.tsx';
+import {
+  Confirm,
+  ErrorNote,
+  Field,
+  Note,
+  Select,
+  Table,
+  useAction,
+  useLoad,
+} from '../common/controls.tsx';
 import { formatDuration, formatWhole, parseDuration } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, type Response } from '../common/operations.ts';
+import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
 import { ExplanationSection } from './explanation.tsx';
 
@@ -16,67 +27,109 @@ type Counter = Response<'ratelimits.inspect'>['counters'][number];
 type Decision = Response<'ratelimits.limit'>;
 
 const ALGORITHMS = ['fixed', 'sliding', 'gcra'] as const;
+const DEFAULT_WINDOW = '1m';
+
+/** What the form asks, as text. An empty field is left to the override, the policy or weir. */
+interface Question {
+  namespace: string;
+  identifier: string;
+  limit: string;
+  duration: string;
+  cost: string;
+  algorithm: string;
+}
+
+function questionOf(query: URLSearchParams): Question {
+  const read = (name: keyof Question, byDefault = '') => query.get(name) ?? byDefault;
+  return {
+    namespace: read('namespace', 'default'),
+    identifier: read('identifier'),
+    limit: read('limit'),
+    duration: read('duration', DEFAULT_WINDOW),
+    cost: read('cost'),
+    algorithm: read('algorithm'),
+  };
+}
+
+function addressOf({ namespace, identifier, limit, duration, cost, algorithm }: Question): string {
+  return linkTo('identifier', '', {
+    ...{ namespace, identifier },
+    ...(limit !== '' && { limit, duration }),
+    ...(cost !== '' && { cost }),
+    ...(algorithm !== '' && { algorithm }),
+  });
+}
 
 /** What is known of an identifier. The explanation is absent without the permission for it. */
 interface Knowledge {
-  namespace: string;
-  identifier: string;
-  counters: readonly Counter[] | undefined;
+  counters: readonly Counter[];
   explanation: Response<'ratelimits.explain'> | undefined;
+}
+
+/** What a button did. */
+interface Outcome {
+  decision?: Decision;
+  /** Counters that a reset has removed. */
+  cleared?: number;
+  error?: Error;
+}
+
+/** The question as fields of a check. */
+function checkFieldsOf({ namespace, identifier, duration, ...terms }: Question) {
+  const { limit, cost, algorithm } = terms;
+  return {
+    ...{ namespace, identifier },
+    ...(limit !== '' && { limit: Number(limit), duration: parseDuration(duration) ?? duration }),
+    ...(cost !== '' && { cost: Number(cost) }),
+    ...(algorithm !== '' && { algorithm }),
+  };
 }
 
 export function IdentifierView({ grant, route }: ViewProps) {
   const namespaces = useNamespaces(grant);
-  const [namespace, setNamespace] = useState(route.query.get('namespace') ?? 'default');
-  const [identifier, setIdentifier] = useState(route.query.get('identifier') ?? '');
-  const [limit, setLimit] = useState('');
-  const [duration, setDuration] = useState('1m');
-  const [cost, setCost] = useState('1');
-  const [algorithm, setAlgorithm] = useState('fixed');
-  const [knowledge, setKnowledge] = useState<Knowledge>();
-  const [decision, setDecision] = useState<Decision>();
-  const [isResetting, setResetting] = useState(false);
-  const [done, setDone] = useState('');
-
-  const checkFields = () => ({
-    ...(limit !== '' && { limit: Number(limit) }),
-    ...(duration !== '' && { duration: parseDuration(duration) ?? duration }),
-    ...(cost !== '' && { cost: Number(cost) }),
-  });
-  const show = useAction(async () => {
-    setKnowledge(undefined);
-    // Without a limit, the terms of the override or the policy are explained.
-    const terms = limit === '' ? {} : { algorithm, ...checkFields() };
-    const amount = cost === '' ? {} : { cost: Number(cost) };
-    const explanation = grant.mayInSome('read_override')
-      ? await call('ratelimits.explain', { namespace, identifier, ...terms, ...amount })
-      : undefined;
-    const found = await call('ratelimits.inspect', { namespace, identifier });
-    setKnowledge({ namespace, identifier, counters: found.counters, explanation });
-  });
-  const check = useAction(async () => {
-    setDecision(undefined);
-    const fields = { namespace, identifier, algorithm, ...checkFields() };
-    setDecision(await call('ratelimits.limit', fields));
-  });
+  const question = questionOf(route.query);
+  const address = addressOf(question);
+  const [form, setForm] = useStateAt(address, question);
+  const [outcome, setOutcome] = useStateAt<Outcome>(address, {});
+  const [resetting, setResetting] = useState<Question>();
   const mayRead = grant.mayInSome('read_namespace');
-  // A link to this view names the identifier to show.
-  useEffect(() => {
-    if (route.query.has('identifier') && mayRead) void show.run();
-  }, []);
-  const clear = () => {
-    setDone('');
-    check.clear();
-    setDecision(undefined);
+  const isAsked = route.query.has('identifier');
+  const answer = useLoad(async (): Promise<Knowledge | undefined> => {
+    if (!isAsked || !mayRead) return undefined;
+    const { namespace, identifier } = question;
+    const explanation = grant.mayInSome('read_override')
+      ? await call('ratelimits.explain', checkFieldsOf(question))
+      : undefined;
+    const { counters } = await call('ratelimits.inspect', { namespace, identifier });
+    return { counters, explanation };
+  }, [address, isAsked]);
+  /** Goes to the address of a question, changes something, and shows what is known after it. */
+  const change = useAction(async (asked: Question, run: () => Promise<Outcome>) => {
+    const at = addressOf(asked);
+    setOutcome({}, at);
+    navigate(at);
+    try {
+      setOutcome(await run(), at);
+    } catch (error) {
+      setOutcome({ error: error as Error }, at);
+    }
+    answer.reload();
+  });
+  const show = () => {
+    const at = addressOf(form);
+    setOutcome({}, at);
+    if (at === address && isAsked) answer.reload();
+    else navigate(at);
   };
+  const check = async () => ({ decision: await call('ratelimits.limit', checkFieldsOf(form)) });
+  const setField = (name: keyof Question, value: string) => setForm({ ...form, [name]: value });
   return (
     <>
       <h1 tabIndex={-1}>Identifier</h1>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          clear();
-          if (mayRead) void show.run();
+          show();
         }}
       >
         <datalist id="namespaces">
@@ -89,13 +142,13 @@ export function IdentifierView({ grant, route }: ViewProps) {
             label="Namespace"
             list="namespaces"
             required
-            value={namespace}
-            onInput={({ currentTarget }) => setNamespace(currentTarget.value)}
+            value={form.namespace}
+            onInput={({ currentTarget }) => setField('namespace', currentTarget.value)}
           />
           <Field
             label="Identifier"
-            value={identifier}
-            onInput={({ currentTarget }) => setIdentifier(currentTarget.value)}
+            value={form.identifier}
+            onInput={({ currentTarget }) => setField('identifier', currentTarget.value)}
           />
         </div>
         <fieldset>
@@ -105,83 +158,78 @@ export function IdentifierView({ grant, route }: ViewProps) {
               label="Limit"
               type="number"
               min="1"
-              value={limit}
-              onInput={({ currentTarget }) => setLimit(currentTarget.value)}
+              value={form.limit}
+              onInput={({ currentTarget }) => setField('limit', currentTarget.value)}
             />
             <Field
               label="Window"
-              value={duration}
-              onInput={({ currentTarget }) => setDuration(currentTarget.value)}
+              value={form.duration}
+              onInput={({ currentTarget }) => setField('duration', currentTarget.value)}
             />
             <Field
               label="Cost"
               type="number"
               min="0"
-              value={cost}
-              onInput={({ currentTarget }) => setCost(currentTarget.value)}
+              value={form.cost}
+              onInput={({ currentTarget }) => setField('cost', currentTarget.value)}
             />
             <Select
               label="Algorithm"
-              value={algorithm}
-              onChoose={setAlgorithm}
-              options={ALGORITHMS.map((name) => [name, name] as const)}
+              value={form.algorithm}
+              onChoose={(name) => setField('algorithm', name)}
+              options={[['', 'default'], ...ALGORITHMS.map((name) => [name, name] as const)]}
             />
           </div>
           <p class="hint">
-            Without a limit, those of the override or the policy are explained. With a cost of 0, a
-            check counts nothing.
+            Without a limit, that of the override, the policy or the last counted check is
+            explained. With a cost of 0, a check counts nothing.
           </p>
         </fieldset>
         <div class="buttons">
           {mayRead && (
-            <button type="submit" class="primary" disabled={show.isRunning}>
+            <button type="submit" class="primary" disabled={answer.isLoading}>
               Show
             </button>
           )}
           {grant.mayInSome('limit') && (
             <button
               type="button"
-              disabled={check.isRunning}
-              onClick={async () => {
-                clear();
-                if ((await check.run()) && mayRead) await show.run();
-              }}
+              disabled={change.isRunning}
+              onClick={() => change.run(form, check)}
             >
               Check
             </button>
           )}
           {grant.mayInSome('reset') && (
-            <button
-              type="button"
-              class="danger"
-              onClick={() => {
-                clear();
-                setResetting(true);
-              }}
-            >
+            <button type="button" class="danger" onClick={() => setResetting(form)}>
               Reset
             </button>
           )}
         </div>
       </form>
-      {done !== '' && <Note kind="success">{done}</Note>}
-      <ErrorNote error={check.error ?? show.error} />
-      {decision !== undefined && <DecisionNote decision={decision} />}
-      {knowledge !== undefined && <KnowledgeSection knowledge={knowledge} />}
-      {isResetting && (
+      {outcome.cleared !== undefined && (
+        <Note kind="success">{`Counters that were reset: ${formatWhole(outcome.cleared)}.`}</Note>
+      )}
+      <ErrorNote error={outcome.error ?? answer.error} />
+      {outcome.decision !== undefined && <DecisionNote decision={outcome.decision} />}
+      {answer.data !== undefined && <KnowledgeSection knowledge={answer.data} {...question} />}
+      {resetting !== undefined && (
         <Confirm
           title="Reset the counters?"
           action="Reset"
           run={async () => {
+            const { namespace, identifier } = resetting;
+            const at = addressOf(resetting);
             const { cleared } = await call('ratelimits.reset', { namespace, identifier });
-            setDone(`Counters that were reset: ${formatWhole(cleared)}.`);
-            if (mayRead) await show.run();
+            setOutcome({ cleared }, at);
+            navigate(at);
+            answer.reload();
           }}
-          onClose={() => setResetting(false)}
+          onClose={() => setResetting(undefined)}
         >
           <p>
-            All counters of <Name text={identifier} /> in <Name text={namespace} /> are removed. Its
-            next check finds all tokens.
+            All counters of <Name text={resetting.identifier} /> in{' '}
+            <Name text={resetting.namespace} /> are removed. Its next check finds all tokens.
           </p>
         </Confirm>
       )}
@@ -200,14 +248,23 @@ function DecisionNote({ decision }: { decision: Decision }) {
   );
 }
 
-function KnowledgeSection({ knowledge }: { knowledge: Knowledge }) {
-  const { namespace, identifier, counters, explanation } = knowledge;
+interface KnowledgeProps {
+  knowledge: Knowledge;
+  namespace: string;
+  identifier: string;
+}
+
+function KnowledgeSection({ knowledge, namespace, identifier }: KnowledgeProps) {
+  const { counters, explanation } = knowledge;
   return (
     <>
+      <p class="hint">
+        The answer for <Name text={identifier} /> in the namespace <Name text={namespace} />:
+      </p>
       {explanation !== undefined && <ExplanationSection explanation={explanation} />}
       <section aria-labelledby="counters">
         <h2 id="counters">Counters</h2>
-        {counters?.length === 0 ? (
+        {counters.length === 0 ? (
           <p class="empty">
             <Name text={identifier} /> has no counters in <Name text={namespace} />.
           </p>
@@ -216,7 +273,7 @@ function KnowledgeSection({ knowledge }: { knowledge: Knowledge }) {
             caption="Counters by window and algorithm"
             columns={['Window', 'Algorithm', 'Limit#', 'Used#', 'Remaining#', 'Reset']}
           >
-            {counters?.flatMap(({ duration, limit, algorithms }) =>
+            {counters.flatMap(({ duration, limit, algorithms }) =>
               ALGORITHMS.map((algorithm) => {
                 const usage = algorithms[algorithm];
                 if (usage === undefined) return null;

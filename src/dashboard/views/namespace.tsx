@@ -71,16 +71,28 @@ interface HistoryProps {
 
 function History({ namespaceName, range, onChoose }: HistoryProps) {
   const ticks = useTicks(REFRESH_MS);
-  const timeline = useLoad(async () => {
-    const granularity = granularityOf(range);
-    const time = rangeOf(range);
-    const { points } = await call('analytics.getTimeline', { namespaceName, granularity, ...time });
-    return { points: withGaps(points, granularity, time), time };
-  }, [namespaceName, range, ticks]);
-  const top = useLoad(async () => {
-    const limit = IDENTIFIERS_SHOWN;
-    return call('analytics.getIdentifiers', { namespaceName, limit, ...rangeOf(range) });
-  }, [namespaceName, range, ticks]);
+  const timeline = useLoad(
+    async () => {
+      const granularity = granularityOf(range);
+      const time = rangeOf(range);
+      const { points } = await call('analytics.getTimeline', {
+        namespaceName,
+        granularity,
+        ...time,
+      });
+      return { points: withGaps(points, granularity, time), time };
+    },
+    [namespaceName, range],
+    ticks,
+  );
+  const top = useLoad(
+    async () => {
+      const limit = IDENTIFIERS_SHOWN;
+      return call('analytics.getIdentifiers', { namespaceName, limit, ...rangeOf(range) });
+    },
+    [namespaceName, range],
+    ticks,
+  );
   return (
     <section aria-labelledby="history">
       <div class="section-head">

@@ -20,11 +20,15 @@ export function NamespacesView({ grant, live }: ViewProps) {
   const [filter, setFilter] = useState('');
   const known = useNamespaces(grant);
   const ticks = useTicks(REFRESH_MS);
-  const figures = useLoad(async () => {
-    if (!grant.mayInSome('read_analytics')) return [];
-    const { namespaces } = await call('analytics.getNamespaces', rangeOf(range));
-    return namespaces;
-  }, [range, ticks]);
+  const figures = useLoad(
+    async () => {
+      if (!grant.mayInSome('read_analytics')) return [];
+      const { namespaces } = await call('analytics.getNamespaces', rangeOf(range));
+      return namespaces;
+    },
+    [range],
+    ticks,
+  );
   const hasHistory = figures.error === undefined;
   const byName = new Map<string, Partial<NamespaceTotals>>();
   for (const { id, name } of known.data ?? []) byName.set(name, { id, name });

@@ -1,26 +1,43 @@
-/** The dialogs of overrides: one is added or changed, many are imported. And their export. */
+/** The dialogs that add, change, delete and import overrides, and the export. */
 
 import { useState } from 'preact/hooks';
 import {
   Checkbox,
+  Confirm,
   Dialog,
   ErrorNote,
   Field,
   Note,
   TextArea,
   useAction,
+  useLoad,
 } from '../common/controls.tsx';
-import { durationText, parseDuration } from '../common/format.ts';
+import { durationText, formatDuration, formatWhole, parseDuration } from '../common/format.ts';
 import { call, callAll } from '../common/operations.ts';
+import type { Grant } from '../common/permissions.ts';
+import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 
-export interface Override {
+interface OverrideName {
   namespaceId?: string;
   namespaceName?: string;
   identifier: string;
+}
+
+export interface Override extends OverrideName {
   limit: number;
   duration: number;
   async: boolean;
+}
+
+/** The name or pattern of the namespace, or the id where the name would be read as a pattern. */
+export function namespaceOf({ namespaceId, namespaceName }: OverrideName): string {
+  return namespaceName ?? namespaceId ?? '';
+}
+
+/** Which override a dialog or a note means. */
+function describe(override: OverrideName): string {
+  return `${visibleText(override.identifier)} in ${visibleText(namespaceOf(override))}`;
 }
 
 /** weir has 110 000 overrides at most. */
@@ -50,7 +67,8 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
       duration: parseDuration(duration) ?? duration,
       async: isAsync,
     });
-    onDone(`The override of ${visibleText(identifier)} was ${isNew ? 'added' : 'changed'}.`);
+    const set = override ?? { namespaceName: name, identifier };
+    onDone(`The override of ${describe(set)} was ${isNew ? 'added' : 'changed'}.`);
   });
   return (
     <Dialog title={isNew ? 'Add an override' : 'Change the override'} onClose={onClose}>
@@ -111,6 +129,77 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
         </div>
       </form>
     </Dialog>
+  );
+}
+
+interface DeleteProps {
+  override: Override;
+  grant: Grant;
+  onDone: (what: string) => void;
+  onClose: () => void;
+}
+
+export function DeleteOverride({ override, grant, onDone, onClose }: DeleteProps) {
+  const { namespaceId, namespaceName, identifier } = override;
+  return (
+    <Confirm
+      title="Delete the override?"
+      action="Delete"
+      run={async () => {
+        await call('ratelimits.deleteOverride', { namespaceId, namespaceName, identifier });
+        onDone(`The override of ${describe(override)} was deleted.`);
+      }}
+      onClose={onClose}
+    >
+      <p>
+        This is the override of <Name text={identifier} /> in the namespace{' '}
+        <Name text={namespaceOf(override)} />.
+      </p>
+      <AfterDeletion override={override} grant={grant} />
+    </Confirm>
+  );
+}
+
+/** Which limit applies when an override is gone. */
+function AfterDeletion({ override, grant }: Pick<DeleteProps, 'override' | 'grant'>) {
+  const { namespaceId, namespaceName = '', identifier } = override;
+  // What follows a pattern depends on the identifier of the check.
+  const isScope = namespaceId === undefined && namespaceName.includes('*');
+  const isKnown = !isScope && !identifier.includes('*');
+  const mayExplain = grant.mayInSome('read_namespace') && grant.mayInSome('read_override');
+  const { data: explanation, isLoading } = useLoad(async () => {
+    if (!isKnown || !mayExplain) return undefined;
+    return call('ratelimits.explain', { namespace: namespaceOf(override), identifier });
+  }, []);
+  if (isLoading) return <p>Reading which limit applies then…</p>;
+  if (explanation === undefined) {
+    return (
+      <p>
+        From the next check on, the next override that matches the identifier of a check applies to
+        it. Where none matches, the limit of the gateway policy or of the check itself applies.
+      </p>
+    );
+  }
+  const { override: first, otherOverrides } = explanation;
+  // The one to delete comes first, because it is exact, unless somebody else has deleted it.
+  const isFirst = first?.identifier === identifier && first.namespace === explanation.namespace;
+  const next = isFirst ? otherOverrides[0] : first;
+  if (next === undefined) {
+    const isGateway = explanation.policy !== undefined;
+    return (
+      <p>
+        No other override matches. From the next check on,{' '}
+        {isGateway && 'requests through the gateway have the limit of its policy, and '}
+        {isGateway ? 'each other check has' : 'each check has'} the limit that it sends.
+      </p>
+    );
+  }
+  return (
+    <p>
+      From the next check on, the override of <Name text={next.identifier} /> in{' '}
+      <Name text={next.namespace} /> applies:{' '}
+      {`limit ${formatWhole(next.limit)}, window ${formatDuration(next.duration)}`}.
+    </p>
   );
 }
 

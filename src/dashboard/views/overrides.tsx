@@ -3,7 +3,6 @@
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
 import {
-  Confirm,
   ErrorNote,
   Field,
   Note,
@@ -14,13 +13,16 @@ import {
 } from '../common/controls.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
-import { call, callAll, RequestError } from '../common/operations.ts';
+import { callAll, RequestError } from '../common/operations.ts';
+import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 import {
+  DeleteOverride,
   EditOverride,
   exportOverrides,
   ImportOverrides,
+  namespaceOf,
   type Override,
 } from './override-dialogs.tsx';
 
@@ -57,7 +59,8 @@ async function loadOverrides(
 }
 
 export function OverridesView({ grant, route }: ViewProps) {
-  const [namespace, setNamespace] = useState(route.query.get('namespace') ?? '');
+  const namespace = route.query.get('namespace') ?? '';
+  const [name, setName] = useStateAt(namespace, namespace);
   const [filter, setFilter] = useState('');
   const [open, setOpen] = useState<Open>();
   const [done, setDone] = useState('');
@@ -95,8 +98,9 @@ export function OverridesView({ grant, route }: ViewProps) {
           label="Namespace"
           list="namespaces"
           placeholder="all"
-          value={namespace}
-          onChange={({ currentTarget }) => setNamespace(currentTarget.value)}
+          value={name}
+          onInput={({ currentTarget }) => setName(currentTarget.value)}
+          onChange={() => navigate(linkTo('overrides', '', name === '' ? {} : { namespace: name }))}
         />
         <Field
           label="Search"
@@ -174,22 +178,12 @@ export function OverridesView({ grant, route }: ViewProps) {
         />
       )}
       {open?.kind === 'delete' && (
-        <Confirm
-          title="Delete the override?"
-          action="Delete"
-          run={async () => {
-            const { namespaceId, namespaceName, identifier } = open.override;
-            const fields = { namespaceId, namespaceName, identifier };
-            await call('ratelimits.deleteOverride', fields);
-            finish(`The override of ${visibleText(identifier)} was deleted.`);
-          }}
+        <DeleteOverride
+          override={open.override}
+          grant={grant}
+          onDone={finish}
           onClose={() => setOpen(undefined)}
-        >
-          <p>
-            Checks of <Name text={open.override.identifier} /> get their own limit again, from the
-            next check on.
-          </p>
-        </Confirm>
+        />
       )}
       {open?.kind === 'import' && (
         <ImportOverrides onDone={finish} onClose={() => setOpen(undefined)} />
@@ -206,7 +200,7 @@ interface RowProps {
 }
 
 function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
-  const { identifier, namespaceId, namespaceName, limit, duration } = override;
+  const { identifier, limit, duration } = override;
   const name = visibleText(identifier);
   return (
     <tr>
@@ -214,7 +208,7 @@ function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
         <Name text={identifier} />
       </th>
       <td>
-        <Name text={namespaceName ?? namespaceId ?? ''} />
+        <Name text={namespaceOf(override)} />
       </td>
       <td class="number">{formatWhole(limit)}</td>
       <td class="number">{formatDuration(duration)}</td>

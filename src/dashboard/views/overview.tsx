@@ -1,6 +1,6 @@
 /** The overview: rates, latency and health, from the event stream. */
 
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
@@ -24,7 +24,7 @@ import {
   sumHistograms,
   sumOf,
 } from '../common/live.ts';
-import { linkTo } from '../common/router.ts';
+import { linkTo, navigate } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 import { HealthSection, RedisSection } from './health.tsx';
@@ -51,7 +51,11 @@ export function OverviewView({ session, grant, live, route }: ViewProps) {
       <h1 tabIndex={-1}>Overview</h1>
       <Summary history={history} latest={latest} bounds={bounds} />
       {grant.mayInSome('read_analytics') ? (
-        <Decisions history={history} latest={latest} chosen={route.query.get('namespace')} />
+        <Decisions
+          history={history}
+          latest={latest}
+          namespace={route.query.get('namespace') ?? ALL}
+        />
       ) : (
         <p class="empty">
           Figures of namespaces need the permission <code>read_analytics</code>.
@@ -116,13 +120,16 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
 function Decisions({
   history,
   latest,
-  chosen,
+  namespace,
 }: {
   history: readonly Snapshot[];
   latest: Snapshot;
-  chosen: string | null;
+  namespace: string;
 }) {
-  const [namespace, setNamespace] = useState(chosen ?? ALL);
+  // The address may name a namespace without figures.
+  const names = [...new Set([...latest.namespaces.map(({ name }) => name), namespace])].filter(
+    (name) => name !== ALL,
+  );
   const rows = latest.namespaces
     .map((figures) => {
       const rate = (field: 'allowed' | 'denied' | 'tokensAllowed') => {
@@ -141,10 +148,12 @@ function Decisions({
         <Select
           label="Namespace"
           value={namespace}
-          onChoose={setNamespace}
+          onChoose={(name) =>
+            navigate(linkTo('overview', '', name === ALL ? {} : { namespace: name }))
+          }
           options={[
             [ALL, 'All namespaces'],
-            ...latest.namespaces.map(({ name }) => [name, visibleText(name)] as const),
+            ...names.map((name) => [name, visibleText(name)] as const),
           ]}
         />
       </div>

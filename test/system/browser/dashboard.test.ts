@@ -27,6 +27,12 @@ const POLICIES = {
     identify: ['ip'],
     shadow: true,
   },
+  paid: {
+    gateway: 'nginx',
+    windows: [{ limit: 100, duration: 60_000 }],
+    identify: ['ip'],
+    cost: 3,
+  },
 };
 
 const WIDTHS = [360, 1_440];
@@ -226,7 +232,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     const fields = { Namespace: 'login', Identifier: 'user_9', Limit: '50', Window: '5m' };
     await fill(dialog, fields);
     await submit(page, 'Save');
-    await see(page, 'The override of user_9 was added.');
+    await see(page, 'The override of user_9 in login was added.');
     const added = () =>
       listedOverrides().then((all) => all.find((it) => it.identifier === 'user_9'));
     expect(await added()).toMatchObject({ limit: 50, duration: 300_000 });
@@ -236,11 +242,11 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await press(page, 'Change user_9');
     await dialog.getByLabel('Limit').fill('60');
     await submit(page, 'Save');
-    await see(page, 'The override of user_9 was changed.');
+    await see(page, 'The override of user_9 in login was changed.');
     expect(await added()).toMatchObject({ limit: 60, duration: 300_000 });
     await press(page, 'Delete user_9');
     await submit(page, 'Delete');
-    await see(page, 'The override of user_9 was deleted.');
+    await see(page, 'The override of user_9 in login was deleted.');
     expect(await added()).toBeUndefined();
 
     await page.getByLabel('Search').fill('');
@@ -252,7 +258,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await download.saveAs(exported);
     await press(page, 'Delete vip_*');
     await submit(page, 'Delete');
-    await see(page, 'The override of vip_* was deleted.');
+    await see(page, 'The override of vip_* in login was deleted.');
     await press(page, 'Import');
     await dialog.getByLabel('File of an export').setInputFiles(exported);
     await submit(page, 'Validate only');
@@ -319,6 +325,181 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await submit(page, 'Reset');
     await see(page, 'Counters that were reset: 1.');
     await see(page, 'user_7 has no counters in login.');
+  });
+
+  describe('shows the answer to its address, and no other:', () => {
+    const count = async (identifier: string, cost: number) => {
+      const terms = { limit: 30, duration: LONGEST_WINDOW_MS, cost };
+      await sendCheck(server.port, { namespace: 'in_code', identifier, ...terms });
+    };
+    const addressOf = (identifier: string) => {
+      return `#/identifier?namespace=in_code&identifier=${identifier}`;
+    };
+    const answerOf = (page: Page, identifier: string) => {
+      return page.getByText(`The answer for ${identifier} in the namespace in_code:`);
+    };
+    /** Holds the responses to the explanations of an identifier until `release`. */
+    const holdAnswers = async (page: Page, identifier: string) => {
+      let release = () => {};
+      const released = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      await page.route('**/dashboard/api/ratelimits.explain', async (route) => {
+        if (route.request().postDataJSON().identifier !== identifier) return route.continue();
+        const response = await route.fetch();
+        await released;
+        await route.fulfill({ response });
+      });
+      return release;
+    };
+
+    test('where the limit is in code, that of the last counted check, which is labelled', async () => {
+      await count('full', 30);
+      const page = await openSignedIn();
+      await goTo(page, addressOf('full'), 'Identifier');
+      await see(page, /^The check is denied: .* 0 of 30 tokens left, .* limit of the last counted/);
+      const windows = page.getByRole('table', { name: 'The windows that decide' });
+      await windows
+        .getByRole('row', { name: /\(the last counted check\) 30 .* 0 denied/ })
+        .waitFor();
+      await page.getByLabel('Algorithm').selectOption('sliding');
+      await press(page, 'Show');
+      await windows.getByRole('row', { name: /^36,525 d sliding/ }).waitFor();
+    });
+
+    test('with the cost of the policy, unless the form has one', async () => {
+      const page = await openSignedIn();
+      await goTo(page, '#/identifier?namespace=paid&identifier=203.0.113.1', 'Identifier');
+      await see(page, /^The check is allowed: .* and the cost is 3\./);
+      await fill(page, { Cost: '2' });
+      await press(page, 'Show');
+      await see(page, /^The check is allowed: .* and the cost is 2\./);
+    });
+
+    test('when the address of an open tab changes, and back', async () => {
+      await count('first', 30);
+      await count('second', 1);
+      const page = await openSignedIn();
+      await goTo(page, addressOf('first'), 'Identifier');
+      await answerOf(page, 'first').waitFor();
+      await see(page, /^The check is denied: /);
+      await goTo(page, addressOf('second'), 'Identifier');
+      await answerOf(page, 'second').waitFor();
+      await see(page, /^The check is allowed: .* 29 of 30 tokens left/);
+      expect(await page.getByLabel('Identifier', { exact: true }).inputValue()).toBe('second');
+      expect(await page.getByText(/^The check is denied: /).count()).toBe(0);
+      await page.goBack();
+      await see(page, /^The check is denied: /);
+      expect(await answerOf(page, 'first').count()).toBe(1);
+      // A button goes to the address of what is in the form.
+      await fill(page, { Identifier: 'second', Cost: '2' });
+      await press(page, 'Show');
+      await see(page, /^The check is allowed: .* and the cost is 2/);
+      const asked = `${addressOf('second')}&cost=2`;
+      expect(await page.evaluate('location.hash')).toBe(asked);
+      await reload(page);
+      await see(page, /^The check is allowed: .* and the cost is 2/);
+    });
+
+    test('while an answer is under way, and when an older answer comes later', async () => {
+      await count('slow', 30);
+      await count('quick', 1);
+      const page = await openSignedIn();
+      await goTo(page, addressOf('quick'), 'Identifier');
+      await answerOf(page, 'quick').waitFor();
+      const release = await holdAnswers(page, 'slow');
+      await goTo(page, addressOf('slow'), 'Identifier');
+      await page.getByLabel('Identifier', { exact: true }).waitFor();
+      await expect.poll(() => page.getByText(/^The check is/).count()).toBe(0);
+      await goTo(page, addressOf('quick'), 'Identifier');
+      await see(page, /^The check is allowed: /);
+      const late = page.waitForResponse((response) => {
+        return response.request().postData()?.includes('"slow"') === true;
+      });
+      release();
+      await (await late).finished();
+      await goTo(page, `${addressOf('quick')}&cost=2`, 'Identifier');
+      await see(page, /^The check is allowed: .* and the cost is 2/);
+      expect(await answerOf(page, 'quick').count()).toBe(1);
+      expect(await page.getByText(/^The check is denied: /).count()).toBe(0);
+    });
+
+    test('after an error of another address, and with a decision on another identifier', async () => {
+      await count('good', 1);
+      const page = await openSignedIn();
+      await goTo(page, '#/identifier?namespace=nowhere&identifier=good', 'Identifier');
+      await page.getByRole('alert').getByText('there is no namespace "nowhere"').waitFor();
+      await goTo(page, addressOf('good'), 'Identifier');
+      await answerOf(page, 'good').waitFor();
+      expect(await page.getByRole('alert').count()).toBe(0);
+      await fill(page, { Limit: '30', Window: '365d' });
+      await press(page, 'Check');
+      await see(page, 'The check is allowed. 29 of 30 tokens remain.');
+      await goTo(page, addressOf('other'), 'Identifier');
+      await answerOf(page, 'other').waitFor();
+      expect(await page.getByText(/^The check is allowed\./).count()).toBe(0);
+      forgetFailedRequests();
+    });
+
+    test('in the views of overrides and in the overview', async () => {
+      const override = { identifier: 'for_all', limit: 9, duration: 60_000 };
+      for (const namespaceName of ['area_1', 'area_2']) {
+        const fields = { ...override, namespaceName };
+        await callOperationOk(server.port, 'ratelimits.setOverride', fields);
+      }
+      const page = await openSignedIn();
+      await goTo(page, '#/overrides?namespace=area_1', 'Overrides');
+      await page.getByRole('row', { name: /^for_all area_1 / }).waitFor();
+      await goTo(page, '#/overrides?namespace=area_2', 'Overrides');
+      await page.getByRole('row', { name: /^for_all area_2 / }).waitFor();
+      const namespace = page.getByLabel('Namespace', { exact: true });
+      expect(await namespace.inputValue()).toBe('area_2');
+      await namespace.fill('area_1');
+      await namespace.press('Enter');
+      await page.getByRole('row', { name: /^for_all area_1 / }).waitFor();
+      expect(await page.evaluate('location.hash')).toBe('#/overrides?namespace=area_1');
+      await goTo(page, '#/overview?namespace=area_1', 'Overview');
+      await page.getByRole('img', { name: /^area_1: / }).waitFor();
+      await goTo(page, '#/overview?namespace=area_2', 'Overview');
+      await page.getByRole('img', { name: /^area_2: / }).waitFor();
+      expect(await namespace.inputValue()).toBe('area_2');
+    });
+  });
+
+  test('a deletion names the namespace, and the limit that applies after it', async () => {
+    const set = (namespaceName: string, identifier: string, limit: number) => {
+      const fields = { namespaceName, identifier, limit, duration: 60_000 };
+      return callOperationOk(server.port, 'ratelimits.setOverride', fields);
+    };
+    await set('shop', 'gold_1', 50);
+    await set('shop', 'plain_1', 50);
+    await set('shop', 'gold_*', 7);
+    await set('login', 'plain_1', 50);
+    const page = await openSignedIn();
+    const dialog = page.getByRole('dialog');
+    for (const [namespace, identifier, after] of [
+      ['shop', 'gold_1', 'the override of gold_* in shop applies: limit 7, window 1 min.'],
+      [
+        'shop',
+        'plain_1',
+        'No other override matches. From the next check on, each check has the l',
+      ],
+      ['shop', 'gold_*', 'the next override that matches the identifier of a check applies to it.'],
+      [
+        'login',
+        'plain_1',
+        'requests through the gateway have the limit of its policy, and each ot',
+      ],
+    ]) {
+      await goTo(page, `#/overrides?namespace=${namespace}`, 'Overrides');
+      await press(page, `Delete ${identifier}`);
+      await dialog.getByText(after).waitFor();
+      expect(await faultsOf(page)).toEqual([]);
+      const named = `This is the override of ${identifier} in the namespace ${namespace}.`;
+      expect(await dialog.textContent()).toContain(named);
+      await submit(page, 'Delete');
+      await see(page, `The override of ${identifier} in ${namespace} was deleted.`);
+    }
   });
 
   test('a new key is shown once and works; a revoked one does not', async () => {
@@ -406,7 +587,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await tabTo(page, 'Limit');
       await page.keyboard.type('5');
       await page.keyboard.press('Enter');
-      await see(page, 'The override of by_keyboard was added.');
+      await see(page, 'The override of by_keyboard in login was added.');
       await expect.poll(() => focusedText(page)).toBe('Add override');
       await tabTo(page, 'Keys');
       await page.keyboard.press('Enter');
