@@ -289,7 +289,7 @@ export function stepSubjects(): BenchSubject[] {
     () => {},
   );
   const scan = new BodyScanner();
-  const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces));
+  const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces), () => {}, false);
   const overrides = new ActiveOverrides();
   const engine = new MemoryEngine(counters, NO_DEFERRED_WORK, clock, stats);
   /** The check path of the acceptor, without HTTP. */

@@ -22,6 +22,7 @@ import {
   type OperationResult,
   type QuestionName,
 } from './common/operations.ts';
+import type { UnknownFieldListener } from './common/unknown-fields.ts';
 import { getIdentifiers, getNamespaces, getTimeline } from './v1/analytics.ts';
 import { listAudit } from './v1/audit.ts';
 import { explainFacts } from './v1/explain-facts.ts';
@@ -62,24 +63,38 @@ const HANDLERS: Record<OperationName | QuestionName, OperationHandler> = {
 };
 
 /** What handlers get, except what depends on the key of a request. */
-export type ExecutorContext = Omit<OperationContext, 'permissions' | 'audit'>;
+export type ExecutorContext = Omit<OperationContext, 'permissions' | 'validate' | 'audit'>;
 
 export class OperationExecutor {
   readonly #writer: Writer;
   readonly #context: ExecutorContext;
+  readonly #onUnknownFields: UnknownFieldListener<OperationName>;
 
-  constructor(writer: Writer, context: ExecutorContext) {
+  constructor(
+    writer: Writer,
+    context: ExecutorContext,
+    onUnknownFields: UnknownFieldListener<OperationName>,
+  ) {
     this.#writer = writer;
     this.#context = context;
+    this.#onUnknownFields = onUnknownFields;
   }
 
   /** Never rejects: a failure is a result with its code, or without one when it is internal. */
   async execute({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
       const { isWrite } = EXECUTED[operation];
+      // Items of an import may have the same ones.
+      const unknownFields = new Set<string>();
       // Parsed when it executes: a waiting write takes only the memory of its bytes.
-      const work = () => HANDLERS[operation](this.#contextFor(keyId), parseInput(input));
+      const work = () => {
+        return HANDLERS[operation](this.#contextFor(keyId, unknownFields), parseInput(input));
+      };
       const body = isWrite ? await this.#writer.submit(input.length, work) : work();
+      if (unknownFields.size > 0) {
+        // The question of an acceptor has no fields of a client.
+        this.#onUnknownFields(operation as OperationName, keyId, [...unknownFields]);
+      }
       return { body: JSON.stringify(body) };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
@@ -88,14 +103,19 @@ export class OperationExecutor {
     }
   }
 
-  #contextFor(keyId: string): OperationContext {
+  #contextFor(keyId: string, unknownFields: Set<string>): OperationContext {
     const { registry, nowMs } = this.#context;
     const key = registry.key(keyId);
     if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
     requireUnexpired(key.expiresMs, nowMs());
     const permissions = new Permissions(key.permissions);
     const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, keyId });
-    return { ...this.#context, permissions, audit };
+    const validate: OperationContext['validate'] = (validator, input) => {
+      const valid = validator.validate(input);
+      for (const name of validator.unknownFields(valid)) unknownFields.add(name);
+      return valid;
+    };
+    return { ...this.#context, permissions, validate, audit };
   }
 }
 

@@ -189,6 +189,11 @@ export const UNSENT_RESPONSE_BYTES_MAX = 16 * RESPONSE_MAX_BYTES;
 /** The weight of operations, bodies included, of one acceptor that wait for the main thread. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
 
+/** Unknown fields of requests that a thread remembers, so that it reports each once. */
+export const UNKNOWN_FIELDS_MAX = 1_024;
+/** Those of one API key, and so of one request. */
+export const UNKNOWN_FIELDS_PER_KEY_MAX = 16;
+
 /** Error responses that an acceptor reports for the log at level debug. */
 export const ERROR_REPORTS_PER_S = 10;
 

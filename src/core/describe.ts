@@ -1,3 +1,11 @@
+/** Names of unknown fields are shown cut if they are longer. */
+const SHOWN_NAME_MAX = 64;
+
+/** The name of an unknown field, cut. */
+export function shortName(name: string): string {
+  return name.length <= SHOWN_NAME_MAX ? name : `${name.slice(0, SHOWN_NAME_MAX)}...`;
+}
+
 /** A value as an error message shows it. Long texts are not quoted, only their length is shown. */
 export function formatValue(value: unknown): string {
   if (value === undefined) return 'nothing';

@@ -56,7 +56,8 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       '- v1 reads overrides by GET with a query. All operations of v2 are a POST with a body.\n' +
       `- By default a page of a list has up to ${PAGE_MAX} items in v1, and up to ` +
       `${V2_PAGE_DEFAULT} in v2.\n` +
-      '- v1 ignores unknown fields. v2 rejects them.\n' +
+      '- v1 ignores unknown fields, counts these requests, and logs each field of a key once. v2 ' +
+      'rejects unknown fields.\n' +
       '- The bodies of errors differ. A missing or malformed header `Authorization` is a 401 in ' +
       'v1 and a 400 in v2.',
   ],

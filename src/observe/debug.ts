@@ -63,7 +63,7 @@ export class DebugLog {
   /** Logs a record that an acceptor has sent. */
   logAcceptorRecord(acceptor: number, { text, fields }: DebugRecord): void {
     const redacted = Object.entries(fields).map(([name, value]) => {
-      return [name, typeof value === 'string' ? this.#redactKeys(value) : value];
+      return [name, typeof value === 'string' ? this.redactKeys(value) : value];
     });
     this.#log.debug({ acceptor, ...Object.fromEntries(redacted) }, text);
   }
@@ -78,7 +78,7 @@ export class DebugLog {
       trie,
     } = publication;
     for (const { id, name } of registeredNamespaces) {
-      this.#log.debug({ namespace: this.#redactKeys(name), id }, 'a namespace was created');
+      this.#log.debug({ namespace: this.redactKeys(name), id }, 'a namespace was created');
     }
     const changed = {
       namespaces: registeredNamespaces.length,
@@ -95,7 +95,8 @@ export class DebugLog {
     );
   }
 
-  #redactKeys(text: string): string {
+  /** Replaces API keys in a text of a client. */
+  redactKeys(text: string): string {
     const redacted = text.replace(KEY_PATTERN, REDACTED_KEY);
     return this.#rootKeyPattern === undefined
       ? redacted

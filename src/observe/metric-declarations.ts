@@ -137,6 +137,13 @@ export const METRICS = {
     labels: { status: 'HTTP status', code: '[code of the error](errors.md#codes)' },
     help: 'Requests answered with an error, by HTTP status and code.',
   },
+  weir_unknown_field_requests_total: {
+    group: 'Requests',
+    type: 'counter',
+    unit: 'requests',
+    labels: { operation: 'operation of v1' },
+    help: 'Valid requests with fields that weir does not know and ignores, by operation.',
+  },
   weir_undelivered_responses_total: {
     group: 'Requests',
     type: 'counter',

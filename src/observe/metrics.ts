@@ -29,6 +29,7 @@ import { registerDecisionSeries } from './decision-series.ts';
 import type { CounterName } from './metric-declarations.ts';
 import type { ReplicaStats } from './readiness.ts';
 import { LATENCY_BOUNDS_S, MetricSeries, type Sample, sumOfBuckets } from './series.ts';
+import type { UnknownFields } from './unknown-fields.ts';
 
 interface MetricSources {
   control: Control;
@@ -42,6 +43,7 @@ interface MetricSources {
   /** Where decisions become events. */
   events?: Pick<EventFile, 'written' | 'failed'>;
   writer: Writer;
+  unknownFields: Pick<UnknownFields, 'requests'>;
   /** Connections that may be open at once. */
   connectionsMax: number;
   /** Live counters that the table holds without an eviction. */
@@ -77,7 +79,7 @@ export class Metrics {
     return this.#series.text();
   }
 
-  #registerRequests({ writer, connectionsMax }: MetricSources): void {
+  #registerRequests({ writer, unknownFields, connectionsMax }: MetricSources): void {
     this.#series.histogram('weir_check_duration_seconds', LATENCY_BOUNDS_S, () => {
       const counts = sumOfBuckets(this.#acceptors.map((stats) => stats.latencyCounts));
       return { counts, sum: this.#sum((stats) => stats.latencySumMs) / 1e3 };
@@ -87,6 +89,9 @@ export class Metrics {
         const [status] = ERRORS[code].status.split(' ');
         return [{ status, code }, this.#sum((stats) => stats.errorCount(code))];
       }),
+    );
+    this.#series.counter('weir_unknown_field_requests_total', () =>
+      unknownFields.requests().map(([operation, requests]): Sample => [{ operation }, requests]),
     );
     this.#series.unlabeledGauge('weir_connections', () => this.#sum((stats) => stats.connections));
     this.#series.unlabeledGauge('weir_connections_capacity', () => connectionsMax);

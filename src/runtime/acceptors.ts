@@ -15,6 +15,7 @@ import type {
   OperationRequest,
   OperationResult,
 } from '../api/common/operations.ts';
+import type { UnknownField } from '../api/common/unknown-fields.ts';
 import { HEARTBEAT_MS, MISSED_HEARTBEATS_MAX } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { killProcess } from '../core/fatal.ts';
@@ -46,6 +47,7 @@ export interface AcceptorHandlers {
   onNamespace: (name: string) => void;
   onSketches: (announcement: SketchAnnouncement) => void;
   onFailure: (failure: InternalErrorReport) => void;
+  onUnknownField: (field: UnknownField) => void;
   onDebugRecord: (acceptor: number, record: DebugRecord) => void;
   /** @returns what to call when the publication is active on all acceptors */
   onPublication: (version: number, publication: Publication) => () => void;
@@ -298,6 +300,9 @@ export class Acceptors {
           break;
         case 'debug':
           this.#handlers.onDebugRecord(data.index, message.record);
+          break;
+        case 'unknownField':
+          this.#handlers.onUnknownField(message.field);
           break;
         case 'activated':
           acceptor.activeVersion = message.version;

@@ -22,6 +22,7 @@ import { ClusterWatch } from '../observe/cluster-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { ReplicaStats } from '../observe/readiness.ts';
+import { UnknownFields } from '../observe/unknown-fields.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
@@ -85,8 +86,9 @@ export class Services {
     const writer = new Writer(registry, ledger, publish, log, nowMs);
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
     const analytics = openAnalytics(foundation, log);
+    const unknownFields = new UnknownFields(control, log, (text) => debug.redactKeys(text));
     const context = { registry, gateways, auditLog: store, overrides, analytics, nowMs };
-    const executor = new OperationExecutor(writer, context);
+    const executor = new OperationExecutor(writer, context, unknownFields.onUnknownFields);
     this.log = log;
     this.#analytics = analytics;
     const events =
@@ -105,6 +107,7 @@ export class Services {
       onSketches: (announcement) => analytics?.addSketches(announcement),
       onFailure: (failure) => log.error(failure, 'a request failed'),
       runOperation,
+      onUnknownField: (field) => unknownFields.log(field),
       onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
       onPublication: (version, publication) => debug.startPublication(version, publication),
       onLateActivation: (acceptor) =>
@@ -128,6 +131,7 @@ export class Services {
       ...(analytics && { analytics }),
       ...(events && { events: events.file }),
       writer,
+      unknownFields,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
       slots: state.slots,
@@ -141,6 +145,7 @@ export class Services {
       clock,
       readiness: () => admin.readiness(),
       shedChanges: () => writer.shedChanges,
+      unknownFields,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,
       operations: dashboardOperations(acceptors, runOperation),

@@ -42,6 +42,7 @@ import { type ApiServer, OperationForwarder } from './operation-forwarder.ts';
 import { Responder } from './responder.ts';
 import { ResponseWriter } from './response-writer.ts';
 import { mount } from './route.ts';
+import { createUnknownFieldReporter } from './unknown-field-reporter.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** What an acceptor uses of the port to the main thread. */
@@ -134,7 +135,11 @@ export class Acceptor {
     });
     const events = data.events && new EventRecorder(data.events, data.index, clock, stats);
     const recorder = new DecisionRecorder(identifiers, events);
+    const onUnknownFields = createUnknownFieldReporter(stats, (field) => {
+      this.#send({ kind: 'unknownField', field });
+    });
     const shared = {
+      onUnknownFields,
       keyring,
       finder,
       hasher,

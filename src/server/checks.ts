@@ -7,6 +7,7 @@ import { BodyScanner } from '../api/common/body-scanner.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { RequestIds } from '../api/common/request-ids.ts';
+import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { ByVersion } from '../api/common/versions.ts';
 import { CheckReaderV1, writeResponseV1 } from '../api/v1/limit.ts';
 import { CheckReaderV2, writeMultiResponse, writeResponseV2 } from '../api/v2/limit.ts';
@@ -37,6 +38,7 @@ interface CheckDependencies {
   stats: AcceptorStats;
   recorder: DecisionRecorder;
   deferredResponses: DeferredResponses;
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>;
   ids: RequestIds;
   responders: ByVersion<Responder>;
 }
@@ -75,12 +77,12 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, finder, recorder, ids, responders } = dependencies;
+    const { deferredResponses, finder, recorder, ids, responders, onUnknownFields } = dependencies;
     const { hasEvents } = recorder;
     const writer = this.#writer;
     const scanner = new BodyScanner();
     this.#dependencies = dependencies;
-    this.#readerV1 = new CheckReaderV1(scanner, finder, hasEvents);
+    this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents);
     this.#readerV2 = new CheckReaderV2(scanner, finder);
     this.#routeV1 = createRoute(responders.v1, deferredResponses, recorder, writeResponseV1);
     this.#routeV2 = createRoute(responders.v2, deferredResponses, recorder, (check, decision) =>

@@ -5,6 +5,7 @@
  */
 
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import {
   type CounterReference,
   type CounterSelection,
@@ -30,6 +31,7 @@ interface CorrectionDependencies {
   hasher: Hasher;
   overrides: ActiveOverrides;
   engine: Engine;
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>;
   deferredResponses: DeferredResponses;
   responder: Responder;
 }
@@ -43,9 +45,9 @@ export class CorrectionHandler {
 
   /** Returns tokens to the window whose `reset` was in the response to the check. */
   readonly refund: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, finder, engine } = this.#dependencies;
+    const { keyring, finder, engine, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
-    const refund = readRefund(finder, key, bytes);
+    const refund = readRefund(finder, key, bytes, onUnknownFields);
     const { rule, reset, cost } = refund;
     const check = this.#checkOf(refund, refund.durationMs);
     const durations = [check.durationMs, refund.durationMs];
@@ -61,9 +63,9 @@ export class CorrectionHandler {
 
   /** Removes the counters of an identifier: all of them, or those of checks with a duration. */
   readonly reset: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, finder, engine } = this.#dependencies;
+    const { keyring, finder, engine, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
-    const reset = readReset(finder, key, bytes);
+    const reset = readReset(finder, key, bytes, onUnknownFields);
     const { identity, selector } = this.#countersOf(reset);
     const cleared = engine.reset(identity, selector, () => keyring.requireValid(key));
     this.#respond(res, cleared, (cleared) => ({ cleared }));
@@ -71,9 +73,9 @@ export class CorrectionHandler {
 
   /** Shows the counters of an identifier, and changes none of them. */
   readonly inspect: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, finder, engine } = this.#dependencies;
+    const { keyring, finder, engine, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
-    const inspect = readInspect(finder, key, bytes);
+    const inspect = readInspect(finder, key, bytes, onUnknownFields);
     const { identity, selector } = this.#countersOf(inspect);
     const counters = engine.inspect(identity, selector, () => keyring.requireValid(key));
     this.#respond(res, counters, (counters) => inspectResult(inspect, counters));

@@ -5,6 +5,7 @@
  */
 
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
+import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import { type ExplainRequest, explainResult, readExplain } from '../api/v1/explain.ts';
 import type { ExplainFacts, ExplainQuestion } from '../api/v1/explain-facts.ts';
 import { checksOf, termsOf } from '../api/v1/explain-terms.ts';
@@ -21,6 +22,7 @@ interface ExplanationDependencies {
   finder: NamespaceFinder;
   hasher: Hasher;
   engine: Engine;
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>;
   deferredResponses: DeferredResponses;
   operations: OperationForwarder;
   responder: Responder;
@@ -34,9 +36,9 @@ export class ExplanationHandler {
   }
 
   readonly explain: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, finder, deferredResponses, responder } = this.#dependencies;
+    const { keyring, finder, deferredResponses, responder, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
-    const request = readExplain(finder, key, bytes);
+    const request = readExplain(finder, key, bytes, onUnknownFields);
     deferredResponses.defer(res);
     this.#explain(key, request).then(
       (result) => {

@@ -8,6 +8,7 @@ import type {
   OperationRequest,
   OperationResult,
 } from '../api/common/operations.ts';
+import type { UnknownField } from '../api/common/unknown-fields.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
@@ -56,6 +57,8 @@ export type ToMain =
   | { kind: 'sketches'; announcement: SketchAnnouncement }
   | { kind: 'internalError'; report: InternalErrorReport }
   | { kind: 'debug'; record: DebugRecord }
+  /** The first request of a key with a field that weir does not know. */
+  | { kind: 'unknownField'; field: UnknownField }
   /** The main thread answers with a `result` of the same number. */
   | { kind: 'operation'; number: number; request: OperationRequest }
   /** The answer to a `counterOperation` of the same number. */

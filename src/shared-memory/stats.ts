@@ -71,6 +71,12 @@ const acceptorStats = {
   engineDownDenied: 19,
   /** Events of decisions that were dropped: too many were not written yet. */
   droppedEvents: 20,
+  /** Requests of v1 with unknown fields, by operation. */
+  unknownFieldsLimit: 21,
+  unknownFieldsRefund: 22,
+  unknownFieldsReset: 23,
+  unknownFieldsInspect: 24,
+  unknownFieldsExplain: 25,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

@@ -89,6 +89,7 @@ beforeEach(() => {
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
     responders: { v1: responder, v2: responder },
+    onUnknownFields: () => {},
   });
 });
 

@@ -1,7 +1,9 @@
 /** What a handler of an operation gets, on the main thread. */
 
+import type { Static, TObject } from 'typebox';
 import type { Analytics } from '../../analytics/analytics.ts';
 import type { Permissions } from '../../auth/permissions.ts';
+import type { Validator } from '../../core/schema.ts';
 import type { OverrideTables } from '../../overrides/tables.ts';
 import type { Policy } from '../../policies/policy.ts';
 import type { AuditDetails } from '../../registry/audit-entries.ts';
@@ -18,6 +20,8 @@ export interface OperationContext {
   overrides: OverrideMatcher;
   /** Undefined with WEIR_ANALYTICS=off. */
   analytics: AnalyticsQueries | undefined;
+  /** Validates an input of v1, and notes its unknown fields. @throws ApiError (400) */
+  validate: <S extends TObject>(validator: Validator<S>, input: unknown) => Static<S>;
   /** Adds an entry by the request's key to the audit log. */
   audit: (details: AuditDetails) => void;
 }

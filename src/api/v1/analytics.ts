@@ -105,7 +105,7 @@ export const getNamespaces: OperationHandler<ResponseV1<'analytics.getNamespaces
   context,
   input,
 ) => {
-  const query = namespacesValidator.validate(input);
+  const query = context.validate(namespacesValidator, input);
   const { registry, permissions } = context;
   if (!permissions.mayInSomeNamespace('read_analytics')) {
     permissions.require('read_analytics', undefined);
@@ -126,7 +126,7 @@ export const getTimeline: OperationHandler<ResponseV1<'analytics.getTimeline'>> 
   context,
   input,
 ) => {
-  const query = timelineValidator.validate(input);
+  const query = context.validate(timelineValidator, input);
   const namespace = findNamespace(context, query);
   const { granularity = 'minute' } = query;
   const unitMs = GRANULARITY_MS[granularity];
@@ -148,7 +148,7 @@ export const getIdentifiers: OperationHandler<ResponseV1<'analytics.getIdentifie
   context,
   input,
 ) => {
-  const query = identifiersValidator.validate(input);
+  const query = context.validate(identifiersValidator, input);
   const namespace = findNamespace(context, query);
   const range = rangeOf(context, query, GRANULARITY_MS.hour, 1);
   requireHours(range);

@@ -15,10 +15,10 @@ export const listValidator = createValidator(Type.Object(pageFields(PAGE_MAX), Q
 
 /** The newest entries first; a cursor is the row of the last entry of the previous page. */
 export const listAudit: OperationHandler<ResponseV1<'audit.list'>> = (
-  { permissions, auditLog },
+  { permissions, auditLog, validate },
   input,
 ) => {
-  const { limit = PAGE_MAX, cursor } = listValidator.validate(input);
+  const { limit = PAGE_MAX, cursor } = validate(listValidator, input);
   permissions.requireGlobal('read_audit');
   const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
   const entries = auditLog.readAudit(below, limit + 1);

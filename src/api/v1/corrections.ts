@@ -26,9 +26,13 @@ import {
 import { hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
-import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
+import {
+  type CounterOperationV1,
+  readBody,
+  type UnknownFieldListener,
+} from '../common/unknown-fields.ts';
 import type { ResponseV1 } from './responses.ts';
 
 const duration = () => milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
@@ -114,8 +118,9 @@ export function readRefund(
   namespaces: NamespaceFinder,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>,
 ): Refund {
-  const body = refundValidator.validate(parseBody(bytes));
+  const body = readBody(refundValidator, bytes, 'ratelimits.refund', key, onUnknownFields);
   const { namespace: name = DEFAULT_NAMESPACE, identifier, algorithm, reset = 0, cost } = body;
   const rule = RULE[algorithm ?? 'fixed'];
   if (body.reset === undefined && hasWindows(rule)) throw resetMissing();
@@ -142,8 +147,9 @@ export function readReset(
   namespaces: NamespaceFinder,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>,
 ): CounterSelection {
-  const body = countersValidator.validate(parseBody(bytes));
+  const body = readBody(countersValidator, bytes, 'ratelimits.reset', key, onUnknownFields);
   const { namespace: name = DEFAULT_NAMESPACE, identifier, duration: durationMs } = body;
   const namespace = namespaces.find(key, 'reset', name) ?? namespaces.getOrCreate(name, false);
   return { namespace, identifier, durationMs, rule: body.algorithm && RULE[body.algorithm] };
@@ -154,8 +160,9 @@ export function readInspect(
   namespaces: NamespaceFinder,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>,
 ): CounterSelection {
-  const body = countersValidator.validate(parseBody(bytes));
+  const body = readBody(countersValidator, bytes, 'ratelimits.inspect', key, onUnknownFields);
   const { namespace: name = DEFAULT_NAMESPACE, identifier, duration: durationMs } = body;
   const namespace = namespaces.find(key, 'read_namespace', name);
   if (namespace === undefined) throw namespaceNotFound({ name, field: 'namespace' });

@@ -26,9 +26,13 @@ import {
 import type { CounterExplanation } from '../../engine/engine.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
-import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
+import {
+  type CounterOperationV1,
+  readBody,
+  type UnknownFieldListener,
+} from '../common/unknown-fields.ts';
 import { showCounters } from './corrections.ts';
 import type { ExplainFacts } from './explain-facts.ts';
 import { verdictOf } from './explain-reason.ts';
@@ -81,8 +85,9 @@ export function readExplain(
   namespaces: NamespaceFinder,
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
+  onUnknownFields: UnknownFieldListener<CounterOperationV1>,
 ): ExplainRequest {
-  const body = explainValidator.validate(parseBody(bytes));
+  const body = readBody(explainValidator, bytes, 'ratelimits.explain', key, onUnknownFields);
   const { namespace: name = DEFAULT_NAMESPACE, identifier, cost } = body;
   const { limit, duration, algorithm, burst } = body;
   if ((limit === undefined) !== (duration === undefined)) throw incomplete(limit, duration);

@@ -85,10 +85,10 @@ export function newKey(
 }
 
 export const createKey: OperationHandler<ResponseV1<'keys.create'>> = (
-  { registry, permissions, nowMs, audit },
+  { registry, permissions, nowMs, validate, audit },
   input,
 ) => {
-  const { key, record } = newKey(input, nowMs(), (name) => {
+  const { key, record } = newKey(validate(createKeyValidator, input), nowMs(), (name) => {
     const id = registry.namespaceByName(name)?.id;
     return permissions.may('read_namespace', id) ? id : undefined;
   });
@@ -101,10 +101,10 @@ export const createKey: OperationHandler<ResponseV1<'keys.create'>> = (
 };
 
 export const listKeys: OperationHandler<ResponseV1<'keys.list'>> = (
-  { registry, permissions },
+  { registry, permissions, validate },
   input,
 ) => {
-  const request = listKeysValidator.validate(input);
+  const request = validate(listKeysValidator, input);
   permissions.requireGlobal('keys.read');
   const { items, rest } = pageOf(registry.keys(), request, PAGE_MAX);
   const keys = items.map(({ id: keyId, name, permissions, createdMs, expiresMs }) => {
@@ -115,10 +115,10 @@ export const listKeys: OperationHandler<ResponseV1<'keys.list'>> = (
 };
 
 export const revokeKey: OperationHandler<ResponseV1<'keys.revoke'>> = (
-  { registry, permissions, nowMs, audit },
+  { registry, permissions, nowMs, validate, audit },
   input,
 ) => {
-  const { keyId } = revokeKeyValidator.validate(input);
+  const { keyId } = validate(revokeKeyValidator, input);
   permissions.requireGlobal('keys.revoke');
   const key = registry.key(keyId);
   // The error does not repeat the id: the client may have sent a key by mistake.

@@ -33,13 +33,18 @@ import { RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
 import {
   CHECK_FIELDS,
+  type CheckBody,
   CheckRequest,
   type CheckRules,
   DEFAULT_COST,
   DEFAULT_NAMESPACE,
 } from '../common/check-request.ts';
-import { parseBody } from '../common/input.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
+import {
+  type CounterOperationV1,
+  readBody,
+  type UnknownFieldListener,
+} from '../common/unknown-fields.ts';
 
 const resourceText = (description: string) =>
   Type.Optional(field(text(1, RESOURCE_TEXT_MAX_CHARACTERS), description));
@@ -104,12 +109,19 @@ const CHECK_RULES: CheckRules = {
 export class CheckReaderV1 {
   readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
+  readonly #onUnknownFields: UnknownFieldListener<CounterOperationV1>;
   readonly #check: CheckRequest;
 
   /** @param needsOverrideId whether events show it: no response of v1 does */
-  constructor(scanner: BodyScanner, namespaces: NamespaceFinder, needsOverrideId = false) {
+  constructor(
+    scanner: BodyScanner,
+    namespaces: NamespaceFinder,
+    onUnknownFields: UnknownFieldListener<CounterOperationV1>,
+    needsOverrideId: boolean,
+  ) {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
+    this.#onUnknownFields = onUnknownFields;
     this.#check = new CheckRequest(scanner.memory, RULE.fixed, needsOverrideId);
   }
 
@@ -119,12 +131,17 @@ export class CheckReaderV1 {
     const namespaces = this.#namespaces;
     const isScanned =
       this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
-    if (!isScanned) check.setFromBody(limitValidator.validate(parseBody(bytes)), 0);
+    // Only a body that the scanner does not support can have unknown fields.
+    if (!isScanned) check.setFromBody(this.#parse(key, bytes), 0);
     const { namespaceIdOrName, cost } = check;
     check.namespace =
       namespaces.find(key, 'limit', namespaceIdOrName, false) ??
       namespaces.getOrCreate(namespaceIdOrName, cost !== 0);
     return check;
+  }
+
+  #parse(key: Key, bytes: ArrayBuffer | Uint8Array): CheckBody {
+    return readBody(limitValidator, bytes, 'ratelimits.limit', key, this.#onUnknownFields);
   }
 }
 

@@ -104,7 +104,7 @@ export const setOverride: OperationHandler<ResponseV1<'ratelimits.setOverride'>>
   context,
   input,
 ) => {
-  const body = setValidator.validate(input);
+  const body = context.validate(setValidator, input);
   const reference = namespaceReferenceOf(body);
   const override = setAndAudit(context, reference, body.identifier, overrideValuesOf(body));
   return { overrideId: override.id };
@@ -114,7 +114,7 @@ export const getOverride: OperationHandler<ResponseV1<'ratelimits.getOverride'>>
   context,
   input,
 ) => {
-  const query = getValidator.validate(input);
+  const query = context.validate(getValidator, input);
   return toResponseItem(findOverride(context, namespaceReferenceOf(query), query.identifier));
 };
 
@@ -122,7 +122,7 @@ export const deleteOverride: OperationHandler<ResponseV1<'ratelimits.deleteOverr
   context,
   input,
 ) => {
-  const body = deleteValidator.validate(input);
+  const body = context.validate(deleteValidator, input);
   removeOverride(context, namespaceReferenceOf(body), body.identifier);
   return {};
 };
@@ -131,7 +131,7 @@ export const listOverrides: OperationHandler<ResponseV1<'ratelimits.listOverride
   context,
   input,
 ) => {
-  const query = listValidator.validate(input);
+  const query = context.validate(listValidator, input);
   const overrides = overridesInScope(context, namespaceReferenceOf(query));
   const { items, rest } = pageOf(overrides, query, PAGE_MAX);
   return { overrides: items.map(toResponseItem), ...rest };
@@ -139,10 +139,10 @@ export const listOverrides: OperationHandler<ResponseV1<'ratelimits.listOverride
 
 /** All overrides of all namespaces, each in the form that an import accepts. */
 export const exportOverrides: OperationHandler<ResponseV1<'ratelimits.exportOverrides'>> = (
-  { registry, permissions },
+  { registry, permissions, validate },
   input,
 ) => {
-  const query = exportValidator.validate(input);
+  const query = validate(exportValidator, input);
   permissions.require('read_override', undefined);
   const { items, rest } = pageOf(registry.overrides(), query, EXPORT_PAGE_MAX);
   const overrides = items.map((override) => {
@@ -160,11 +160,13 @@ export const importOverrides: OperationHandler<ResponseV1<'ratelimits.importOver
   context,
   input,
 ) => {
-  const { overrides, dryRun = false } = importValidator.validate(input);
+  const { overrides, dryRun = false } = context.validate(importValidator, input);
   const counts = { created: 0, updated: 0, unchanged: 0 };
   const { registry } = context;
   const { journalLength } = registry;
-  const bodies = overrides.map((item, i) => withItemIndex(i, () => itemValidator.validate(item)));
+  const bodies = overrides.map((item, i) =>
+    withItemIndex(i, () => context.validate(itemValidator, item)),
+  );
   const changedNamespaces = new Set<string>();
   bodies.forEach((body, i) => {
     const put = () =>
@@ -185,10 +187,10 @@ export const importOverrides: OperationHandler<ResponseV1<'ratelimits.importOver
 };
 
 export const listNamespaces: OperationHandler<ResponseV1<'ratelimits.listNamespaces'>> = (
-  { registry, permissions },
+  { registry, permissions, validate },
   input,
 ) => {
-  const query = namespacesValidator.validate(input);
+  const query = validate(namespacesValidator, input);
   if (!permissions.mayInSomeNamespace('read_namespace'))
     permissions.require('read_namespace', undefined);
   const visible = registry.namespaces().filter(({ id }) => permissions.may('read_namespace', id));

@@ -16,10 +16,10 @@ export const listValidator = createValidator(Type.Object(pageFields(PAGE_MAX), Q
 
 /** Active policies of namespaces that the key may read, and the listener for gateways. */
 export const listPolicies: OperationHandler<ResponseV1<'ratelimits.listPolicies'>> = (
-  { registry, permissions, gateways },
+  { registry, permissions, gateways, validate },
   input,
 ) => {
-  const request = listValidator.validate(input);
+  const request = validate(listValidator, input);
   if (!permissions.mayInSomeNamespace('read_namespace'))
     permissions.require('read_namespace', undefined);
   const all = gateways.policies().map((policy, row) => ({ policy, row }));

@@ -69,6 +69,7 @@ export function HealthSection({ health, hasCheckpoints }: HealthProps) {
           note={`of ${formatWhole(connections.max)}`}
         />
         <FaultCount name="Shed requests" count={health.shed} />
+        <FaultCount name="Unknown fields" count={health.unknownFields} />
       </dl>
       {Object.keys(errors).length > 0 && (
         <Table caption="Error responses" columns={['Code', 'Since the start#', 'Last second#']}>

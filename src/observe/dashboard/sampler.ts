@@ -21,6 +21,7 @@ import {
   type WorkerStats,
 } from '../../shared-memory/stats.ts';
 import type { Readiness } from '../readiness.ts';
+import type { UnknownFields } from '../unknown-fields.ts';
 import type {
   Count,
   Decisions,
@@ -38,6 +39,7 @@ export interface SamplerSources {
   readiness: () => Readiness;
   /** Changes that the writer has rejected because too many were pending. */
   shedChanges: () => number;
+  unknownFields: Pick<UnknownFields, 'requests'>;
   connectionsMax: number;
   /** Live counters that the table holds without an eviction. */
   capacity: number;
@@ -168,7 +170,8 @@ export class Sampler {
   }
 
   #health(totals: Totals): Health {
-    const { engine, connectionsMax, capacity, clock, shedChanges, readiness } = this.#sources;
+    const { engine, connectionsMax, capacity, clock, readiness } = this.#sources;
+    const { shedChanges, unknownFields } = this.#sources;
     const { queueDepths, workers, cluster } = engine.stats();
     const { status, reasons = [] } = readiness().body;
     const [acceptors, shards] = [this.#acceptors, this.#workers];
@@ -177,6 +180,7 @@ export class Sampler {
     const evictions =
       totalOf(acceptors, ACCEPTOR_STAT.liveEvictions) + totalOf(shards, WORKER_STAT.liveEvictions);
     const shed = SHED_STATS.reduce((sum, stat) => sum + totalOf(acceptors, stat), shedChanges());
+    const withUnknownFields = unknownFields.requests().reduce((sum, [, count]) => sum + count, 0);
     const failures = totalOf(shards, WORKER_STAT.checkpointFailures);
     return {
       status,
@@ -198,6 +202,7 @@ export class Sampler {
       checkpointFailures: totals.count('checkpoint failures', failures),
       errors: this.#errors(totals),
       shed: totals.count('shed', shed),
+      unknownFields: totals.count('unknown fields', withUnknownFields),
       connections: {
         open: acceptors.reduce((sum, { connections }) => sum + connections, 0),
         max: connectionsMax,

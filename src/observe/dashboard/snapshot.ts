@@ -78,6 +78,8 @@ export interface Health {
   errors: Record<string, Count>;
   /** Requests, bodies, operations and responses that were rejected because of overload. */
   shed: Count;
+  /** Requests with fields that weir does not know and ignores. */
+  unknownFields: Count;
   connections: { open: number; max: number };
   memoryBytes: number;
 }

@@ -97,6 +97,17 @@ export const SERVER_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Requests with unknown fields',
+        metrics: ['weir_unknown_field_requests_total'],
+        queries: [
+          {
+            // Most operations have none.
+            expr: `${sumBy(['operation'], rate('weir_unknown_field_requests_total'))} > 0`,
+            legend: '{{operation}}',
+          },
+        ],
+      },
+      {
         title: 'Rejections under overload',
         metrics: ['weir_shed_total'],
         queries: [rateQuery('weir_shed_total', ['instance', 'reason'])],

@@ -79,13 +79,13 @@ interface Operation {
 }
 
 function oneCheck(
-  Reader: typeof CheckReaderV1 | typeof CheckReaderV2,
+  newReader: () => Pick<CheckReaderV1 | CheckReaderV2, 'read'>,
   validator: typeof validatorV1 | typeof validatorV2,
 ): Pick<Operation, 'isList' | 'reader' | 'parsed'> {
   return {
     isList: false,
     reader: () => {
-      const reader = new Reader(scan, newNamespaceFinder());
+      const reader = newReader();
       return (bytes) => [reader.read(key, bytes)];
     },
     parsed: (bytes) => [validateBurst(validator.validate(parseBody(bytes)))],
@@ -97,13 +97,13 @@ const operations: Operation[] = [
     name: 'v1, one check',
     bodies: trialCount(20_000, 650_000),
     defaultRule: RULE.fixed,
-    ...oneCheck(CheckReaderV1, validatorV1),
+    ...oneCheck(() => new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false), validatorV1),
   },
   {
     name: 'v2, one check',
     bodies: trialCount(10_000, 350_000),
     defaultRule: RULE.sliding,
-    ...oneCheck(CheckReaderV2, validatorV2),
+    ...oneCheck(() => new CheckReaderV2(scan, newNamespaceFinder()), validatorV2),
   },
   {
     name: 'v2, many checks',
@@ -270,7 +270,7 @@ describe('the reader of checks', () => {
   );
 
   test('reads no bytes of an earlier, longer body', () => {
-    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const reader = new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
     const whole = Buffer.from('{"identifier":"user_1","limit":10,"duration":60000}');
     for (let cut = 0; cut < whole.length; cut++) {
       expect(reader.read(key, whole).identifier).toBe('user_1');
@@ -279,7 +279,7 @@ describe('the reader of checks', () => {
   });
 
   test('uses no field of an earlier check for an absent field', () => {
-    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const reader = new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
     const read = (text: string) => fieldsOfRead(reader.read(key, Buffer.from(text)));
     read('{"namespace":"n","identifier":"a","limit":9,"duration":9000,"cost":7,"async":true}');
     const plain = read('{"identifier":"b","limit":10,"duration":60000}');
@@ -293,7 +293,7 @@ describe('the reader of checks', () => {
   });
 
   test('says whether a body may have more than the check', () => {
-    const reader = new CheckReaderV1(scan, newNamespaceFinder());
+    const reader = new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
     const hasMore = (body: object) => {
       return reader.read(key, Buffer.from(JSON.stringify(body))).mayHaveOtherFields;
     };

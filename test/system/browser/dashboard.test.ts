@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
+import { logRecords } from '../../support/log-records.ts';
 import { callOperation, callOperationOk } from '../../support/operations.ts';
 import {
   freePort,
@@ -102,6 +103,9 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       { code: 0, signal: null },
       expect.not.stringContaining('"level":50'),
     ]);
+    // The dashboard itself sends none.
+    const unknown = logRecords(server, 'a request has an unknown field; ignored');
+    expect(unknown.filter(({ field }) => field !== 'algoritm')).toEqual([]);
     removeDirectory(dataDir);
     removeDirectory(filesDir);
   });
@@ -219,6 +223,11 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await page.getByRole('table', { name: 'All namespaces' }).waitFor();
     await page.getByLabel('Namespace', { exact: true }).selectOption('live');
     await page.getByRole('img', { name: /^live: / }).waitFor();
+    const unknownFields = page.locator('.figure').filter({ hasText: 'Unknown fields' });
+    await expect.poll(() => unknownFields.locator('strong').textContent()).toBe('0');
+    const misspelt = { namespace: 'live', identifier: 'a', algoritm: 'gcra' };
+    await sendCheck(server.port, { ...misspelt, limit: 2, duration: 60_000 });
+    await expect.poll(() => unknownFields.locator('strong').textContent()).toBe('1');
     await row.getByRole('link').click();
     await heading(page, 'live');
   });

@@ -71,7 +71,7 @@ describe.skipIf(isPrometheusMissing)('the printed dashboard', () => {
     let sent = 0;
     sendTraffic = async () => {
       const body = { namespace: 'login', limit: 1, duration: LONGEST_WINDOW_MS };
-      await sendCheck(weir.port, { ...body, identifier: `${sent++}` });
+      await sendCheck(weir.port, { ...body, identifier: `${sent++}`, unknownField: 1 });
       await sendRequest(weir.port, { path: '/nowhere' });
     };
   });
