@@ -27,6 +27,12 @@ interface LimitResponse {
   passesAt?: number;
 }
 
+interface WindowFields {
+  cost: number | undefined;
+  burst: number | undefined;
+  algorithm: RuleName;
+}
+
 const OPTIONS = {
   limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; at least 1' },
   duration: WINDOW_OPTION,
@@ -64,16 +70,18 @@ export function parseWindowRule(
 /** When a denied check passes, or else when its window resets or its bucket is full. */
 function timeText(
   { success, limit, reset, passesAt }: LimitResponse,
-  isV2: boolean,
-  rule?: RuleName,
+  { cost = 1, burst = limit, algorithm }: WindowFields,
 ) {
-  const isDenied = !success && isV2;
-  if (isDenied && passesAt === undefined) {
-    return `never passes: ${limit === 0 ? 'the limit is 0' : 'the cost is above the limit'}`;
+  if (!success && cost > Math.min(limit, burst)) {
+    const bound = cost > limit ? 'limit' : 'burst';
+    return `never passes: ${limit === 0 ? 'the limit is 0' : `the cost is above the ${bound}`}`;
   }
-  const seconds = Math.max(0, Math.ceil(((passesAt ?? reset) - systemMs()) / 1_000));
-  const label = isDenied ? 'passes at' : rule === 'gcra' ? 'full at' : 'resets at';
-  return `${label} ${isoTime(passesAt ?? reset)} (in ${seconds} s)`;
+  const timeMs = passesAt ?? reset;
+  const seconds = Math.max(0, Math.ceil((timeMs - systemMs()) / 1_000));
+  // For a denial by GCRA, `reset` is that time too.
+  const isDenied = passesAt !== undefined || (!success && algorithm === 'gcra');
+  const label = isDenied ? 'passes at' : algorithm === 'gcra' ? 'full at' : 'resets at';
+  return `${label} ${isoTime(timeMs)} (in ${seconds} s)`;
 }
 
 export const check: Command = {
@@ -94,7 +102,7 @@ export const check: Command = {
         };
         const { algorithm = 'fixed', burst } = parseWindowRule(values, fields.limit);
         const request = { ...fields, algorithm, burst };
-        // Only v1 has these; only v2 says when a denied check passes.
+        // v2 does not have these.
         const { identifier, duration } = fields;
         const isV2 = async !== true && identifier !== '' && duration <= V2_DURATION_MAX_MS;
         const server = call.server();
@@ -106,13 +114,17 @@ export const check: Command = {
         if (!isValid) throw server.unexpectedResponseError(200);
         call.print(response, () => {
           const decision = `${success ? 'allowed' : 'denied'}: limit ${limit}, remaining`;
-          return `${decision} ${remaining}, ${timeText(response, isV2, algorithm)}`;
+          return `${decision} ${remaining}, ${timeText(response, request)}`;
         });
         return success ? EXIT.OK : EXIT.DENIED;
       },
     }),
   },
-  notes: 'If the identifier begins with -, put it at the end, after --.',
+  notes: `
+weir calls v2 of the API. v1 is called with --async, with an empty identifier and with a duration
+above 30 days: a denial of a sliding window then shows when the window resets, not when the check
+passes. If the identifier begins with -, put it at the end, after --.
+`,
   examples: [
     'weir check user_1 --limit 10 --duration 60s',
     'weir check user_1 --limit 10 --duration 60s --cost 0',

@@ -136,7 +136,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
         const init = { method: 'POST', headers, body, signal, redirect: 'error' } as const;
         const response = await fetch(target, init);
         breaker.countResponse();
-        return readDecision(policyName, response.status, await response.text());
+        return readDecision(policyName, cost, burst, response.status, await response.text());
       } catch (error) {
         const { message } = readCause(error);
         process.emitWarning(message);
@@ -202,7 +202,13 @@ interface DecidedCheck extends Quota {
 }
 
 /** @throws Error if the response is not a decision */
-function readDecision(policyName: string, status: number, text: string): Decision {
+function readDecision(
+  policyName: string,
+  cost: number,
+  burst: number | undefined,
+  status: number,
+  text: string,
+): Decision {
   const problem = new Error(`weir answered ${status}: ${text.slice(0, 300)}`);
   if (status !== 200) throw problem;
   const { data } = JSON.parse(text) as { data?: Partial<DecidedCheck> };
@@ -211,9 +217,10 @@ function readDecision(policyName: string, status: number, text: string): Decisio
   if (typeof success !== 'boolean' || !isDecision) throw problem;
   const quota = { limit, remaining, reset };
   const item = `"${policyName}";r=${remaining}`;
-  const untilMs = success ? reset : passesAt;
-  // A check whose cost is above the limit can never pass.
-  if (untilMs === undefined) return { allowed: false, headers: { RateLimit: item }, quota };
+  const isNever = cost > Math.min(limit, burst ?? limit);
+  if (!success && isNever) return { allowed: false, headers: { RateLimit: item }, quota };
+  // An older server does not send `passesAt`.
+  const untilMs = !success && isCount(passesAt, 0) ? passesAt : reset;
   const seconds = Math.max(1, Math.ceil((untilMs - Date.now()) / 1_000));
   const headers = { RateLimit: `${item};t=${seconds}` };
   return {

@@ -118,7 +118,7 @@ export function quotaExceeded(state?: QuotaState, reason?: string): string {
 function neverPasses({ quotas }: QuotaState): string {
   const { limit } = tightestQuota(quotas);
   if (limit === 0) return 'all requests are denied: the limit is 0';
-  return 'this request can never pass: its cost is above the limit';
+  return 'this request can never pass: its cost is above the limit or the burst';
 }
 
 /** For a check that failed under a policy whose `onError` is deny. */

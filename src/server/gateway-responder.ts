@@ -4,6 +4,7 @@
  * 403 without, the only one that nginx understands. A failure never becomes a 5xx.
  */
 
+import { NEVER } from '../core/decision.ts';
 import type { Policy } from '../policies/policy.ts';
 import {
   legacyHeaders,
@@ -89,7 +90,7 @@ export class GatewayResponder {
         durationMs: duration,
         remaining,
         reset,
-        passesAt: reset,
+        passesAt: NEVER,
         isAllowed,
       };
     });

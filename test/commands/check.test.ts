@@ -59,6 +59,10 @@ describe('weir check', () => {
     expect((await weir([...args, '--cost', '5'])).stdout).toBe(
       'denied: limit 4, remaining 4, never passes: the cost is above the limit\n',
     );
+    const burst = ['--algorithm', 'gcra', '--burst', '2', '--cost', '3'];
+    expect((await weir([...args, ...burst])).stdout).toContain(
+      'passes: the cost is above the burst',
+    );
     await weir([
       'overrides',
       'set',
@@ -76,10 +80,14 @@ describe('weir check', () => {
   });
 
   test('says when the window resets where only v1 has the fields', async () => {
-    const args = ['check', 'v1', '--limit', '1', '--duration', '40d'];
-    expect((await weir([...args, '--cost', '2'])).stdout).toMatch(/^denied: .*, resets at /);
-    const async = ['check', 'v1', '--limit', '1', '--duration', '1h', '--async', '--cost', '2'];
-    expect((await weir(async)).stdout).toMatch(/^denied: .*, resets at /);
+    for (const more of [
+      ['--duration', '40d'],
+      ['--duration', '1h', '--async'],
+    ]) {
+      const args = ['check', 'v1', '--limit', '1', ...more];
+      await weir(args);
+      expect((await weir(args)).stdout).toMatch(/^denied: .*, resets at /);
+    }
   });
 
   const valid = ['a', '--limit', '1', '--duration', '1s'];

@@ -57,6 +57,16 @@ describe('a limiter', () => {
     expect(headers.RateLimit).toMatch(/^"%22%C3%A9%22";r=2;t=/);
   });
 
+  test('takes the reset for the time to retry where an older server has no other', async () => {
+    const data = { success: false, limit: 3, remaining: 0, reset: Date.now() + 40_000 };
+    const older = createServer((_, response) => response.end(JSON.stringify({ data })));
+    const limiter = limiterWith({ url: `http://127.0.0.1:${await listen(older)}` });
+    const { headers } = await limiter.check(newClient());
+    expect(Number(headers['Retry-After'])).toBeGreaterThan(30);
+    expect((await limiter.check(newClient(), 4)).headers).toEqual({ RateLimit: '"fetch";r=0' });
+    older.close();
+  });
+
   test('counts a long identifier, and one that is not well-formed, like any other', async () => {
     const limiter = limiterWith();
     const odd = ['x'.repeat(513), '😀'.repeat(513), 'x'.repeat(100_000), 'a\ud800', 'a\udbff'];

@@ -64,7 +64,7 @@ describe('a quota', () => {
 
   test.each([
     [0, 'all requests are denied: the limit is 0'],
-    [10, 'this request can never pass: its cost is above the limit'],
+    [10, 'this request can never pass: its cost is above the limit or the burst'],
   ])('of %i that can never be met gives no time to retry', (limit, detail) => {
     const never = quota({ limit, isAllowed: false, passesAt: NEVER });
     const soon = quota({ isAllowed: false, passesAt: 61_000 });

@@ -231,8 +231,8 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect(await statuses(2, () => ask('/v1/check/admitting', long))).toEqual([200, 429]);
     expect((await ask('/v1/check/admitting')).status).toBe(200);
     const denied = await ask('/v1/check/refusing', forwardedFor('10.0.0.7'));
-    expect([denied.status, Number(denied.headers['retry-after']) > 0]).toEqual([429, true]);
-    expect(denied.headers.ratelimit).toMatch(/^"refusing";r=0;t=\d+$/);
+    expect([denied.status, denied.headers['retry-after']]).toEqual([429, undefined]);
+    expect(denied.headers.ratelimit).toBe('"refusing";r=0');
     expect(JSON.parse(denied.body).detail).toContain('an address and the header x-key');
     expect((await ask('/v1/auth-request/refusing')).status).toBe(403);
     const name = 'weir_decisions_total{namespace="refusing",outcome="denied"}';

@@ -70,9 +70,10 @@ const counter = Type.Object({
   duration: amount('Length of the window in milliseconds.'),
   limit: amount('Limit of the last allowed check.'),
   windowStart: Type.Optional(
-    unixMs(
+    amount(
       'Start of the newest window in which a check was counted, or denied because of tokens that ' +
-        'are carried over. The counter is kept until the window after it ends. Only for windows',
+        'are carried over, in Unix milliseconds. The counter is kept until the window after it ' +
+        'ends. Only for windows.',
     ),
   ),
   current: Type.Optional(amount('Tokens used in that window. Only for windows.')),

@@ -4,24 +4,16 @@
  */
 
 import Type, { type Static, type TSchema } from 'typebox';
-import {
-  amount,
-  flagged,
-  idText,
-  limitFields,
-  listOf,
-  meta,
-  named,
-  unixMs,
-} from '../common/responses.ts';
+import { amount, flagged, idText, limitFields, listOf, meta, named } from '../common/responses.ts';
 
 const appliedOverride = Type.Optional(
   idText('rlor', 'Id of the override that applied. Absent if none did.'),
 );
 const passesAt = Type.Optional(
-  unixMs(
-    'Of a denied check: the first time at which it would pass if no other is counted. Absent for ' +
-      'an allowed check, and for one that can never pass: its cost is above the limit',
+  amount(
+    'Of a denied check: the first time at which it would pass if no other is counted, in Unix ' +
+      'milliseconds. Absent for an allowed check, and for one that can never pass: its cost, in ' +
+      'a batch with the checks of the same counter before it, is above the limit or the burst.',
   ),
 );
 const overrideId = idText('rlor', 'Id of the override. It stays the same while its values change.');

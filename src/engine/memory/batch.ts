@@ -283,7 +283,9 @@ export class Batch {
       const item = this.#items[number];
       const { decision } = item;
       if (decision.allowed) this.#judgeWithCost(item, 0, decision);
-      else if (item.previousSameCounter !== undefined) this.#delayPassing(item);
+      else if (item.previousSameCounter !== undefined && decision.outcome !== OUTCOME.full) {
+        this.#delayPassing(item);
+      }
     }
   }
 

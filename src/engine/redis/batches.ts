@@ -21,7 +21,7 @@ import {
 } from '../../core/decision.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
-import { counterKey } from '../memory/windows/registry.ts';
+import { counterKey, passesAtInWindow } from '../memory/windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import {
   allowedTokens,
@@ -316,8 +316,16 @@ function judgeUnreserved(item: BatchItem, { remaining, reset, window }: TableDec
   decision.remaining = decision.allowed ? remaining : leftOfDenied;
   decision.reset = reset;
   decision.window = window;
-  // What is carried over is unknown here: until the reset at most, if no more is used.
-  const isNever = check.cost > Math.min(check.burst, check.limit);
-  decision.passesAt = decision.allowed ? 0 : isNever ? NEVER : reset;
+  decision.passesAt = decision.allowed ? 0 : latestPass(check, left, reset);
   decision.outcome = OUTCOME.decided;
+}
+
+/**
+ * When a denied check passes at the latest, if no other is counted.
+ * @param left tokens that remain; how many of the others are carried over is unknown, so none are
+ */
+function latestPass(check: Check, left: number, reset: number): number {
+  const { rule, limit, burst, cost } = check;
+  if (hasWindows(rule)) return passesAtInWindow(limit - left, 0, check, reset);
+  return cost > Math.min(burst, limit) ? NEVER : reset;
 }

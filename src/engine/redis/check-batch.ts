@@ -7,7 +7,7 @@
  */
 
 import { type Check, copyCheck } from '../../core/check.ts';
-import { newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
+import { NEVER, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision } from '../engine.ts';
 import { counterKey } from '../memory/windows/registry.ts';
@@ -110,7 +110,8 @@ export function allowedTokens(
 
 /**
  * Makes the decisions on allowed checks what they were before the batch, whose tokens are returned.
- * The decision on a denied check stays: it is judged after the checks before it.
+ * The decision on a denied check stays: it is judged after the checks before it, and never passes
+ * if its cost and theirs are above the limit together.
  */
 export function restoreUnchanged(
   checks: readonly Check[],
@@ -118,10 +119,13 @@ export function restoreUnchanged(
 ): void {
   for (const [number, check] of checks.entries()) {
     const decision = decisions[number];
-    if (!decision.allowed) continue;
+    const { rule, durationMs, limit, burst, cost } = check;
     const tokens = allowedTokens(checks, decisions, check, number + 1);
+    if (!decision.allowed) {
+      if (tokens > 0 && tokens + cost > Math.min(burst, limit)) decision.passesAt = NEVER;
+      continue;
+    }
     decision.remaining += tokens;
-    const { rule, durationMs, limit } = check;
     if (!hasWindows(rule)) decision.reset -= Math.floor((tokens * durationMs) / limit);
   }
 }

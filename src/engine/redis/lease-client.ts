@@ -443,12 +443,14 @@ export class LeaseClient {
     const { durationMs } = parameters;
     const reset = (this.#options.windowOf(identity, durationMs, nowMs) + 1) * durationMs;
     if (!source.claim(number)) return;
-    const { cost, limit } = parameters;
+    const { cost, limit, rule } = parameters;
+    // A sliding window needs the one before it, too.
+    const endMs = rule === RULE.sliding ? reset + durationMs : reset;
     source.reply(number, {
       allowed: false,
       remaining: 0,
       reset,
-      passesAt: cost > limit ? NEVER : reset,
+      passesAt: cost > limit ? NEVER : endMs,
       outcome: OUTCOME.decided,
     });
     this.#options.stats.add(WORKER_STAT.recoveryDenials, 1);
@@ -671,11 +673,14 @@ function decisionOf(
   const carried = isSliding ? share(previousUse, leftUs, durationMs * 1_000) : 0;
   const used = state.othersDeducted + state.spent + state.reserved + reserved;
   const reset = (state.window + 1) * durationMs;
+  // Tokens that Redis saw as used may have been returned since: a denied check would pass now.
+  const decidedMs = reset - Math.floor(leftUs / 1_000);
+  const passesAt = Math.max(decidedMs, passesAtInWindow(used, previousUse, check, reset));
   return {
     allowed,
     remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
     reset,
-    passesAt: allowed ? 0 : passesAtInWindow(used, previousUse, check, reset),
+    passesAt: allowed ? 0 : passesAt,
     outcome: OUTCOME.decided,
   };
 }

@@ -19,6 +19,9 @@ interface WithoutRedisOptions {
   fullTablePolicy: FullTablePolicy;
 }
 
+/** When to try a check again that was denied because Redis is down. */
+const RETRY_MS = 1_000;
+
 export class DecisionsWithoutRedis {
   readonly #options: WithoutRedisOptions;
   readonly #state: EngineState;
@@ -81,13 +84,15 @@ export class DecisionsWithoutRedis {
 
   /** Decides without a counter. A cost of 0 is always allowed. */
   #decideAll(isAllowed: boolean, check: Check, nowMs: number, decision: TableDecision): void {
-    const { identity, rule, limit, durationMs, cost } = check;
+    const { identity, rule, limit, burst, durationMs, cost } = check;
     const redisMs = this.#state.redisMs(identity.h3, nowMs);
     const window = Math.floor(redisMs / durationMs);
     decision.allowed = isAllowed || cost === 0;
     decision.remaining = isAllowed ? Math.max(0, limit - cost) : 0;
     decision.window = hasWindows(rule) ? window : redisMs;
     decision.reset = hasWindows(rule) ? (window + 1) * durationMs : redisMs;
-    decision.passesAt = decision.allowed ? 0 : cost > limit ? NEVER : decision.reset;
+    // Nobody knows when Redis is back.
+    const passesAt = cost > Math.min(burst, limit) ? NEVER : redisMs + RETRY_MS;
+    decision.passesAt = decision.allowed ? 0 : passesAt;
   }
 }

@@ -127,6 +127,15 @@ describe('counters of the same two buckets', () => {
 
   const [old, fresh] = [1, 2];
 
+  test('of which none is free say when the first is, for each check of the counter', () => {
+    const { tables, batch } = filled();
+    for (let i = 0; i < 2; i++) decideSingle(tables, check(old, { cost: 6 }), START_MS);
+    const { answers } = decideBatch(batch, [check(fresh), check(fresh)], START_MS);
+    const reset = START_MS - (START_MS % MINUTE) + MINUTE;
+    const full = { allowed: false, outcome: OUTCOME.full, reset, passesAt: reset };
+    expect(answers).toMatchObject([full, full]);
+  });
+
   test.each([
     ['the new counter', [fresh, old]],
     ['the expired counter', [old, fresh]],

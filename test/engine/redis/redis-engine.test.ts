@@ -411,6 +411,20 @@ describe('a batch', () => {
     ]);
   });
 
+  test('says when a sliding window passes at the latest, where Redis has told what remains', async () => {
+    const acceptor = open();
+    const full = checkOf('a');
+    acceptor.lend(full, 0, 100);
+    const later = acceptor.decideBatch([full, checkOf('b', { cost: 50, rule: RULE.sliding })]);
+    acceptor.reply(acceptor.entries()[0], true, 0);
+    const [, { allowed, passesAt, reset }] = (await later).decisions;
+    // At worst all 100 are used in this window, and 50 of them are carried over after half of the next.
+    expect([allowed, passesAt - reset]).toEqual([
+      false,
+      DURATION_MS - DURATION_MS / 2 - (DURATION_MS / 100 - 1),
+    ]);
+  });
+
   test('takes back what was decided without Redis, if another check is denied', async () => {
     const acceptor = open();
     acceptor.state.setBreaker(0, BREAKER.open);

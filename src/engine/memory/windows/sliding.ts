@@ -38,7 +38,8 @@ export const judgeSliding: Judge = (cells, nowMs, parameters, decision) => {
 /**
  * @param used tokens used in the window that ends at `reset`
  * @param before tokens used in the window before it
- * @returns the first ms at which a denied check passes if nothing is counted until then; or NEVER
+ * @returns the first ms at which a denied check passes if nothing is counted until then; the
+ * beginning of the window if it passes there already; or NEVER
  */
 export function slidingPassesAt(
   used: number,
@@ -49,9 +50,8 @@ export function slidingPassesAt(
   if (cost > limit) return NEVER;
   const left = limit - used - cost;
   // In this window as soon as less is carried over, or else in the next, which carries `used`.
-  return left >= 0
-    ? reset - carriedMs(before, left, durationMs)
-    : reset + durationMs - carriedMs(used, limit - cost, durationMs);
+  if (left < 0) return reset + durationMs - carriedMs(used, limit - cost, durationMs);
+  return reset - (before > left ? carriedMs(before, left, durationMs) : durationMs);
 }
 
 /**

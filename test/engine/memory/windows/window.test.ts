@@ -11,7 +11,11 @@ import {
   NO_WINDOW,
   newCells,
 } from '../../../../src/engine/memory/windows/rule.ts';
-import { judgeSliding, share } from '../../../../src/engine/memory/windows/sliding.ts';
+import {
+  judgeSliding,
+  share,
+  slidingPassesAt,
+} from '../../../../src/engine/memory/windows/sliding.ts';
 import { addUsage, isCurrent } from '../../../../src/engine/memory/windows/window.ts';
 import { trialCount } from '../../../support/guarantees.ts';
 import { amounts, durations } from '../../../support/limiter-model.ts';
@@ -193,5 +197,15 @@ test('a deduction does not move a counter into a window that has not begun', () 
     // The window of another counter, which a peek without the lock may have read.
     expect(ruleOf(RULE.fixed).deduct(cells, 1_790_000_000_000, 5_500, parameters)).toBe(true);
     expect(cells).toMatchObject({ newest: 5, current: 1 });
+  }
+});
+
+test('a denial whose tokens have been returned passes in the window that it has', () => {
+  const [durationMs, reset] = [60_000, 120_000];
+  const terms = { limit: 10, durationMs, cost: 6, rule: RULE.sliding, burst: NO_BURST };
+  const huge = { ...terms, limit: AMOUNT_MAX };
+  for (const before of [-1, 0, 1, 4]) {
+    expect(slidingPassesAt(0, before, terms, reset)).toBe(60_000);
+    expect(slidingPassesAt(0, before, huge, reset)).toBe(60_000);
   }
 });
