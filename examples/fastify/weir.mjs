@@ -127,7 +127,7 @@ const RATE_LIMIT_OPTIONS = [
   'legacyHeaders',
   'timeoutMs',
 ];
-const PART_RULE = "one or more of 'ip', 'method', 'path', 'header:<name>' and 'cookie:<name>'";
+const PART_RULE = "one or more of 'ip', 'ip:header:<name>', 'method', 'path', 'header:<name>' and 'cookie:<name>'";
 
 // Headers for the client: of every decision, and more for a denial.
 const QUOTA_HEADERS = ['RateLimit-Policy', 'RateLimit'];
@@ -275,7 +275,8 @@ function readIdentity(options) {
   requireOption(parts.length > 0 && parts.every(isPart), 'identify', PART_RULE, identify);
   // An option without a value is an error: it may be an environment variable that is not set.
   const key = 'key' in options ? { 'X-Weir-Key': readKey(options.key) } : {};
-  const headerNames = namesOf(parts, 'header:').map((name) => name.toLowerCase());
+  const headers = [...namesOf(parts, 'header:'), ...namesOf(parts, 'ip:header:')];
+  const headerNames = headers.map((name) => name.toLowerCase());
   const cookieNames = headerNames.includes('cookie') ? [] : namesOf(parts, 'cookie:');
   return (request) => {
     const headers = { ...key };
@@ -295,7 +296,7 @@ function readIdentity(options) {
 }
 
 function isPart(part) {
-  const parts = /^(?:ip|method|path|(?:header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128})$/;
+  const parts = /^(?:ip|method|path|(?:(?:ip:)?header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128})$/;
   return typeof part === 'string' && parts.test(part);
 }
 

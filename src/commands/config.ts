@@ -9,6 +9,7 @@ import { attempt, FileError } from '../config/setting-value.ts';
 import type { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
 import { printError } from '../core/fatal.ts';
+import { policyWarnings } from '../policies/warnings.ts';
 import { TlsCertificate } from '../runtime/tls.ts';
 import { UnixSocket } from '../runtime/unix-socket.ts';
 import { type Command, subcommand } from './command.ts';
@@ -22,6 +23,8 @@ interface ConfigCheckResult {
   /** Settings in the file. */
   settings: number;
   faults: { message: string; line?: number; column?: number }[];
+  /** What would not stop a start. */
+  warnings: string[];
 }
 
 const check = subcommand({
@@ -58,20 +61,23 @@ function checkConfiguration(file: string | undefined): ConfigCheckResult {
     policies: loaded.file?.policies.length ?? 0,
     settings: loaded.file?.settings.size ?? 0,
     faults: [...faults.values()],
+    warnings: policyWarnings(loaded.file?.policies ?? []),
   };
 }
 
-function describeResult({ file, policies, settings }: ConfigCheckResult): string {
+function describeResult({ file, policies, settings, warnings }: ConfigCheckResult): string {
   if (file === undefined) return 'the environment is valid; no configuration file is named';
   const counts = [formatCount(policies, 'policy', 'policies'), formatCount(settings, 'setting')];
-  return `${file} and the environment are valid: ${counts.join(', ')}`;
+  const valid = `${file} and the environment are valid: ${counts.join(', ')}`;
+  return [valid, ...warnings.map((warning) => `warning: ${warning}`)].join('\n');
 }
 
 export const config: Command = {
   subcommands: { check },
   notes: `
 check reads <file>, or the file that WEIR_CONFIG names, and the environment. It prints every error
-that would stop weir serve. It opens no port and does not touch the data directory.
+that would stop weir serve, or the warnings of a valid file. It opens no port and does not touch the
+data directory.
 `,
   examples: ['weir config check weir.json', 'weir config check weir.json --json'],
   exitCodes: [EXIT.OK, EXIT.USAGE],

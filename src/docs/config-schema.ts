@@ -16,7 +16,7 @@ import {
   SOCKET_PATH_MAX_BYTES,
 } from '../core/constants.ts';
 import { GATEWAYS, isEnvoyBased } from '../policies/gateways.ts';
-import { HOP_BY_HOP_HEADER, RESERVED_HEADER, TOKEN } from '../policies/identifier.ts';
+import { HOP_BY_HOP_HEADER, REAL_IP, RESERVED_HEADER, TOKEN } from '../policies/identifier.ts';
 import {
   IDENTITY_PARTS,
   POLICY_NAMESPACE_FORMAT,
@@ -93,7 +93,7 @@ const POLICY_EXAMPLES: Readonly<Record<string, readonly unknown[]>> = {
       { limit: 1_000, duration: 3_600_000, algorithm: 'sliding' },
     ],
   ],
-  identify: ['ip', 'header:x-api-key', ['cookie:session', 'path']],
+  identify: ['ip', 'ip:header:cf-connecting-ip', 'header:x-api-key', ['cookie:session', 'path']],
 };
 
 const POLICIES_EXAMPLE = { login: { gateway: 'nginx', limit: 100, duration: 60_000 } };
@@ -229,9 +229,10 @@ function identifyRules(): JsonSchema {
     return ignoringCase(source.replace('^', ''));
   });
   const header = `header:(?!${names.join('|')})${TOKEN}`;
+  const address = `ip|ip:header:${ignoringCase(REAL_IP)}|ip:${header}`;
   const part = {
     type: 'string',
-    pattern: `^(ip|method|path|cookie:${TOKEN}|${header})$`,
+    pattern: `^(${address}|method|path|cookie:${TOKEN}|${header})$`,
     ...patternMessage(IDENTITY_PARTS),
   };
   return {

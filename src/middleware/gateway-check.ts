@@ -34,8 +34,8 @@ export interface RateLimitOptions {
   /** An API key of weir with the permission `limit`. The listener for gateways needs none. */
   key?: string | undefined;
   /**
-   * One or more parts of a request that identify a client: `ip` (default), `method`, `path`,
-   * `header:<name>`, `cookie:<name>`.
+   * One or more parts of a request that identify a client: `ip` (default), `ip:header:<name>`,
+   * `method`, `path`, `header:<name>`, `cookie:<name>`.
    */
   identify?: string | readonly string[];
   /** `allow` (default) or `deny`: what to do with a request if weir has not decided. */
@@ -84,7 +84,8 @@ export interface GatewayDecision {
   body: string;
 }
 
-const PART_RULE = "one or more of 'ip', 'method', 'path', 'header:<name>' and 'cookie:<name>'";
+const PART_RULE =
+  "one or more of 'ip', 'ip:header:<name>', 'method', 'path', 'header:<name>' and 'cookie:<name>'";
 
 // Headers for the client: of every decision, and more for a denial.
 const QUOTA_HEADERS = ['RateLimit-Policy', 'RateLimit'];
@@ -235,7 +236,8 @@ function readIdentity(options: RateLimitOptions): (request: CheckedRequest) => O
   requireOption(parts.length > 0 && parts.every(isPart), 'identify', PART_RULE, identify);
   // An option without a value is an error: it may be an environment variable that is not set.
   const key = 'key' in options ? { 'X-Weir-Key': readKey(options.key) } : {};
-  const headerNames = namesOf(parts, 'header:').map((name) => name.toLowerCase());
+  const headers = [...namesOf(parts, 'header:'), ...namesOf(parts, 'ip:header:')];
+  const headerNames = headers.map((name) => name.toLowerCase());
   const cookieNames = headerNames.includes('cookie') ? [] : namesOf(parts, 'cookie:');
 
   return (request) => {
@@ -251,11 +253,11 @@ function readIdentity(options: RateLimitOptions): (request: CheckedRequest) => O
 }
 
 function isPart(part: unknown): part is string {
-  const parts = /^(?:ip|method|path|(?:header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128})$/;
+  const parts = /^(?:ip|method|path|(?:(?:ip:)?header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128})$/;
   return typeof part === 'string' && parts.test(part);
 }
 
-function namesOf(parts: readonly string[], prefix: 'header:' | 'cookie:'): string[] {
+function namesOf(parts: readonly string[], prefix: 'header:' | 'ip:header:' | 'cookie:') {
   return parts.filter((part) => part.startsWith(prefix)).map((part) => part.slice(prefix.length));
 }
 

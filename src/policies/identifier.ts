@@ -1,7 +1,8 @@
 /**
  * Builds the identifier of a gateway's check from the parts of the request that its policy names.
  * Address, method and path come only from fields that the gateway sets. A header or a cookie comes
- * from the client, so it must be one that the application authenticates.
+ * from the client, so it must be one that the application authenticates, or a header with the
+ * address of the client that a proxy overwrites.
  *
  * A request without a part has no identifier, and the policy decides about it. A part that is too
  * long, not text or repeated counts as UNIDENTIFIED, not as missing: a client could cause this
@@ -11,7 +12,7 @@
 
 import { hash } from 'node:crypto';
 import { IDENTIFIER_MAX_CHARACTERS, IDENTIFIER_PART_MAX_CHARACTERS } from '../core/constants.ts';
-import { clientAddress } from './address.ts';
+import { addressIdentity, clientAddress } from './address.ts';
 import { type Gateway, isEnvoyBased } from './gateways.ts';
 import { normalizePath } from './path.ts';
 import type { Policy } from './policy.ts';
@@ -28,10 +29,10 @@ export interface RequestAttributes {
   headerCount(name: string): number;
 }
 
-type Part =
+export type Part =
   | { by: 'ip' | 'method' | 'path' }
   /** @param name in lower case for a header, unchanged for a cookie */
-  | { by: 'header' | 'cookie'; name: string };
+  | { by: 'header' | 'cookie' | 'ip:header'; name: string };
 
 /** The identifier of requests that cannot be distinguished. No other identifier is empty. */
 export const UNIDENTIFIED = '';
@@ -44,10 +45,12 @@ const AUTHORIZATION = 'authorization';
 
 /** The name of a header or a cookie (RFC 9110, RFC 6265). */
 export const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
-const NAMED_PART = new RegExp(`^(header|cookie):(${TOKEN})$`);
+const NAMED_PART = new RegExp(`^(header|cookie|ip:header):(${TOKEN})$`);
 /** Headers that gateways set for themselves or that clients forge. For an address use `ip`. */
 export const RESERVED_HEADER =
   /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
+/** A reserved header that may be read as an address: a proxy in front can set it. */
+export const REAL_IP = 'x-real-ip';
 /** Headers of one connection: gateways drop or change them. */
 export const HOP_BY_HOP_HEADER =
   /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
@@ -57,10 +60,16 @@ export function readPart(text: string): Part | undefined {
   if (text === 'ip' || text === 'method' || text === 'path') return { by: text };
   const [, by, name] = NAMED_PART.exec(text) ?? [];
   if (by === 'cookie') return { by, name };
-  const header = name?.toLowerCase();
-  if (by !== 'header' || RESERVED_HEADER.test(header) || HOP_BY_HOP_HEADER.test(header))
-    return undefined;
+  if (by !== 'header' && by !== 'ip:header') return undefined;
+  const header = name.toLowerCase();
+  if (by === 'ip:header' && header === REAL_IP) return { by, name: header };
+  if (RESERVED_HEADER.test(header) || HOP_BY_HOP_HEADER.test(header)) return undefined;
   return { by, name: header };
+}
+
+/** Whether the values of a part are addresses. */
+export function isAddressPart({ by }: Part): boolean {
+  return by === 'ip' || by === 'ip:header';
 }
 
 export class IdentifierReader {
@@ -112,6 +121,12 @@ export class IdentifierReader {
         if (chain === '') return undefined;
         return clientAddress(chain, trustedHops, ipv6Prefix) ?? UNIDENTIFIED;
       }
+      case 'ip:header': {
+        const value = request.header(part.name);
+        if (value === '') return undefined;
+        if (request.headerCount(part.name) > 1) return UNIDENTIFIED;
+        return addressIdentity(value, this.#policy.ipv6Prefix) ?? UNIDENTIFIED;
+      }
       case 'method':
         return (
           (this.#isEnvoyBased ? request.method : request.header(FORWARDED_METHOD)) || undefined
@@ -147,6 +162,7 @@ export class IdentifierReader {
       case 'path':
         return this.#isEnvoyBased ? undefined : FORWARDED_URI;
       case 'header':
+      case 'ip:header':
         return part.name;
       case 'cookie':
         return COOKIE;
@@ -161,6 +177,7 @@ function pathBehindPrefix(suffix: string): string {
 
 function describePart(part: Part): string {
   if (part.by === 'ip') return 'an address';
+  if (part.by === 'ip:header') return `an address in the header ${part.name}`;
   return 'name' in part ? `the ${part.by} ${part.name}` : `a ${part.by}`;
 }
 

@@ -87,9 +87,10 @@ export const PolicySchema = Type.Object(
     identify: Type.Optional(
       field(
         Type.Unknown(),
-        'What identifies the client: `ip`, `method`, `path`, `header:<name>` or ' +
-          '`cookie:<name>`, or an array of these. Use only headers and cookies that the ' +
-          'application authenticates.',
+        'What identifies the client: `ip`, `ip:header:<name>`, `method`, `path`, ' +
+          '`header:<name>` or `cookie:<name>`, or an array of these. Use only headers and ' +
+          'cookies that the application authenticates, and with `ip:header` only a header that ' +
+          'a proxy overwrites.',
         IDENTIFY_DEFAULT,
       ),
     ),
@@ -155,7 +156,7 @@ export interface Policy {
   /** One, or several of different durations, which must all allow a check. */
   windows: PolicyWindow[];
   cost: number;
-  /** The parts of an identifier: `ip`, `method`, `path`, `header:<name>`, `cookie:<name>`. */
+  /** The parts of an identifier: `ip`, `path`, `header:<name>` and others. */
   identify: string[];
   /** Number of trusted proxies: the client address is the one that the outermost of them added. */
   trustedHops: number;
@@ -338,7 +339,8 @@ function readWindows(policy: Static<typeof PolicySchema>): PolicyWindow[] {
 
 /** The parts of an identity, as error messages list them. */
 export const IDENTITY_PARTS =
-  'ip, method, path, header:<name> or cookie:<name>, and no header that gateways set themselves';
+  'ip, ip:header:<name>, method, path, header:<name> or cookie:<name>, and no header that ' +
+  'gateways set themselves';
 
 function readIdentityParts(input: unknown = IDENTIFY_DEFAULT): string[] {
   const parts: unknown[] = Array.isArray(input) ? input : [input];

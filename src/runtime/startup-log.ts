@@ -4,6 +4,7 @@ import type { LoadedSettings } from '../config/load.ts';
 import { memoryLogFields } from '../config/memory-plan.ts';
 import type { Log } from '../core/log.ts';
 import type { RestoreResult } from '../engine/memory/checkpoint/loader.ts';
+import { policyWarnings } from '../policies/warnings.ts';
 import { describeTarget, parseRedisUrl } from '../redis/url.ts';
 import type { Foundation } from './foundation.ts';
 
@@ -30,6 +31,7 @@ export function logStartup(log: Log, foundation: Foundation): void {
   const { registry, policies } = records;
   const { checkUrls, adminUrls } = listeners;
   const { socket, gateway } = listeners.reserved.addresses;
+  for (const warning of policyWarnings(policies.all)) log.warn(warning);
   if (restored !== undefined) logRestored(log, restored);
   if (hasUnusedCheckpoints) {
     log.info(

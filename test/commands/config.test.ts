@@ -52,8 +52,20 @@ describe('weir config check of a valid file', () => {
     const right = writeConfigFile(RIGHT);
     const { code, stdout, stderr } = await checkConfig([right, '--json']);
     expect([code, stderr, stdout.trim().split('\n').length]).toEqual([0, '', 1]);
-    const found = { ok: true, file: right, policies: 2, settings: 2, faults: [] };
+    const found = { ok: true, file: right, policies: 2, settings: 2, faults: [], warnings: [] };
     expect(JSON.parse(stdout)).toEqual(found);
+  });
+
+  test('prints the warnings about its policies', async () => {
+    const raw = { ...LOGIN, identify: 'header:cf-connecting-ip' };
+    const file = writeConfigFile({ policies: { login: raw } });
+    const { code, stdout, stderr } = await checkConfig([file]);
+    expect([code, stderr]).toEqual([0, '']);
+    const [valid, warning] = stdout.trimEnd().split('\n');
+    expect(valid).toBe(`${file} and the environment are valid: 1 policy, 0 settings`);
+    expect(warning).toMatch(/^warning: policy "login": .*; use "ip:header:cf-connecting-ip"$/);
+    const { warnings } = JSON.parse((await checkConfig([file, '--json'])).stdout);
+    expect([`warning: ${warnings[0]}`, warnings.length]).toEqual([warning, 1]);
   });
 
   test('needs no file to check the environment', async () => {
@@ -123,6 +135,7 @@ describe('weir config check of an invalid file', () => {
         { message: `in ${wrong}, line 2, column 13: ${reason}`, line: 2, column: 13 },
         { message: 'WEIR_PORT must be an integer from 0 to 65535; got "x"' },
       ],
+      warnings: [],
     });
   });
 

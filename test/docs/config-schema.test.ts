@@ -266,6 +266,7 @@ const TEXTS = [
   ...['a.example', 'a.example, B_c', 'a..b', 'a,', '-a', `${'a'.repeat(64)}`, 'a:80'],
   ...['/run/a', 'k'.repeat(16), 'k'.repeat(15), 'k'.repeat(513), 'é'.repeat(60), 'a b'.repeat(9)],
   ...['ip', 'method', 'path', 'IP', 'header:x-key', 'header:X-Key', 'header:x key', 'header:'],
+  ...['ip:header:x-real-IP', 'ip:header:x-key', 'ip:header:Host', 'ip:header:X-Real-IPs', 'ip:a'],
   ...['header:X-Real-IP', 'header:x-forwarded-for', 'header:TE', 'header:tea', 'header:Proxy-a'],
   ...['redis://a', 'REDISS+cluster://a:1,b', 'redis+sentinel://a/b?db=1', 'redis://:a@b/x'],
   ...['cookie:session', 'cookie:te', `cookie:${'a'.repeat(128)}`, `cookie:${'a'.repeat(129)}`],

@@ -59,7 +59,7 @@ describe('an invalid option is an error that names it, the value and what is acc
 
 test('each part that a policy may have can identify', () => {
   const token = fc.stringMatching(new RegExp(`^${TOKEN}$`));
-  const kind = fc.constantFrom('header:', 'cookie:', '');
+  const kind = fc.constantFrom('header:', 'ip:header:', 'cookie:', '');
   const word = fc.oneof(token, fc.string(), fc.constantFrom('ip', 'method', 'path'));
   fc.assert(
     fc.property(kind, word, (kind, word) => {
@@ -134,6 +134,12 @@ describe('a check', () => {
       { identify: 'header:X-Api-Key' },
       { headers: { 'x-api-key': 'a', authorization: 'secret' } },
       { 'x-api-key': 'a' },
+    ],
+    [
+      'the header that holds the address of the client',
+      { identify: ['ip:header:CF-Connecting-IP', 'method'] },
+      { method: 'GET', headers: { 'cf-connecting-ip': '::1', cookie: 'a=b' } },
+      { 'cf-connecting-ip': '::1', 'x-forwarded-method': 'GET' },
     ],
     [
       'one cookie, and no other',

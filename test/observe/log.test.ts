@@ -40,6 +40,29 @@ async function withRecords(server: ServerProcess, message: string, count: number
   return logRecords(server, message);
 }
 
+test('a policy that compares addresses as text is a warning at the start and at a reload', async () => {
+  const config = join(own.dataDir, 'weir.json');
+  const login = { gateway: 'nginx', limit: 1, duration: 1_000 };
+  const write = (identify: string) => {
+    writeFileSync(config, JSON.stringify({ policies: { login: { ...login, identify } } }));
+  };
+  write('header:cf-connecting-ip');
+  const server = await own.start({
+    args: [...SMALL, '--config', config, '--data-dir', join(own.dataDir, 'data')],
+  });
+  const warnings = () => server.stderr().match(/"level":40,[^\n]*policy \\"login\\"[^\n]*/g) ?? [];
+  await waitUntil('the start warns', () => warnings().length > 0);
+  expect(warnings()).toEqual([expect.stringContaining('use \\"ip:header:cf-connecting-ip\\"')]);
+  write('header:true-client-ip');
+  server.child.kill('SIGHUP');
+  await waitUntil('the reload warns too', () => warnings().length === 2);
+  expect(warnings()[1]).toContain('use \\"ip:header:true-client-ip\\"');
+  write('ip:header:true-client-ip');
+  server.child.kill('SIGHUP');
+  await withRecords(server, 'SIGHUP: the policies were reloaded', 2);
+  expect(warnings()).toHaveLength(2);
+});
+
 describe('at level debug the log', () => {
   test('has each setting and its source, and no secret', async () => {
     const server = await startWithFile(DEBUG);

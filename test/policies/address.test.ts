@@ -22,7 +22,11 @@ describe('the address of a client', () => {
     ['fe80::1%eth0', 1, 'fe80::/64'],
     ['::ffff:203.0.113.7', 1, '203.0.113.7'],
     ['::ffff:cb00:7107', 1, '203.0.113.7'],
-    ['64:ff9b::203.0.113.7', 1, '64:ff9b::/64'],
+    // NAT64, by the prefix that all networks may use.
+    ['64:ff9b::203.0.113.7', 1, '203.0.113.7'],
+    ['[64:ff9b::cb00:7107]:443', 1, '203.0.113.7'],
+    ['64:ff9b:0:0:0:1:203.0.113.7', 1, '64:ff9b::/64'],
+    ['64:ff9b:1::203.0.113.7', 1, '64:ff9b:1::/64'],
   ])('of %j, %i from the right, is %s', (chain, hops, address) => {
     expect(clientAddress(chain, hops, 64)).toBe(address);
   });
@@ -55,7 +59,8 @@ describe('the address of a client', () => {
   const bits = (address: number[]) => {
     return address.reduce((value, group) => (value << 16n) | BigInt(group), 0n);
   };
-  const isMapped = (address: number[]) => bits(address) >> 32n === 0xffffn;
+  const EMBEDDING = [0xffffn, 0x64_ff9b_0000_0000_0000_0000n];
+  const isIpv4 = (address: number[]) => EMBEDDING.includes(bits(address) >> 32n);
   /** @param style bits: leading zeros, compressed zeros, upper case */
   const format = (address: number[], style: number) => {
     const text = address
@@ -68,7 +73,7 @@ describe('the address of a client', () => {
   test('of IPv6 has one form, that of RFC 5952, however it was written', () => {
     fc.assert(
       fc.property(groups, fc.nat(7), (address, style) => {
-        fc.pre(!isMapped(address));
+        fc.pre(!isIpv4(address));
         const text = format(address, style);
         expect([text, isIPv6(text)]).toEqual([text, true]);
         // The URL parser uses the same form.
@@ -82,10 +87,20 @@ describe('the address of a client', () => {
       fc.property(groups, groups, fc.integer({ min: 1, max: 128 }), (a, b, prefix) => {
         // Random addresses rarely share a prefix, so the second one copies most of it.
         const near = a.map((group, i) => (i * 16 < prefix - 20 ? group : b[i]));
-        fc.pre(!isMapped(a) && !isMapped(near));
+        fc.pre(!isIpv4(a) && !isIpv4(near));
         const network = (address: number[]) => bits(address) >> BigInt(128 - prefix);
         const isSame = canonical(format(a, 0), prefix) === canonical(format(near, 0), prefix);
         expect(isSame).toBe(network(a) === network(near));
+      }),
+    );
+  });
+
+  test('of IPv4 is the same in each form that contains it', () => {
+    fc.assert(
+      fc.property(fc.ipV4(), fc.integer({ min: 1, max: 128 }), (address, prefix) => {
+        for (const text of [address, `::ffff:${address}`, `64:ff9b::${address}`]) {
+          expect([text, canonical(text, prefix)]).toEqual([text, address]);
+        }
       }),
     );
   });

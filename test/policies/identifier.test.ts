@@ -54,6 +54,42 @@ describe('the identifier of a request', () => {
     expect(identifierFor({ identify: 'path' }, forwarded)).toBe('/a/b');
   });
 
+  test('is the address in a header, grouped as that of the connection', () => {
+    const identify = 'ip:header:CF-Connecting-IP';
+    const read = (value: string | string[], more: object = {}) => {
+      return identifierFor({ identify, ...more }, { 'cf-connecting-ip': value });
+    };
+    expect(read('9.9.9.9')).toBe('9.9.9.9');
+    for (const same of ['::ffff:9.9.9.9', '64:ff9b::9.9.9.9', ' 9.9.9.9:443 ']) {
+      expect([same, read(same)]).toEqual([same, '9.9.9.9']);
+    }
+    for (const near of ['2001:db8::1', '2001:DB8::2', '[2001:db8::3]:443']) {
+      expect([near, read(near)]).toEqual([near, '2001:db8::/64']);
+    }
+    expect(read('2001:db8:0:ff::1', { ipv6Prefix: 56 })).toBe('2001:db8::/56');
+    // It is one address: the number of trusted proxies does not matter.
+    expect(read('9.9.9.9', { trustedHops: 3 })).toBe('9.9.9.9');
+    expect(read([])).toBeUndefined();
+    const parts = { identify: [identify, 'method'] };
+    const headers = { 'cf-connecting-ip': '9.9.9.9', 'x-forwarded-method': 'GET' };
+    expect(identifierFor(parts, headers)).toBe('9.9.9.9|GET');
+    expect(readerFor({ identify }).headers).toEqual(['cf-connecting-ip']);
+    expect(readerFor({ identify }).requiredParts).toBe('an address in the header cf-connecting-ip');
+  });
+
+  test.each<[string | string[]]>([
+    [['9.9.9.9', '8.8.8.8']],
+    [['9.9.9.9', '9.9.9.9']],
+    ['9.9.9.9, 8.8.8.8'],
+    ['unknown'],
+    [','],
+  ])('is that of all unidentified clients for %j in place of an address', (value) => {
+    const headers = { 'true-client-ip': value };
+    for (const gateway of ['nginx', 'envoy']) {
+      expect(identifierFor({ gateway, identify: 'ip:header:true-client-ip' }, headers)).toBe('');
+    }
+  });
+
   test('is the same for all spellings of a cookie or of credentials', () => {
     const cookie = (text: string) => identifierFor({ identify: 'cookie:id' }, { cookie: text });
     const spellings = [

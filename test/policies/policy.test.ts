@@ -112,7 +112,7 @@ describe('a policy', () => {
     [{ windows: [MINIMAL] }, '"windows" cannot be combined with "limit"'],
     [{ limitt: 1 }, '"limitt" is not a field of a policy; is it "limit"?'],
     [{ rate: 1, colour: 2 }, '"rate" is not a field of a policy; its fields are gateway, limit'],
-    [{ identify: 'IP' }, '"identify" must be ip, method, path, header:<name>'],
+    [{ identify: 'IP' }, '"identify" must be ip, ip:header:<name>, method, path, header:<name>'],
     [{ identify: ['ip', 7] }, 'or an array of these; got 7'],
     [{ identify: [] }, '"identify" must be 1 to 8 of ip,'],
     [{ identify: ['ip', 'ip'] }, '"identify" must not repeat a part'],

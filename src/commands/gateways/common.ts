@@ -11,10 +11,14 @@ import type { Gateway } from '../../policies/gateways.ts';
 import type { Policy } from '../../policies/policy.ts';
 import type { Route, Upstream } from './setup.ts';
 
-/** Names of the identifying headers or cookies, spelled as in the policy. */
+/**
+ * Names of the identifying headers or cookies, spelled as in the policy. Those of headers with the
+ * address of the client are among them.
+ */
 export function identifyingNames({ identify }: Policy, kind: 'header' | 'cookie'): string[] {
-  const parts = identify.filter((part) => part.startsWith(`${kind}:`));
-  return parts.map((part) => part.slice(kind.length + 1));
+  const parts = identify.map((part) => part.replace(/^ip:header:/, 'header:'));
+  const names = parts.filter((part) => part.startsWith(`${kind}:`));
+  return [...new Set(names)].map((part) => part.slice(kind.length + 1));
 }
 
 /** The client's own headers from which weir reads the identifier, in lower case. */

@@ -42,6 +42,7 @@ const POLICIES: Record<string, PolicySettings> = {
   cookies: { limit: 2, identify: ['cookie:connect.sid'], legacyHeaders: true },
   keys: { limit: 2, identify: ['header:x-api-key'], missing: 'allow' },
   named: { limit: 2, identify: ['header:api_key'] },
+  cdn: { limit: 2, identify: ['ip:header:cf-connecting-ip'], missing: 'deny' },
   combined: {
     identify: ['ip', 'method', 'path', 'header:x-api-key'],
     windows: [
@@ -87,6 +88,9 @@ const RECORDED = ['keys', 'listed', 'shadow'];
 const ATTEMPTS = 10;
 /** The failures to get a response of weir, in the logs of gateways. */
 const TIMED_OUT = /timed out|timeout|weir answered (50\d|neither)|weir has not answered/g;
+
+/** Each attempt uses another IPv6 network. */
+let networks = 0;
 
 export function defineGatewayTests(gatewayUnderTest: TestedGateway): void {
   const { name, isMiddleware, isEmulated, dropsUnusualHeaderNames } = gatewayUnderTest;
@@ -410,6 +414,24 @@ export function defineGatewayTests(gatewayUnderTest: TestedGateway): void {
       expect(withValue.length).toBeLessThanOrEqual(2);
     });
   }
+
+  testInTime('the address in a header identifies, grouped by its network', async () => {
+    const gateway = await serving('cdn');
+    const network = `2001:db8:${(++networks).toString(16)}`;
+    const send = (...addresses: string[]) => {
+      return statusOf(gateway, 'GET /', ...addresses.map((text) => `CF-Connecting-IP: ${text}`));
+    };
+    const statuses: number[] = [];
+    for (const text of [`${network}::1`, `${network.toUpperCase()}:0::2`, `${network}:0:0:1::`]) {
+      statuses.push(await send(text));
+    }
+    expect(statuses).toEqual([200, 200, 429]);
+    expect(await send(`${network}:1::1`)).toBe(200);
+    const invalid = [[], ['unknown']];
+    // nginx before 1.23 and APISIX check the first of several lines.
+    if (name !== 'nginx' && name !== 'apisix') invalid.push([`${network}:2::1`, `${network}:3::1`]);
+    for (const addresses of invalid) expect(await send(...addresses)).toBe(429);
+  });
 
   // Envoy joins repeated headers in a check, but forwards them separately. Traefik forwards both.
   if (!isEnvoy && name !== 'traefik') {
