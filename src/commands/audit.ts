@@ -57,9 +57,9 @@ const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | un
   key: ({ name, keyId }) => {
     return areStrings(name, keyId) ? `${valueCell(name)} ${valueCell(keyId)}` : undefined;
   },
-  override: ({ namespace, identifier }) => {
+  override: ({ namespace, identifier, cidr }) => {
     return areStrings(namespace, identifier)
-      ? `${valueCell(namespace)} ${quoted(identifier as string)}`
+      ? `${valueCell(namespace)} ${quoted(identifier as string)}${cidr === true ? ' (CIDR)' : ''}`
       : undefined;
   },
   overrides: ({ namespaceCount }) => {

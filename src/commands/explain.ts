@@ -21,6 +21,7 @@ interface MatchedOverride {
   id: string;
   namespace: string;
   identifier: string;
+  cidr?: boolean;
   limit: number;
   duration: number;
   async: boolean;
@@ -140,8 +141,9 @@ function describe(response: ExplainResponse): string {
 function overrideParagraphs(response: ExplainResponse): string[] {
   const { override, otherOverrides, matchingOverrides } = response;
   if (override === undefined) return ['Override: none matches.'];
-  const { id, namespace, identifier, limit, duration, async: isAsync } = override;
-  const texts = `identifier ${quoted(identifier)} in the namespace ${quoted(namespace)}`;
+  const { id, namespace, identifier, cidr, limit, duration, async: isAsync } = override;
+  const selector = `${cidr ? 'CIDR block' : 'identifier'} ${quoted(identifier)}`;
+  const texts = `${selector} in the namespace ${quoted(namespace)}`;
   const values = `limit ${limit}, duration ${formatDuration(duration)}`;
   const applies = `Override: ${id} applies, ${texts}: ${values}${isAsync ? ', async' : ''}.`;
   if (matchingOverrides < 2) return [applies];
@@ -150,7 +152,7 @@ function overrideParagraphs(response: ExplainResponse): string[] {
   const rows = otherOverrides.map((other) => [
     other.id,
     formatCell(other.namespace),
-    formatCell(other.identifier),
+    `${formatCell(other.identifier)}${other.cidr ? ' (CIDR)' : ''}`,
     String(other.limit),
     formatDuration(other.duration),
     other.reason,

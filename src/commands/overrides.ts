@@ -23,24 +23,43 @@ const NAMESPACE_OPTIONS = {
   'namespace-id': { type: 'string', value: '<id>', help: 'the same, for ids only' },
 } as const;
 
+const CIDR_OPTION = {
+  cidr: { type: 'boolean', help: '<identifier> is a CIDR block, such as 203.0.113.0/24' },
+} as const;
+
 interface Override {
   id: string;
   identifier: string;
+  cidr?: boolean;
   limit: number;
   duration: number;
   async: boolean;
 }
 
-const HEADER = ['IDENTIFIER', 'LIMIT', 'DURATION', 'ASYNC', 'ID'];
-const overrideRow = ({ identifier, limit, duration, async, id }: Override) => {
-  return [formatCell(identifier), `${limit}`, formatDuration(duration), async ? 'yes' : 'no', id];
+const HEADER = ['IDENTIFIER', 'CIDR', 'LIMIT', 'DURATION', 'ASYNC', 'ID'];
+const yesOrNo = (flag: boolean) => (flag ? 'yes' : 'no');
+const overrideRow = ({ identifier, cidr = false, limit, duration, async, id }: Override) => {
+  const flags = { cidr: yesOrNo(cidr), async: yesOrNo(async) };
+  const terms = [`${limit}`, formatDuration(duration)];
+  return [formatCell(identifier), flags.cidr, ...terms, flags.async, id];
 };
+
+/** @param cidr left out of a request if it is not given, for servers that do not know it */
+function selectorOf(identifier: string, cidr: boolean | undefined) {
+  return { identifier: requireNonEmpty(identifier), ...(cidr && { cidr }) };
+}
+
+/** An override as a sentence names it. */
+function describeSelector({ identifier, cidr }: Pick<Override, 'identifier' | 'cidr'>): string {
+  return `${cidr ? 'the CIDR block ' : ''}${quoted(identifier)}`;
+}
 
 const set = subcommand({
   usage: '<identifier> --namespace <name> --limit <tokens> --duration <duration>',
   argumentNames: ['identifier'],
   options: {
     ...NAMESPACE_OPTIONS,
+    ...CIDR_OPTION,
     limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; 0 denies every check' },
     duration: WINDOW_OPTION,
     async: { type: 'boolean', help: 'decide the matching checks asynchronously' },
@@ -49,7 +68,7 @@ const set = subcommand({
     const { values, positionals } = call;
     const namespace = parseNamespace(values);
     const override = {
-      identifier: requireNonEmpty(positionals[0]),
+      ...selectorOf(positionals[0], values.cidr),
       limit: parseInteger('limit', required('limit', values.limit)),
       duration: parseDuration('duration', required('duration', values.duration)),
     };
@@ -68,7 +87,7 @@ const set = subcommand({
     const tokens = formatCount(override.limit, 'token');
     call.print(response, () => {
       const limit = `${tokens} per ${formatDuration(override.duration)}`;
-      const what = `${limit} for ${quoted(positionals[0])}`;
+      const what = `${limit} for ${describeSelector(override)}`;
       const place = `in the namespace ${quoted(namespace.text)}`;
       const mode = values.async ? ', asynchronous' : '';
       return `Override ${overrideId} is set ${place}: ${what}${mode}.`;
@@ -80,11 +99,11 @@ const set = subcommand({
 const get = subcommand({
   usage: '<identifier> --namespace <name>',
   argumentNames: ['identifier'],
-  options: NAMESPACE_OPTIONS,
+  options: { ...NAMESPACE_OPTIONS, ...CIDR_OPTION },
   run: async (call) => {
     const fields = {
       ...parseNamespace(call.values).fields,
-      identifier: requireNonEmpty(call.positionals[0]),
+      ...selectorOf(call.positionals[0], call.values.cidr),
     };
     const server = call.server();
     const items = async function* () {
@@ -109,15 +128,15 @@ const list = subcommand({
 const remove = subcommand({
   usage: '<identifier> --namespace <name>',
   argumentNames: ['identifier'],
-  options: NAMESPACE_OPTIONS,
+  options: { ...NAMESPACE_OPTIONS, ...CIDR_OPTION },
   run: async (call) => {
-    const identifier = requireNonEmpty(call.positionals[0]);
+    const selector = selectorOf(call.positionals[0], call.values.cidr);
     const namespace = parseNamespace(call.values);
-    const fields = { ...namespace.fields, identifier };
+    const fields = { ...namespace.fields, ...selector };
     const response = await call.server().post<object>('ratelimits.deleteOverride', fields);
     call.print(response, () => {
       const place = `in the namespace ${quoted(namespace.text)}`;
-      return `The override of ${quoted(identifier)} ${place} is deleted.`;
+      return `The override of ${describeSelector(selector)} ${place} is deleted.`;
     });
     return undefined;
   },
@@ -218,7 +237,8 @@ function requireNonEmpty(identifier: string): string {
 export const overrides: Command = {
   subcommands: { set, get, list, delete: remove, import: importOverrides, export: exportOverrides },
   notes: `
-An identifier may be a pattern: * matches any sequence of characters. export prints one override per
+An identifier may be a pattern: * matches any sequence of characters. With --cidr it is a CIDR
+block, and the override applies to all addresses inside of it. export prints one override per
 line, as JSON, for all namespaces. import reads the same format:
 
   {"namespaceName":"default","identifier":"user_*","limit":100,"duration":60000,"async":false}
@@ -227,6 +247,7 @@ An import sets all of its overrides in one transaction, or none. It changes no o
 `,
   examples: [
     "weir overrides set 'user_*' --namespace default --limit 100 --duration 60s",
+    'weir overrides set 203.0.113.0/24 --cidr --namespace default --limit 100 --duration 60s',
     'weir overrides list --namespace default --json',
     'weir overrides export > overrides.jsonl',
     'weir overrides import overrides.jsonl --dry-run',

@@ -19,7 +19,7 @@ export const DURATION_MAX_MS = 3_155_760_000_000;
 /** The longest duration of a check of v2: 30 days. */
 export const V2_DURATION_MAX_MS = 2_592_000_000;
 
-/** Overrides without a wildcard, and with one in the namespace or the identifier. */
+/** Overrides without a wildcard, and with one or a CIDR block. */
 export const EXACT_OVERRIDES_MAX = 100_000;
 export const WILDCARD_OVERRIDES_MAX = 10_000;
 /** Overrides that match a check and do not apply, as an explanation shows them. */

@@ -34,7 +34,8 @@ export const ERRORS = {
       'The header `Content-Length` or `Transfer-Encoding` is invalid.',
       `The server has the maximum number of namespaces (${NAMESPACES_MAX}), of keys ` +
         `(${KEYS_MAX}), of overrides without a wildcard (${EXACT_OVERRIDES_MAX}) or with one ` +
-        `(${WILDCARD_OVERRIDES_MAX}).`,
+        `or a CIDR block (${WILDCARD_OVERRIDES_MAX}).`,
+      'No request of the policy of the namespace can have the identifier of the override.',
     ],
     remedy:
       'The message names the first invalid field, the value received and the values accepted. In ' +

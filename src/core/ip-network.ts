@@ -24,26 +24,33 @@ const EMBEDDINGS = [
   [0, 0, 0, 0, 0, 0xffff],
   [0x64, 0xff9b, 0, 0, 0, 0],
 ];
-/** A length without leading zeros. */
-const NETWORK = /^([^/]*)\/(0|[1-9]\d{0,2})$/;
+/** A number of bits, without leading zeros. */
+const LENGTH = /^(?:0|[1-9]\d{0,2})$/;
+const DOT = 0x2e;
+const ZERO = 0x30;
 
 /** @param text an address without a port */
 export function parseAddress(text: string): IpNetwork | undefined {
-  if (isIPv4(text)) return { groups: parseGroups(text), prefix: IPV4_BITS };
-  if (!isIPv6(text)) return undefined;
-  return withoutEmbedding({ groups: ipv6Groups(text), prefix: IPV6_BITS });
+  return parseNetworkOf(text, undefined);
 }
 
 /** @param text an address, or a network such as `2001:db8::/32` */
 export function parseNetwork(text: string): IpNetwork | undefined {
-  const [, address, length] = NETWORK.exec(text) ?? [];
-  if (address === undefined) return parseAddress(text);
-  const prefix = Number(length);
+  const slash = text.indexOf('/');
+  if (slash < 0) return parseAddress(text);
+  const length = text.slice(slash + 1);
+  return LENGTH.test(length) ? parseNetworkOf(text.slice(0, slash), Number(length)) : undefined;
+}
+
+/** @param prefix undefined for all bits */
+function parseNetworkOf(address: string, prefix: number | undefined): IpNetwork | undefined {
   if (isIPv4(address)) {
-    return prefix > IPV4_BITS ? undefined : { groups: parseGroups(address), prefix };
+    const bits = prefix ?? IPV4_BITS;
+    return bits > IPV4_BITS ? undefined : { groups: ipv4Groups(address), prefix: bits };
   }
-  if (!isIPv6(address) || prefix > IPV6_BITS) return undefined;
-  return withoutEmbedding({ groups: ipv6Groups(address), prefix });
+  const bits = prefix ?? IPV6_BITS;
+  if (bits > IPV6_BITS || !isIPv6(address)) return undefined;
+  return withoutEmbedding({ groups: ipv6Groups(address), prefix: bits });
 }
 
 export function isIpv4Network({ groups }: IpNetwork): boolean {
@@ -82,13 +89,30 @@ function withoutEmbedding({ groups, prefix }: IpNetwork): IpNetwork {
   return { groups: groups.slice(EMBEDDING_BITS / GROUP_BITS), prefix: prefix - EMBEDDING_BITS };
 }
 
+/** @param text a valid IPv4 address */
+function ipv4Groups(text: string): number[] {
+  let bits = 0;
+  let byte = 0;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit !== DOT) byte = 10 * byte + unit - ZERO;
+    else {
+      bits = bits * 256 + byte;
+      byte = 0;
+    }
+  }
+  bits = bits * 256 + byte;
+  return [bits >>> GROUP_BITS, bits & 0xffff];
+}
+
 /** @param text a valid IPv6 address */
 function ipv6Groups(text: string): number[] {
-  const [address] = text.split('%');
-  const [left, right] = address.split('::');
-  const before = parseGroups(left);
-  if (right === undefined) return before;
-  const after = parseGroups(right);
+  const zone = text.indexOf('%');
+  const address = zone < 0 ? text : text.slice(0, zone);
+  const gap = address.indexOf('::');
+  if (gap < 0) return parseGroups(address);
+  const before = parseGroups(address.slice(0, gap));
+  const after = parseGroups(address.slice(gap + 2));
   const missing = IPV6_BITS / GROUP_BITS - before.length - after.length;
   return [...before, ...new Array<number>(missing).fill(0), ...after];
 }
@@ -96,11 +120,12 @@ function ipv6Groups(text: string): number[] {
 /** @param part without `::`; its last two groups may be written as an IPv4 address */
 function parseGroups(part: string): number[] {
   if (part === '') return [];
-  return part.split(':').flatMap((group) => {
-    if (!group.includes('.')) return Number.parseInt(group, 16);
-    const [a, b, c, d] = group.split('.').map(Number);
-    return [a * 256 + b, c * 256 + d];
-  });
+  const groups: number[] = [];
+  for (const group of part.split(':')) {
+    if (group.includes('.')) groups.push(...ipv4Groups(group));
+    else groups.push(Number.parseInt(group, 16));
+  }
+  return groups;
 }
 
 function maskGroups(groups: readonly number[], prefix: number): number[] {

@@ -14,7 +14,7 @@ export interface Namespace {
   hashState: NamespaceState;
   /** Counts of decisions: a row of the acceptor's stats block, or memory of its own before that. */
   decisionCounts: Float64Array;
-  /** The trie roots of the override patterns that match its name, as of `trieVersion`. */
+  /** The trie roots of the overrides whose namespace matches its name, as of `trieVersion`. */
   trieRoots: Int32Array;
   trieVersion: number;
   /**

@@ -44,7 +44,7 @@ const CONSTANTS: readonly [what: string, value: string][] = [
   ['namespaces', grouped(NAMESPACES_MAX)],
   ['namespaces with metrics of their own', grouped(METRIC_NAMESPACES_MAX)],
   ['overrides without a wildcard', grouped(EXACT_OVERRIDES_MAX)],
-  ['overrides with a wildcard', grouped(WILDCARD_OVERRIDES_MAX)],
+  ['overrides with a wildcard or of a CIDR block', grouped(WILDCARD_OVERRIDES_MAX)],
   ['wildcards in a pattern', grouped(WILDCARDS_PER_TEXT_MAX)],
   ['API keys', grouped(KEYS_MAX)],
   ['length of an API key in a request', characters(KEY_MAX_CHARACTERS)],

@@ -419,6 +419,17 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
       },
       ...ok({ overrideId: OVERRIDE_ID }),
     },
+    block: {
+      summary: 'Another limit for all addresses of a CIDR block',
+      request: {
+        namespaceName: 'email.send',
+        identifier: '203.0.113.0/24',
+        cidr: true,
+        limit: 100,
+        duration: 60_000,
+      },
+      ...ok({ overrideId: OVERRIDE_ID }),
+    },
     invalid: {
       summary: 'A limit of 0, which only v2 sets',
       request: { namespaceName: 'email.send', identifier: 'vip_*', limit: 0, duration: 60_000 },

@@ -125,7 +125,9 @@ const OVERRIDE_PRECEDENCE = [
   '3. a longer literal prefix of the namespace',
   '4. the smaller text of the namespace, by code points',
   '',
-  'If the namespaces are the same, these four rules apply to the identifiers.',
+  'If the namespaces are the same, an exact identifier precedes a CIDR block, and a block ' +
+    'precedes a pattern. Of two blocks the longer one applies. Patterns of identifiers follow ' +
+    'the rules 2 to 4.',
 ].join('\n');
 const CHECK_NOT_FOUND =
   'The namespace does not exist, and the key lacks the permission to create it.';
@@ -303,7 +305,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
         'are created later. A check may create a namespace whose name contains `*`. For an ' +
         'override of such a namespace, send its id.',
       `A server has at most ${numberText(EXACT_OVERRIDES_MAX)} overrides without a wildcard and ` +
-        `${numberText(WILDCARD_OVERRIDES_MAX)} with one. ${CREATES_NAMESPACE}`,
+        `${numberText(WILDCARD_OVERRIDES_MAX)} with one or of a CIDR block. ${CREATES_NAMESPACE}`,
     ],
     permissions: inNamespace('set_override'),
     request: requireNamespace(overridesV1.setValidator.schema),

@@ -499,7 +499,7 @@ export const METRICS = {
     type: 'gauge',
     unit: 'overrides',
     labels: { kind: '`exact`, `wildcard`' },
-    help: 'Overrides without a wildcard (exact) and with one (wildcard).',
+    help: 'Overrides without a wildcard (exact), and with one or of a CIDR block (wildcard).',
   },
   weir_keys: {
     group: 'Records',

@@ -24,10 +24,12 @@ import {
  * because it is copied to another thread.
  */
 export interface SerializedWildcards {
-  /** Namespace, identifier, namespace, identifier ... */
+  /** Namespace, identifier, namespace, identifier ...; of a CIDR block its bits and a star. */
   text: string;
   /** The lengths of these texts. */
   lengths: Int32Array;
+  /** For each override 1 for a CIDR block, 0 for a pattern. */
+  areBlocks: Uint8Array;
   /** The values, in the layout of a trie. */
   values: Float64Array;
 }
@@ -57,23 +59,23 @@ interface Pattern {
  * @returns the spare buffer, or a new one if the spare is too small
  */
 export function writeTrie(
-  { text, lengths, values }: SerializedWildcards,
+  { text, lengths, areBlocks, values }: SerializedWildcards,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
   const namespaces = new Map<string, Pattern[]>();
+  const namespacesOfBlocks = new Map<string, Pattern[]>();
   let start = 0;
   for (let index = 0; index < lengths.length / 2; index++) {
     const middle = start + lengths[2 * index];
     const end = middle + lengths[2 * index + 1];
-    const identifiers = getOrCreate(namespaces, text.slice(start, middle), () => []);
+    const scopes = areBlocks[index] === 1 ? namespacesOfBlocks : namespaces;
+    const identifiers = getOrCreate(scopes, text.slice(start, middle), () => []);
     identifiers.push({ text: text.slice(middle, end), match: index + 1 });
     start = end;
   }
   const builder = new TrieBuilder();
-  const roots = [...namespaces].map(([namespace, identifiers]) => {
-    return { text: namespace, match: builder.add(identifiers) };
-  });
-  return builder.write(builder.add(roots), values, spare);
+  const root = builder.addScopes(namespaces);
+  return builder.write(root, builder.addScopes(namespacesOfBlocks), values, spare);
 }
 
 /** The patterns with the same text before their first star. A match of 0 is none. */
@@ -116,6 +118,15 @@ class TrieBuilder {
   readonly #infixes: number[] = [];
   #units = new Uint16Array(4_096);
   #unitCount = 0;
+
+  /** @returns the root of a trie of namespaces with their tries of identifiers; 0 for none */
+  addScopes(scopes: ReadonlyMap<string, readonly Pattern[]>): number {
+    const patterns = [...scopes].map(([text, identifiers]) => ({
+      text,
+      match: this.add(identifiers),
+    }));
+    return patterns.length === 0 ? 0 : this.add(patterns);
+  }
 
   /** Adds a trie of patterns. Of equal patterns the first one counts. @returns its root */
   add(patterns: readonly Pattern[]): number {
@@ -249,7 +260,12 @@ class TrieBuilder {
     return node;
   }
 
-  write(root: number, values: Float64Array, spare: SharedArrayBuffer | undefined) {
+  write(
+    root: number,
+    blockRoot: number,
+    values: Float64Array,
+    spare: SharedArrayBuffer | undefined,
+  ) {
     const counts = {
       values: values.length / VALUE_DOUBLES,
       nodes: this.#firstUnits.length,
@@ -264,7 +280,7 @@ class TrieBuilder {
     new Float64Array(buffer, valuesAt, values.length).set(values);
     new Uint16Array(buffer, firstUnitsAt, counts.nodes).set(this.#firstUnits);
     new Uint16Array(buffer, unitsAt, counts.units).set(this.#units.subarray(0, counts.units));
-    writeHeader(buffer, TRIE, { ...TRIE_HEADER, ...counts, root });
+    writeHeader(buffer, TRIE, { ...TRIE_HEADER, ...counts, root, blockRoot });
     return buffer;
   }
 }

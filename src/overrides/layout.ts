@@ -2,7 +2,7 @@
  * The memory layout of the trie of wildcard overrides, for `build.ts` and `trie.ts`. A unit is a
  * UTF-16 code unit. Node 0 does not exist, so 0 means "no node".
  *
- *   header       16 int32    magic | values | nodes | infixes | units | root
+ *   header       16 int32    magic | values | nodes | infixes | units | root | block root
  *   nodes        8 int32 each, half a cache line; fields in NODE
  *   values       4 float64 each, in order of precedence: limit | duration, ms, negative if
  *                asynchronous | id, as 3 int32
@@ -18,6 +18,8 @@ export const TRIE = {
   infixes: 3,
   units: 4,
   root: 5,
+  /** The root of the trie of namespaces with CIDR blocks; 0 for none. */
+  blockRoot: 6,
 } as const;
 export const TRIE_HEADER = { magic: 0x57657472 } as const; // "Wetr"
 const HEADER_BYTES = 64;

@@ -2,25 +2,33 @@
  * Precedence of overrides. If several overrides match a check, the first rule that distinguishes
  * them selects one:
  *
- *   1       an exact namespace before a pattern
- *   2       more literal characters in the namespace
- *   3       a longer literal prefix of the namespace
- *   4       the smaller text of the namespace: the first code point that differs is smaller
- *   5 to 8  the same four rules for the identifier
+ *   1        an exact namespace before a pattern
+ *   2        more literal characters in the namespace
+ *   3        a longer literal prefix of the namespace
+ *   4        the smaller text of the namespace: the first code point that differs is smaller
+ *   5        an exact identifier before a CIDR block and a pattern
+ *   6        a CIDR block before a pattern
+ *   7        a longer CIDR block
+ *   8 to 10  rules 2 to 4 for the identifier
  *
  * Characters are code points. An exact namespace and identifier together win over all patterns:
  * `active.ts` looks for them first.
  */
 
+import { addressBits } from './cidr.ts';
 import { escapeStars, isPattern, STAR } from './pattern.ts';
+
+/** What a text matches, in the order of precedence: itself, addresses, or texts by its stars. */
+const KINDS = ['exact', 'cidr', 'pattern'] as const;
+type Kind = (typeof KINDS)[number];
 
 /** The properties of a namespace or an identifier that determine precedence. */
 export interface TextPrecedence {
   text: string;
-  isPattern: boolean;
-  /** Characters other than stars. */
+  kind: Kind;
+  /** Characters other than stars; bits of a CIDR block. */
   literalCount: number;
-  /** Characters before the first star. */
+  /** Characters before the first star; bits of a CIDR block. */
   prefixLength: number;
 }
 
@@ -29,10 +37,17 @@ export function textPrecedence(text: string, isAPattern = isPattern(text)): Text
   const star = characters.indexOf(STAR);
   return {
     text,
-    isPattern: star >= 0,
+    kind: star >= 0 ? 'pattern' : 'exact',
     literalCount: characters.filter((character) => character !== STAR).length,
     prefixLength: star < 0 ? characters.length : star,
   };
+}
+
+/** @param block canonical */
+export function blockPrecedence(block: string): TextPrecedence {
+  // One character is the version of the protocol.
+  const bits = addressBits(block)!.length - 1;
+  return { text: block, kind: 'cidr', literalCount: bits, prefixLength: bits };
 }
 
 /** The texts of an override. */
@@ -42,7 +57,7 @@ export interface OverridePrecedence {
 }
 
 /** What distinguishes two texts, in the order of the rules. */
-const CRITERIA = ['exact', 'literals', 'prefix', 'text'] as const;
+const CRITERIA = ['kind', 'literals', 'prefix', 'text'] as const;
 const TEXTS = ['namespace', 'identifier'] as const;
 type Criterion = (typeof CRITERIA)[number];
 type TextName = (typeof TEXTS)[number];
@@ -51,7 +66,7 @@ type TextName = (typeof TEXTS)[number];
 type Comparison = (a: TextPrecedence, b: TextPrecedence) => number;
 
 const COMPARISONS: Readonly<Record<Criterion, Comparison>> = {
-  exact: (a, b) => Number(a.isPattern) - Number(b.isPattern),
+  kind: (a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind),
   literals: (a, b) => b.literalCount - a.literalCount,
   prefix: (a, b) => b.prefixLength - a.prefixLength,
   text: (a, b) => compareCodePoints(a.text, b.text),
@@ -77,6 +92,8 @@ export const PRECEDENCE_RULES = [
   'longer_prefix_of_namespace',
   'smaller_text_of_namespace',
   'exact_identifier',
+  'cidr_block_before_pattern',
+  'longer_cidr_block',
   'more_literal_characters_in_identifier',
   'longer_prefix_of_identifier',
   'smaller_text_of_identifier',
@@ -96,15 +113,42 @@ export function explainPrecedence(
   winner: OverridePrecedence,
   loser: OverridePrecedence,
 ): PrecedenceReason {
-  for (const [t, name] of TEXTS.entries()) {
-    for (const [c, criterion] of CRITERIA.entries()) {
+  for (const name of TEXTS) {
+    for (const criterion of CRITERIA) {
       if (COMPARISONS[criterion](winner[name], loser[name]) === 0) continue;
-      const rule = PRECEDENCE_RULES[CRITERIA.length * t + c];
-      return { rule, text: describeRule(criterion, name, winner[name], loser[name]) };
+      return reasonOf(criterion, name, winner[name], loser[name]);
     }
   }
   throw new Error('an override has no precedence over itself');
 }
+
+function reasonOf(
+  criterion: Criterion,
+  name: TextName,
+  winner: TextPrecedence,
+  loser: TextPrecedence,
+): PrecedenceReason {
+  if (winner.kind !== 'cidr') {
+    return {
+      rule: `${RULE_BEGINNINGS[criterion]}${name}`,
+      text: describeRule(criterion, name, winner, loser),
+    };
+  }
+  if (criterion === 'kind') {
+    const text = `a CIDR block takes precedence over a pattern of the ${name}`;
+    return { rule: 'cidr_block_before_pattern', text };
+  }
+  // Two blocks that contain one address differ in their length.
+  const lengths = `${winner.literalCount} bits are more than ${loser.literalCount}`;
+  return { rule: 'longer_cidr_block', text: `a longer CIDR block takes precedence: ${lengths}` };
+}
+
+const RULE_BEGINNINGS = {
+  kind: 'exact_',
+  literals: 'more_literal_characters_in_',
+  prefix: 'longer_prefix_of_',
+  text: 'smaller_text_of_',
+} as const satisfies Record<Criterion, string>;
 
 function describeRule(
   criterion: Criterion,
@@ -113,8 +157,10 @@ function describeRule(
   loser: TextPrecedence,
 ): string {
   switch (criterion) {
-    case 'exact':
-      return `an exact ${name} takes precedence over a pattern`;
+    case 'kind':
+      return loser.kind === 'cidr'
+        ? `an exact ${name} takes precedence over a CIDR block`
+        : `an exact ${name} takes precedence over a pattern`;
     case 'literals': {
       const counts = `${winner.literalCount} are more than ${loser.literalCount}`;
       return `more literal characters in the ${name} take precedence: ${counts}`;

@@ -6,11 +6,13 @@
 
 import { Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { encodeValues, type SerializedWildcards } from './build.ts';
+import { addressBits } from './cidr.ts';
 import { WritableExactTable } from './exact.ts';
 import type { OverrideValue } from './id.ts';
 import { VALUE_DOUBLES } from './layout.ts';
-import { collapseStars, escapeStars, isPattern, matchesPattern } from './pattern.ts';
+import { collapseStars, escapeStars, isPattern, matchesPattern, STAR } from './pattern.ts';
 import {
+  blockPrecedence,
   comparePrecedence,
   type OverridePrecedence,
   type PrecedenceReason,
@@ -25,6 +27,8 @@ export interface OverrideEntry extends OverrideValue {
   /** If false, `namespace` is a name, in which a star is an ordinary character. */
   isNamespacePattern: boolean;
   identifier: string;
+  /** Whether `identifier` is a CIDR block, in canonical form. */
+  isCidr?: boolean;
 }
 
 /** An override that matches a check. */
@@ -46,8 +50,8 @@ export interface OverrideMatches {
   count: number;
 }
 
-export function isExact({ isNamespacePattern, identifier }: OverrideEntry): boolean {
-  return !isNamespacePattern && !isPattern(identifier);
+export function isExact({ isNamespacePattern, identifier, isCidr }: OverrideEntry): boolean {
+  return !isNamespacePattern && isCidr !== true && !isPattern(identifier);
 }
 
 /** The overrides whose namespace and identifier are both exact. */
@@ -86,11 +90,13 @@ interface Wildcard {
   namespace: TextPrecedence;
   identifier: TextPrecedence;
   override: OverrideEntry;
+  /** The namespace and the identifier as the trie has them. */
+  trieTexts: readonly [string, string];
   /** Encoded once, because each change serializes all wildcard overrides. */
   encodedValue: Float64Array;
 }
 
-/** The overrides with a pattern, in order of precedence. */
+/** The overrides with a pattern or a CIDR block, in order of precedence. */
 export class WildcardOverrideSet {
   isChanged = false;
   readonly #sorted: Wildcard[] = [];
@@ -120,35 +126,40 @@ export class WildcardOverrideSet {
     // Those of one namespace or pattern are neighbours, so it is compared once.
     let lastScope: TextPrecedence | undefined;
     let isInScope = false;
-    for (const { namespace: scope, override } of this.#sorted) {
-      const isSame = scope.text === lastScope?.text && scope.isPattern === lastScope.isPattern;
+    const address = addressBits(identifier);
+    for (const { namespace: scope, override, trieTexts } of this.#sorted) {
+      const isSame = scope.text === lastScope?.text && scope.kind === lastScope.kind;
       if (!isSame) {
         lastScope = scope;
         isInScope = override.isNamespacePattern
           ? matchesPattern(override.namespace, namespace)
           : override.namespace === namespace;
       }
-      if (isInScope && matchesPattern(override.identifier, identifier)) yield override;
+      if (!isInScope) continue;
+      const isMatch =
+        override.isCidr === true
+          ? address !== undefined && matchesPattern(trieTexts[1], address)
+          : matchesPattern(override.identifier, identifier);
+      if (isMatch) yield override;
     }
   }
 
   serialize(): SerializedWildcards {
     const { count } = this;
     const lengths = new Int32Array(2 * count);
+    const areBlocks = new Uint8Array(count);
     const values = new Float64Array(VALUE_DOUBLES * count);
     let text = '';
-    for (const [index, { override, encodedValue }] of this.#sorted.entries()) {
-      const { namespace, isNamespacePattern, identifier } = override;
-      const texts = [isNamespacePattern ? collapseStars(namespace) : escapeStars(namespace)];
-      texts.push(collapseStars(identifier));
-      text += texts.join('');
+    for (const [index, { override, trieTexts, encodedValue }] of this.#sorted.entries()) {
+      text += trieTexts.join('');
       lengths.set(
-        texts.map(({ length }) => length),
+        trieTexts.map(({ length }) => length),
         2 * index,
       );
+      areBlocks[index] = Number(override.isCidr === true);
       values.set(encodedValue, VALUE_DOUBLES * index);
     }
-    return { text, lengths, values };
+    return { text, lengths, areBlocks, values };
   }
 
   /** The index of an override in the order, or the index at which to insert it. */
@@ -175,14 +186,23 @@ export class WildcardOverrideSet {
 }
 
 function wildcardOf(override: OverrideEntry): Wildcard {
-  return { ...precedenceOf(override), override, encodedValue: encodeValues([override]) };
+  const { namespace, isNamespacePattern, identifier, isCidr } = override;
+  return {
+    ...precedenceOf(override),
+    override,
+    trieTexts: [
+      isNamespacePattern ? collapseStars(namespace) : escapeStars(namespace),
+      isCidr === true ? `${addressBits(identifier)}${STAR}` : collapseStars(identifier),
+    ],
+    encodedValue: encodeValues([override]),
+  };
 }
 
 /** The precedence of an override among those that match the same check. */
 export function precedenceOf(override: OverrideMatch): OverridePrecedence {
-  const { namespace, isNamespacePattern, identifier } = override;
+  const { namespace, isNamespacePattern, identifier, isCidr } = override;
   return {
     namespace: textPrecedence(namespace, isNamespacePattern),
-    identifier: textPrecedence(identifier),
+    identifier: isCidr === true ? blockPrecedence(identifier) : textPrecedence(identifier),
   };
 }

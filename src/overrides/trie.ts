@@ -11,12 +11,16 @@
  *      their fragments at each position, then the infixes whose fragment was found. Each segment
  *      is searched leftmost first (Knuth-Morris-Pratt).
  *
+ * CIDR blocks have a trie of namespaces of their own, with one trie of blocks each. An identifier
+ * is matched with these as a text of bits (`cidr.ts`), if it is an address.
+ *
  * A match takes at most a few steps for each unit of the text and each node or infix, and needs no
  * stack. Units are UTF-16. Texts are well-formed, so a star never splits a character.
  */
 
 import { MemoryError } from '../core/errors.ts';
 import { attachMemory } from '../shared-memory/block.ts';
+import { addressBits } from './cidr.ts';
 import { decodeId } from './id.ts';
 import {
   INFIX,
@@ -53,6 +57,7 @@ export class Trie {
   readonly #firstUnits: Uint16Array;
   readonly #units: Uint16Array;
   readonly #root: number;
+  readonly #blockRoot: number;
   /** By node of a fragment: the number of the last text in which it was found. */
   readonly #lastTextWithFragment: Int32Array;
   #textNumber = 0;
@@ -77,6 +82,7 @@ export class Trie {
       );
     }
     this.#root = words[TRIE.root];
+    this.#blockRoot = words[TRIE.blockRoot];
     this.#nodes = new Int32Array(buffer, nodesAt, NODE_WORDS * nodes);
     this.#values = new Float64Array(buffer, valuesAt, VALUE_DOUBLES * values);
     this.#valueWords = new Int32Array(buffer, valuesAt, 2 * VALUE_DOUBLES * values);
@@ -87,19 +93,35 @@ export class Trie {
     this.#size = nodes + infixes;
   }
 
-  /** The roots of the tries of identifiers whose namespace pattern matches a name. */
+  /**
+   * The roots of the tries of identifiers whose namespace pattern matches a name. The last ones are
+   * negative: those of the tries of CIDR blocks. A namespace without blocks has none of these, so
+   * that its checks do not parse their identifier.
+   */
   rootsFor(namespace: string): Int32Array {
-    const roots: number[] = [];
-    this.#allMatches = roots;
+    const name = escapeStars(namespace);
+    const blockRoots = this.#matchesOf(this.#blockRoot, name);
+    return Int32Array.from([
+      ...this.#matchesOf(this.#root, name),
+      ...blockRoots.map((root) => -root),
+    ]);
+  }
+
+  #matchesOf(root: number, text: string): number[] {
+    const matches: number[] = [];
+    this.#allMatches = matches;
     try {
-      this.#matchText(Int32Array.of(this.#root), escapeStars(namespace));
+      this.#matchText(Int32Array.of(root), text);
     } finally {
       this.#allMatches = undefined;
     }
-    return Int32Array.from(roots);
+    return matches;
   }
 
-  /** @returns the index of the value that takes precedence; -1 if no pattern matches */
+  /**
+   * @param roots from `rootsFor`
+   * @returns the index of the value that takes precedence; -1 if no pattern or block matches
+   */
   find(roots: Int32Array, identifier: string): number {
     this.#matchText(roots, identifier);
     return this.#bestMatch === NO_MATCH ? -1 : this.#bestMatch - 1;
@@ -129,10 +151,21 @@ export class Trie {
       this.#lastTextWithFragment.fill(0);
       this.#textNumber = 1;
     }
-    for (let i = 0; i < roots.length; i++) this.#matchPrefixes(roots[i], text);
-    if (this.steps > STEPS_PER_UNIT_MAX * (text.length + 1) * this.#size) {
+    let i = 0;
+    for (; i < roots.length && roots[i] >= 0; i++) this.#matchPrefixes(roots[i], text);
+    let units = text.length;
+    if (i < roots.length) units += this.#matchBlocks(roots, i, text);
+    if (this.steps > STEPS_PER_UNIT_MAX * (units + 1) * this.#size) {
       throw new Error(`${DESCRIPTION}: a text took ${this.steps} steps`);
     }
+  }
+
+  /** @param first the index of the first negative root @returns the units that were matched */
+  #matchBlocks(roots: Int32Array, first: number, identifier: string): number {
+    const bits = addressBits(identifier);
+    if (bits === undefined) return 0;
+    for (let i = first; i < roots.length; i++) this.#matchPrefixes(-roots[i], bits);
+    return bits.length;
   }
 
   #matchPrefixes(root: number, text: string): void {

@@ -46,10 +46,10 @@ export function overrideChange(
   after: Override | undefined,
 ): AuditDetails {
   const override = (after ?? before)!;
-  const { id: overrideId, scope, identifier } = override;
+  const { id: overrideId, scope, identifier, isCidr: cidr } = override;
   const namespace = registry.namespaceOf(override);
   const namespaceId = isPattern(scope) ? {} : { namespaceId: scope };
-  const target = { overrideId, namespace, ...namespaceId, identifier };
+  const target = { overrideId, namespace, ...namespaceId, identifier, ...(cidr && { cidr }) };
   const fields = { ...overrideFields('before', before), ...overrideFields('after', after) };
   if (before === undefined) return { action: 'override.create', target, ...fields };
   return { action: after === undefined ? 'override.delete' : 'override.update', target, ...fields };

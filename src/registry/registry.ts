@@ -28,6 +28,16 @@ type StoredKey = WithRow<KeyRecord>;
 type StoredNamespace = WithRow<NamespaceRecord>;
 export type Override = WithRow<OverrideRecord>;
 
+/** What identifies an override in its scope: a block and an identifier may have the same text. */
+export type OverrideSelector = Pick<OverrideRecord, 'identifier' | 'isCidr'>;
+
+/** A lone surrogate, which no identifier contains. */
+const BLOCK_MARK = '\ud800';
+
+function overrideKey({ identifier, isCidr }: OverrideSelector): string {
+  return isCidr === true ? BLOCK_MARK + identifier : identifier;
+}
+
 /** The row of a record that is not stored. */
 const NO_ROW = 0;
 
@@ -39,7 +49,7 @@ export class Registry {
   readonly #unstoredKeys = new Map<string, StoredKey>();
   readonly #namespacesById = new Map<string, StoredNamespace>();
   readonly #namespacesByName = new Map<string, StoredNamespace>();
-  /** By scope and identifier. */
+  /** By scope and `overrideKey`. */
   readonly #overrides = new Map<string, Map<string, Override>>();
   /** The rows of the stats blocks, the oldest namespace first. */
   readonly #statsRows = new Map<string, number>();
@@ -156,8 +166,8 @@ export class Registry {
 
   // Overrides
 
-  override(scope: string, identifier: string): Override | undefined {
-    return this.#overrides.get(scope)?.get(identifier);
+  override(scope: string, selector: OverrideSelector): Override | undefined {
+    return this.#overrides.get(scope)?.get(overrideKey(selector));
   }
 
   /** @param scope the id of a namespace, or a pattern of names */
@@ -169,14 +179,14 @@ export class Registry {
     for (const scope of this.#overrides.values()) yield* scope.values();
   }
 
-  /** The numbers of overrides without and with a pattern. */
+  /** The numbers of overrides without and with a pattern or a CIDR block. */
   get overrideCounts(): Readonly<{ exact: number; wildcard: number }> {
     return this.#counts;
   }
 
   /** Adds an override, or replaces the one with the same scope and identifier. */
   putOverride(record: OverrideRecord): Override {
-    const before = this.override(record.scope, record.identifier);
+    const before = this.override(record.scope, record);
     const after = { ...record, row: before?.row ?? this.#nextRow.overrides++ };
     this.#change({ table: 'overrides', before, after });
     return after;
@@ -347,10 +357,10 @@ export class Registry {
   #applyOverride(before: Override | undefined, after: Override | undefined): void {
     this.#updateCount(before, -1);
     this.#updateCount(after, 1);
-    if (after !== undefined) this.#overridesInScope(after.scope).set(after.identifier, after);
+    if (after !== undefined) this.#overridesInScope(after.scope).set(overrideKey(after), after);
     else if (before !== undefined) {
       const scope = this.#overridesInScope(before.scope);
-      scope.delete(before.identifier);
+      scope.delete(overrideKey(before));
       if (scope.size === 0) this.#overrides.delete(before.scope);
     }
   }

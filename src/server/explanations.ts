@@ -8,7 +8,7 @@ import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import { type ExplainRequest, explainResult, readExplain } from '../api/v1/explain.ts';
 import type { ExplainFacts, ExplainQuestion } from '../api/v1/explain-facts.ts';
-import { checksOf, termsOf } from '../api/v1/explain-terms.ts';
+import { checksOf, mayUsePolicy, termsOf } from '../api/v1/explain-terms.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
 import type { CounterState, Engine } from '../engine/engine.ts';
@@ -50,10 +50,15 @@ export class ExplanationHandler {
 
   async #explain(key: Key, request: ExplainRequest): Promise<object> {
     const { keyring, hasher, engine, operations } = this.#dependencies;
-    const { namespace, identifier } = request;
-    const question: ExplainQuestion = { namespace: namespace.name, identifier };
+    const { namespace } = request;
+    const question: ExplainQuestion = {
+      namespace: namespace.name,
+      identifier: request.identifier,
+      mayUsePolicy: mayUsePolicy(request),
+    };
     // The winner and the losers are of one version, also if an override changes meanwhile.
     const facts = await operations.ask<ExplainFacts>('ratelimits.explain', key, question);
+    const { identifier = request.identifier } = facts;
     const termsFor = (counters: readonly CounterState[]) => termsOf(request, facts, counters);
     const identity = newIdentity();
     hasher.hash(namespace.hashState, identifier, identity);

@@ -20,6 +20,7 @@ const NAMESPACE = 'explained';
 
 interface Explanation {
   namespace: string;
+  identifier: string;
   success?: boolean;
   cause: string;
   passesAt?: number;
@@ -47,6 +48,8 @@ describeEngines('decided %s:', (mode) => {
         cost: 2,
       },
       shadow: { limit: 1, duration: MONTH_MS, shadow: true },
+      networks: { limit: 9, duration: MONTH_MS },
+      keys: { limit: 9, duration: MONTH_MS, identify: 'header:x-api-key' },
     },
   });
   // Creates the namespace, which every acceptor knows then.
@@ -353,6 +356,91 @@ describeEngines('decided %s:', (mode) => {
       expect(explained).toMatchObject({ success: false, policy: { shadow: true } });
       expect(explained.reason).toContain('shadow mode, so the gateway allows the request');
       expect(await send('shadow', identifier)).toBe(200);
+    });
+  });
+
+  describe('in a namespace whose policy identifies clients by address,', () => {
+    const namespace = 'networks';
+    const headersOf = (address: string) => {
+      return { ...forwardedFor(address), 'X-Weir-Key': ROOT_KEY };
+    };
+    const limitAt = async (address: string) => {
+      const path = `/v1/check/${namespace}`;
+      const { headers } = await sendGatewayCheck(server.port, path, headersOf(address));
+      return Number(/q=(\d+)/.exec(headers['ratelimit-policy'] ?? '')?.[1]);
+    };
+
+    test('the override of a CIDR block applies to requests, and is explained', async () => {
+      const cidr = true;
+      const wide = await setOverride(namespace, '2001:db8::/32', { cidr, limit: 6 });
+      const block = await setOverride(namespace, '2001:db8:7::/48', { cidr, limit: 7 });
+      await setOverride(namespace, '203.0.113.0/24', { cidr, limit: 8 });
+      expect(await limitAt('2001:db8:7::1')).toBe(7);
+      expect(await limitAt('2001:db8:8::1')).toBe(6);
+      expect(await limitAt('2001:db9::1')).toBe(9);
+      expect(await limitAt('203.0.113.7')).toBe(8);
+      expect(await limitAt('64:ff9b::203.0.113.7')).toBe(8);
+      const explained = await explain({ namespace, identifier: '2001:db8:7::/64' });
+      expect(explained.override).toMatchObject({ id: block, identifier: '2001:db8:7::/48', cidr });
+      expect(explained.otherOverrides).toMatchObject([
+        { id: wide, cidr, rule: 'longer_cidr_block', reason: expect.stringContaining('48 bits') },
+      ]);
+      expect(termsOf(explained)).toMatchObject({ limit: [7, 'override'] });
+      expect(explained.windows[0].left).toBe(6);
+    });
+
+    test('an override that no request can match is rejected, and the error names the right one', async () => {
+      for (const [identifier, instead] of [
+        ['2001:db8::1', 'give "2001:db8::/64"'],
+        ['203.0.113.0/24', 'set "203.0.113.0/24" with "cidr"'],
+        ['user_1', 'give an address such as'],
+      ]) {
+        const values = { identifier, limit: 5, duration: MONTH_MS };
+        const message = expect.stringMatching(
+          new RegExp(`^no request has the identifier "${identifier}": .*; .*${instead}`),
+        );
+        const v1 = { namespaceName: namespace, ...values };
+        expect(await server.errorOf('ratelimits.setOverride', v1)).toEqual([400, message]);
+        const v2 = await server.call('ratelimit.setOverride', { namespace, ...values });
+        expect(JSON.parse(v2.body)).toMatchObject({
+          error: { status: 400, errors: [{ location: 'body.identifier', message }] },
+        });
+        const overrides = [v1];
+        const [status, text] = await server.errorOf('ratelimits.importOverrides', { overrides });
+        expect([status, text]).toEqual([400, expect.stringContaining('overrides[0]: no request')]);
+      }
+      const block = { identifier: '10.0.0.0/8', cidr: true, limit: 5, duration: MONTH_MS };
+      const ofKeys = { namespaceName: 'keys', ...block };
+      expect(await server.errorOf('ratelimits.setOverride', ofKeys)).toEqual([
+        ...[400, expect.stringContaining('give an identifier or a pattern, without "cidr"')],
+      ]);
+      // The same text in a namespace without a policy, and in a pattern of namespaces.
+      await setOverride(NAMESPACE, '2001:db8::1');
+      await setOverride('net*', '2001:db9:99::1', { limit: 3 });
+    });
+
+    test('an explanation is that of the identifier that requests have', async () => {
+      // It is valid for other namespaces, and no request of this one has its identifier.
+      const never = await setOverride('net*', '2001:db9:99::1', { limit: 3 });
+      const explained = await explain({ namespace, identifier: '2001:db9:99::1' });
+      expect(explained.identifier).toBe('2001:db9:99::/64');
+      expect(explained.override?.id).not.toBe(never);
+      expect(explained.otherOverrides.map(({ id }) => id)).not.toContain(never);
+      expect(explained.reason).toMatch(
+        /^The policy identifies the client "2001:db9:99::1" by "2001:db9:99::\/64"\. The check is/,
+      );
+      await limitAt('2001:db9:99::1');
+      const next = await explain({ namespace, identifier: '2001:db9:99::7' });
+      expect(next.counters).toHaveLength(1);
+      const impossible = await explain({ namespace, identifier: 'user_1' });
+      expect(impossible).toMatchObject({ identifier: 'user_1', matchingOverrides: 0 });
+      expect(impossible.reason).toContain(
+        'No request has the identifier "user_1": the policy identifies clients by ip.',
+      );
+      // A request with terms is a check of the API, to which it does apply.
+      const terms = { limit: 5, duration: MONTH_MS };
+      const other = await explain({ namespace, identifier: '2001:db9:99::1', ...terms });
+      expect(other.override?.id).toBe(never);
     });
   });
 

@@ -241,6 +241,117 @@ describe('getOverride and deleteOverride', () => {
   });
 });
 
+describe('an override of a CIDR block', () => {
+  const of = { namespaceName: 'blocks', cidr: true };
+
+  test('applies to the addresses inside of it, the longest block first, on every thread', async () => {
+    const identifiers = ['203.0.113.0/24', '203.0.113.128/25', '2001:db8::/32', '0.0.0.0/0'];
+    const ids: string[] = [];
+    for (const [i, identifier] of identifiers.entries()) {
+      ids.push(await set({ ...of, identifier, limit: i + 11 }));
+    }
+    await set({ namespaceName: 'blocks', identifier: '203.0.*', limit: 20 });
+    await set({ namespaceName: 'blocks', identifier: '203.0.113.9', limit: 21 });
+    const limits = [
+      ...([
+        ['203.0.113.9', 21],
+        ['203.0.113.7', 11],
+        ['203.0.113.200', 12],
+      ] as const),
+      ...([
+        ['::ffff:203.0.113.7', 11],
+        ['64:ff9b::203.0.113.7', 11],
+        ['8.8.8.8', 14],
+      ] as const),
+      ...([
+        ['2001:DB8::1', 13],
+        ['2001:db8:1:2::/64', 13],
+        ['2001:db9::1', 1_000],
+      ] as const),
+      ...([
+        ['203.0.113.7 ', 20],
+        ['203.0.113.0/24', 11],
+        ['user', 1_000],
+      ] as const),
+    ];
+    for (const [identifier, limit] of limits) {
+      expect([identifier, await limitOf('blocks', identifier)]).toEqual([identifier, limit]);
+      const { data } = await server.ok('ratelimit.limit', {
+        ...{ namespace: 'blocks', identifier, limit: 1_000, duration: DAY_MS, cost: 0 },
+      });
+      expect([identifier, (data as Fields).limit]).toEqual([identifier, limit]);
+    }
+    expect(await limitOf('other', '203.0.113.7')).toBe(1_000);
+    await call('delete', { ...of, identifier: identifiers[0] });
+    expect(await limitOf('blocks', '203.0.113.7')).toBe(14);
+    const restored = await set({ ...of, identifier: identifiers[0], limit: 11 });
+    expect(ids).not.toContain(restored);
+  });
+
+  test('is another one than the identifier or pattern with its text', async () => {
+    const identifier = '10.0.0.0/8';
+    const selector = { namespaceName: 'texts', identifier };
+    const block = await set({ ...selector, cidr: true, limit: 6 });
+    const literal = await set({ ...selector, limit: 7 });
+    expect(literal).not.toBe(block);
+    expect(await set({ ...selector, cidr: true, limit: 8 })).toBe(block);
+    const values = { identifier, duration: LONGEST_WINDOW_MS, async: false };
+    const shownBlock = { ...values, id: block, cidr: true, limit: 8 };
+    const shown = { ...values, id: literal, limit: 7 };
+    expect(await call('get', { ...selector, cidr: true })).toEqual(shownBlock);
+    expect(await call('get', selector)).toEqual(shown);
+    expect(await call('get', { ...selector, cidr: false })).toEqual(shown);
+    expect((await call('list', { namespaceName: 'texts' })).overrides).toEqual([shownBlock, shown]);
+    const v2 = { namespace: 'texts', identifier };
+    const { data } = await server.ok('ratelimit.getOverride', { ...v2, cidr: true });
+    expect(data).toEqual({
+      ...{ overrideId: block, identifier, cidr: true, limit: 8, duration: LONGEST_WINDOW_MS },
+    });
+    expect([await limitOf('texts', identifier), await limitOf('texts', '10.1.2.3')]).toEqual([
+      7, 8,
+    ]);
+    await server.ok('ratelimit.deleteOverride', { ...v2, cidr: true });
+    expect(await server.errorOf('ratelimits.getOverride', { ...selector, cidr: true })).toEqual([
+      ...[404, 'there is no override of the CIDR block "10.0.0.0/8" in that namespace'],
+    ]);
+    expect(await call('get', selector)).toEqual(shown);
+  });
+
+  test('is exported and imported', async () => {
+    const item = { namespaceName: 'moved', identifier: '10.0.0.0/8', cidr: true };
+    const overrides = [{ ...item, limit: 5, duration: DAY_MS, async: true }];
+    expect(await call('import', { overrides })).toMatchObject({ created: 1 });
+    const exported = (await call('export', { limit: 1_000 })).overrides as Fields[];
+    expect(exported.filter(({ namespaceName }) => namespaceName === 'moved')).toEqual(overrides);
+    expect(await call('import', { overrides })).toMatchObject({ unchanged: 1 });
+    expect(await limitOf('moved', '10.1.2.3')).toBe(5);
+  });
+
+  test('has the canonical text, which an error names', async () => {
+    for (const [identifier, message] of [
+      [
+        '203.0.113.7/24',
+        'a CIDR block in its canonical form, "203.0.113.0/24"; got "203.0.113.7/24"',
+      ],
+      ['203.0.113.7', 'canonical form, "203.0.113.7/32"'],
+      ['2001:DB8::/32', 'canonical form, "2001:db8::/32"'],
+      ['10.0.*', 'a CIDR block such as 203.0.113.0/24 or 2001:db8::/32; got "10.0.*"'],
+    ]) {
+      const expected = [400, expect.stringContaining('"identifier" must be a CIDR block ')];
+      const error = await setError({ ...of, identifier });
+      expect(error).toEqual(expected);
+      expect(error[1]).toContain(message);
+    }
+    expect(await setError({ ...of, cidr: 'yes' })).toEqual([
+      ...[400, '"cidr" must be true or false; got "yes"'],
+    ]);
+    const query = { namespaceName: 'a', identifier: 'abc', cidr: 'yes' };
+    expect(await server.errorOf('ratelimits.getOverride', query)).toEqual([
+      ...[400, '"cidr" must be true or false; got "yes"'],
+    ]);
+  });
+});
+
 describe('a query', () => {
   /** Sends the query as latin1, one byte per character. */
   const get = async (path: string) => {

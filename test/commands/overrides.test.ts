@@ -27,7 +27,8 @@ describe('weir overrides', () => {
     const list = ['overrides', 'list', '--namespace', 'over*'];
     expect(await lines(list)).toEqual([override]);
     expect((await weir(list)).stdout).toBe(
-      `IDENTIFIER  LIMIT  DURATION  ASYNC  ID\nuser_*      7      1h        yes    ${overrideId}\n`,
+      'IDENTIFIER  CIDR  LIMIT  DURATION  ASYNC  ID\n' +
+        `user_*      no    7      1h        yes    ${overrideId}\n`,
     );
     expect((await weir(['overrides', 'get', ...target])).stdout).toBe((await weir(list)).stdout);
     const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
@@ -50,6 +51,41 @@ describe('weir overrides', () => {
       EXIT.SERVER_ERROR,
       'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
     ]);
+  });
+
+  test('sets, gets, lists and deletes CIDR blocks with --cidr', async () => {
+    const target = ['10.0.0.0/8', '--cidr', '--namespace', 'networks'];
+    const set = ['overrides', 'set', ...target, '--limit', '5', '--duration', '1h'];
+    const { stdout } = await weir([...set, '--async']);
+    const [, id] = /^Override (rlor_\w+) is set/.exec(stdout)!;
+    expect(stdout).toContain('5 tokens per 1h for the CIDR block "10.0.0.0/8", asynchronous.');
+    const override = { id, identifier: '10.0.0.0/8', cidr: true, limit: 5, duration: 3_600_000 };
+    expect(await lines(['overrides', 'get', ...target])).toEqual([{ ...override, async: true }]);
+    expect((await weir(['overrides', 'list', '--namespace', 'networks'])).stdout).toMatch(
+      /^IDENTIFIER +CIDR .*\n10\.0\.0\.0\/8 +yes /,
+    );
+    await weir(['overrides', 'set', '10*', '--namespace', 'networks', ...set.slice(-4)]);
+    await weir([
+      'overrides',
+      'set',
+      '0.0.0.0/0',
+      '--cidr',
+      '--namespace',
+      'networks',
+      ...set.slice(-4),
+    ]);
+    const explained = await weir(['explain', 'networks', '10.1.2.3']);
+    expect(explained.stdout).toContain('applies, CIDR block "10.0.0.0/8" in the namespace');
+    expect(explained.stdout).toMatch(/0\.0\.0\.0\/0 \(CIDR\) .*a longer CIDR block takes/);
+    expect(explained.stdout).toMatch(/10\* .*a CIDR block takes precedence over a pattern/);
+    const literal = await weir(['overrides', 'delete', '10.0.0.0/8', '--namespace', 'networks']);
+    expect(literal.stderr).toContain('there is no override of "10.0.0.0/8" in that namespace');
+    expect((await weir(['overrides', 'delete', ...target])).stdout).toBe(
+      'The override of the CIDR block "10.0.0.0/8" in the namespace "networks" is deleted.\n',
+    );
+    expect((await weir(['audit', 'list', '--limit', '1'])).stdout).toContain(
+      'networks "10.0.0.0/8" (CIDR)',
+    );
   });
 
   test.each([[[]], [['--async']]])(

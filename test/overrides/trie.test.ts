@@ -15,6 +15,7 @@ function wildcards(pairs: readonly (readonly [string, string])[]): SerializedWil
   return {
     text: texts.join(''),
     lengths: Int32Array.from(texts, ({ length }) => length),
+    areBlocks: new Uint8Array(pairs.length),
     values: encodeValues(
       pairs.map((_, index) => ({
         ...{ id: overrideId(index), limit: index + 1, durationMs: 1_000 + index },

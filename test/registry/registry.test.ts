@@ -101,3 +101,25 @@ test('a namespace that is rolled back leaves its row of counts to the next', () 
     expect(registry.statsRowNames()).toEqual(['kept', 'next']);
   });
 });
+
+test('a block and an identifier with one text are two overrides, also after a restart', () => {
+  withEmptyStore((store) => {
+    const registry = new Registry(store);
+    const { id: scope } = registry.addNamespace('n', 1);
+    const values = { scope, limit: 5, durationMs: 1_000, isAsync: false, createdMs: 1 };
+    const identifier = '10.0.0.0/8';
+    registry.putOverride({ ...values, id: 'rlor_1', identifier });
+    registry.putOverride({ ...values, id: 'rlor_2', identifier, isCidr: true });
+    registry.commit(store);
+    for (const known of [registry, new Registry(store)]) {
+      // The record of an identifier is that of earlier versions.
+      expect(known.override(scope, { identifier })).toEqual({
+        ...{ ...values, id: 'rlor_1', identifier, row: 1 },
+      });
+      expect(known.override(scope, { identifier, isCidr: true })?.id).toBe('rlor_2');
+      expect(known.overrideCounts).toEqual({ exact: 1, wildcard: 1 });
+    }
+    registry.removeOverride(registry.override(scope, { identifier })!);
+    expect(registry.override(scope, { identifier, isCidr: true })?.id).toBe('rlor_2');
+  });
+});

@@ -72,6 +72,12 @@ const REPLACEMENT_CHARACTER = '\ufffd';
 
 /** Query fields that are numbers. Other text in them stays text, which the schema rejects. */
 const INTEGER_FIELDS = ['limit', 'start', 'end'];
+/** The same for fields that are true or false. */
+const FLAG_FIELDS = ['cidr'];
+const FLAGS = new Map([
+  ['true', true],
+  ['false', false],
+]);
 
 /**
  * uWebSockets.js replaces each ill-formed sequence of raw bytes by U+FFFD, so a raw U+FFFD is an
@@ -92,7 +98,8 @@ export function parseQuery(query: string): Record<string, unknown> {
     const name = decodeQueryText(equals < 0 ? pair : pair.slice(0, equals));
     const value = equals < 0 ? '' : decodeQueryText(pair.slice(equals + 1));
     const isNumber = INTEGER_FIELDS.includes(name) && /^\d{1,15}$/.test(value);
-    fields.set(name, isNumber ? Number(value) : value);
+    const flag = FLAG_FIELDS.includes(name) ? FLAGS.get(value) : undefined;
+    fields.set(name, flag ?? (isNumber ? Number(value) : value));
   }
   return Object.fromEntries(fields);
 }

@@ -11,11 +11,14 @@ import {
   WILDCARD_OVERRIDES_MAX,
   WILDCARDS_PER_TEXT_MAX,
 } from '../../core/constants.ts';
+import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
+import { canonicalBlock } from '../../overrides/cidr.ts';
 import { makeOverrideId } from '../../overrides/id.ts';
 import { countStars, isPattern } from '../../overrides/pattern.ts';
+import { requireIdentifiable } from '../../policies/identifiable.ts';
 import { namespaceCreation, overrideChange } from '../../registry/audit-entries.ts';
-import type { Override, Registry } from '../../registry/registry.ts';
+import type { Override, OverrideSelector, Registry } from '../../registry/registry.ts';
 import {
   type NamespaceReference,
   namespaceNotCreatable,
@@ -31,10 +34,30 @@ export const OVERRIDE_FIELDS = {
     'The identifier to which the override applies. `*` matches any sequence of characters, also ' +
     `an empty one. At most ${WILDCARDS_PER_TEXT_MAX} are accepted. There is no escape, and case ` +
     'matters.',
-  selector: 'The identifier or pattern of the override, exactly as it was set.',
+  cidr:
+    'Whether `identifier` is a CIDR block, such as `203.0.113.0/24` or `2001:db8::/32`. The ' +
+    'override then applies to each identifier that is an address or a network inside of it.',
+  selector: 'The identifier, pattern or CIDR block of the override, exactly as it was set.',
+  selectorCidr: 'Whether the override was set with `cidr`.',
   limit: 'Tokens that may be used in one window, in place of the `limit` of a check.',
   duration: 'Length of the window in milliseconds, in place of the `duration` of a check.',
 } as const;
+
+/** The selector of an override, as a request names it. */
+export function selectorOf({
+  identifier,
+  cidr: isCidr = false,
+}: {
+  identifier: string;
+  cidr?: boolean;
+}): OverrideSelector {
+  return { identifier, ...(isCidr && { isCidr }) };
+}
+
+/** The field `cidr` of a response. Literals and patterns have none. */
+export function cidrField({ isCidr }: Pick<OverrideSelector, 'isCidr'>): { cidr?: boolean } {
+  return isCidr === true ? { cidr: true } : {};
+}
 
 type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 
@@ -42,10 +65,10 @@ type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
 export function setOverride(
   context: OperationContext,
   reference: NamespaceReference,
-  identifier: string,
+  selector: OverrideSelector,
   values: OverrideValues,
 ) {
-  const { override, before, newNamespace } = putOverride(context, reference, identifier, values);
+  const { override, before, newNamespace } = putOverride(context, reference, selector, values);
   if (newNamespace !== undefined) context.audit(namespaceCreation(newNamespace));
   if (override !== before) context.audit(overrideChange(context.registry, before, override));
   return override;
@@ -55,18 +78,20 @@ export function setOverride(
 export function putOverride(
   context: OperationContext,
   reference: NamespaceReference,
-  identifier: string,
+  selector: OverrideSelector,
   values: OverrideValues,
 ) {
   const { registry, nowMs } = context;
-  requireWildcardsMax('identifier', identifier);
+  if (selector.isCidr === true) requireBlock(selector.identifier);
+  else requireWildcardsMax('identifier', selector.identifier);
   const existing = resolveScope(context, reference, 'set_override');
   const newNamespace = existing === undefined ? createNamespace(context, reference) : undefined;
   const scope = existing ?? newNamespace!.id;
-  const before = registry.override(scope, identifier);
-  if (before === undefined) requireOverrideCapacity(registry, scope, identifier);
+  requireReachable(context, scope, selector);
+  const before = registry.override(scope, selector);
+  if (before === undefined) requireOverrideCapacity(registry, scope, selector);
   else if (hasSameValues(before, values)) return { override: before, before, newNamespace };
-  const created = { id: makeOverrideId(), scope, identifier, createdMs: nowMs() };
+  const created = { id: makeOverrideId(), scope, ...selector, createdMs: nowMs() };
   const override = registry.putOverride({ ...(before ?? created), ...values });
   return { override, before, newNamespace };
 }
@@ -74,28 +99,27 @@ export function putOverride(
 export function removeOverride(
   context: OperationContext,
   reference: NamespaceReference,
-  identifier: string,
+  selector: OverrideSelector,
 ): void {
-  const override = findOverride(context, reference, identifier, 'delete_override');
+  const override = findOverride(context, reference, selector, 'delete_override');
   context.registry.removeOverride(override);
   context.audit(overrideChange(context.registry, override, undefined));
 }
 
-/** @param identifier the identifier or pattern exactly as it was set */
+/** @param selector exactly as it was set */
 export function findOverride(
   context: OperationContext,
   reference: NamespaceReference,
-  identifier: string,
+  selector: OverrideSelector,
   action: NamespaceAction = 'read_override',
 ): Override {
   const scope = resolveScope(context, reference, action);
   if (scope === undefined) throw namespaceNotFound(reference);
-  const override = context.registry.override(scope, identifier);
+  const override = context.registry.override(scope, selector);
   if (override !== undefined) return override;
-  throw new ApiError(
-    'NOT_FOUND',
-    `there is no override of ${JSON.stringify(identifier)} in that namespace`,
-  );
+  const { identifier, isCidr } = selector;
+  const what = `${isCidr === true ? 'the CIDR block ' : ''}${JSON.stringify(identifier)}`;
+  throw new ApiError('NOT_FOUND', `there is no override of ${what} in that namespace`);
 }
 
 export function overridesInScope(
@@ -158,11 +182,41 @@ function requireWildcardsMax(field: string, pattern: string): void {
   });
 }
 
-function requireOverrideCapacity(registry: Registry, scope: string, identifier: string): void {
+/** For a pattern of namespaces there is no check: it may match one without a policy later. */
+function requireReachable(
+  { registry, gateways }: OperationContext,
+  scope: string,
+  { identifier, isCidr = false }: OverrideSelector,
+): void {
+  const name = registry.namespaceById(scope)?.name;
+  const policy = gateways.policies().find(({ namespace }) => namespace === name);
+  if (policy !== undefined) requireIdentifiable(policy, identifier, isCidr);
+}
+
+/** Each block has one text, so that one block cannot have several overrides. */
+function requireBlock(identifier: string): void {
+  const block = canonicalBlock(identifier);
+  if (block === identifier) return;
+  const accepted =
+    block === undefined
+      ? 'a CIDR block such as 203.0.113.0/24 or 2001:db8::/32'
+      : `a CIDR block in its canonical form, ${JSON.stringify(block)}`;
+  throw new ApiError(
+    'BAD_REQUEST',
+    `"identifier" must be ${accepted}; got ${formatValue(identifier)}`,
+    { location: 'body.identifier', fix: `give ${accepted}` },
+  );
+}
+
+function requireOverrideCapacity(
+  registry: Registry,
+  scope: string,
+  { identifier, isCidr }: OverrideSelector,
+): void {
   const { exact, wildcard } = registry.overrideCounts;
-  const isWildcard = isPattern(scope) || isPattern(identifier);
+  const isWildcard = isPattern(scope) || isCidr === true || isPattern(identifier);
   const [count, most, kind] = isWildcard
-    ? ([wildcard, WILDCARD_OVERRIDES_MAX, 'with a wildcard'] as const)
+    ? ([wildcard, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'] as const)
     : ([exact, EXACT_OVERRIDES_MAX, 'without a wildcard'] as const);
   if (count < most) return;
   throw new ApiError('BAD_REQUEST', `the maximum of ${most} overrides ${kind} is reached`);

@@ -55,13 +55,9 @@ interface OwnWindow {
 
 const DEFAULT_ALGORITHM = 'fixed';
 
-/** The policy by which a gateway would check, unless the request describes another check. */
-export function policyOf(
-  { limit, algorithm, burst }: RequestedTerms,
-  { policy }: ExplainFacts,
-): Policy | undefined {
-  const isOther = limit !== undefined || algorithm !== undefined || burst !== undefined;
-  return isOther ? undefined : policy;
+/** Whether a gateway would send the check: the request does not describe another one. */
+export function mayUsePolicy({ limit, algorithm, burst }: RequestedTerms): boolean {
+  return limit === undefined && algorithm === undefined && burst === undefined;
 }
 
 /**
@@ -73,7 +69,7 @@ export function termsOf(
   facts: ExplainFacts,
   counters: readonly CounterState[],
 ): CheckTerms[] {
-  const policy = policyOf(request, facts);
+  const { policy } = facts;
   const { winner } = facts.overrides;
   const cost = given(request.cost) ?? ofPolicy(policy?.cost) ?? byDefault(DEFAULT_COST);
   const isSet = request.limit !== undefined || policy !== undefined || winner !== undefined;

@@ -13,6 +13,7 @@ import {
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
 } from '../../core/constants.ts';
+import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Namespace } from '../../core/namespace.ts';
 import {
@@ -28,6 +29,7 @@ import type { OverrideMatch } from '../../overrides/sets.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
+import { cidrField } from '../common/overrides.ts';
 import {
   type CounterOperationV1,
   readBody,
@@ -36,7 +38,7 @@ import {
 import { showCounters } from './corrections.ts';
 import type { ExplainFacts } from './explain-facts.ts';
 import { verdictOf } from './explain-reason.ts';
-import { type CheckTerms, policyOf, type RequestedTerms } from './explain-terms.ts';
+import type { CheckTerms, RequestedTerms } from './explain-terms.ts';
 import type { ResponseV1 } from './responses.ts';
 
 export const explainValidator = createValidator(
@@ -118,17 +120,19 @@ export function explainResult(
   explanation: CounterExplanation,
 ): ResponseV1<'ratelimits.explain'> {
   const { winner, losers, count } = facts.overrides;
-  const policy = policyOf(request, facts);
+  const { policy, identifier } = facts;
   const { allowed, counters, predictions, nowMs, isExact } = explanation;
   const { reason, ...verdict } = verdictOf(terms, explanation);
   const isShadowed = policy?.shadow === true && !allowed;
   return {
     namespace: request.namespace.name,
-    identifier: request.identifier,
+    identifier: identifier ?? request.identifier,
     at: nowMs,
     ...(verdict.cause !== 'no_limit' && { success: allowed }),
     ...verdict,
-    reason: isShadowed ? `${reason} ${SHADOWED}` : reason,
+    reason: [...identifierNote(request, facts), reason, ...(isShadowed ? [SHADOWED] : [])].join(
+      ' ',
+    ),
     isExact,
     ...(winner && { override: shownOverride(winner) }),
     otherOverrides: losers.map(({ reason, ...override }) => {
@@ -145,6 +149,19 @@ export function explainResult(
   };
 }
 
-function shownOverride({ id, namespace, identifier, limit, durationMs, isAsync }: OverrideMatch) {
-  return { id, namespace, identifier, limit, duration: durationMs, async: isAsync };
+/** A sentence if the requests of a policy do not have the identifier of this request. */
+function identifierNote(request: ExplainRequest, { policy, identifier }: ExplainFacts): string[] {
+  if (policy === undefined || identifier === request.identifier) return [];
+  const given = formatValue(request.identifier);
+  if (identifier !== undefined) {
+    return [`The policy identifies the client ${given} by ${formatValue(identifier)}.`];
+  }
+  const parts = policy.identify.join(' and ');
+  return [`No request has the identifier ${given}: the policy identifies clients by ${parts}.`];
+}
+
+function shownOverride(override: OverrideMatch) {
+  const { id, namespace, identifier, limit, durationMs, isAsync } = override;
+  const selector = { identifier, ...cidrField(override) };
+  return { id, namespace, ...selector, limit, duration: durationMs, async: isAsync };
 }

@@ -31,11 +31,13 @@ import type { Override } from '../../registry/registry.ts';
 import type { NamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import {
+  cidrField,
   findOverride,
   OVERRIDE_FIELDS,
   overridesInScope,
   putOverride,
   removeOverride,
+  selectorOf,
   setOverride as setAndAudit,
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
@@ -66,6 +68,7 @@ const overrideSchema = (identifierMin: number, limitMin: number) => {
     async: Type.Optional(
       field(flag(), '`true` makes the checks to which the override applies asynchronous.', false),
     ),
+    cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.cidr, false)),
   };
   return Type.Object(fields, JSON_OBJECT);
 };
@@ -73,6 +76,7 @@ const overrideSchema = (identifierMin: number, limitMin: number) => {
 const overrideSelectorFields = {
   ...namespaceFields,
   identifier: field(text(0, IDENTIFIER_MAX_CHARACTERS), OVERRIDE_FIELDS.selector),
+  cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.selectorCidr, false)),
 };
 
 export const setValidator = createValidator(overrideSchema(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
@@ -106,7 +110,7 @@ export const setOverride: OperationHandler<ResponseV1<'ratelimits.setOverride'>>
 ) => {
   const body = context.validate(setValidator, input);
   const reference = namespaceReferenceOf(body);
-  const override = setAndAudit(context, reference, body.identifier, overrideValuesOf(body));
+  const override = setAndAudit(context, reference, selectorOf(body), overrideValuesOf(body));
   return { overrideId: override.id };
 };
 
@@ -115,7 +119,7 @@ export const getOverride: OperationHandler<ResponseV1<'ratelimits.getOverride'>>
   input,
 ) => {
   const query = context.validate(getValidator, input);
-  return toResponseItem(findOverride(context, namespaceReferenceOf(query), query.identifier));
+  return toResponseItem(findOverride(context, namespaceReferenceOf(query), selectorOf(query)));
 };
 
 export const deleteOverride: OperationHandler<ResponseV1<'ratelimits.deleteOverride'>> = (
@@ -123,7 +127,7 @@ export const deleteOverride: OperationHandler<ResponseV1<'ratelimits.deleteOverr
   input,
 ) => {
   const body = context.validate(deleteValidator, input);
-  removeOverride(context, namespaceReferenceOf(body), body.identifier);
+  removeOverride(context, namespaceReferenceOf(body), selectorOf(body));
   return {};
 };
 
@@ -170,7 +174,7 @@ export const importOverrides: OperationHandler<ResponseV1<'ratelimits.importOver
   const changedNamespaces = new Set<string>();
   bodies.forEach((body, i) => {
     const put = () =>
-      putOverride(context, namespaceReferenceOf(body), body.identifier, overrideValuesOf(body));
+      putOverride(context, namespaceReferenceOf(body), selectorOf(body), overrideValuesOf(body));
     const { override, before } = withItemIndex(i, put);
     if (override === before) {
       counts.unchanged++;
@@ -214,8 +218,10 @@ function namespaceReferenceOf(
   throw new ApiError('BAD_REQUEST', '"namespaceId" or "namespaceName" is required');
 }
 
-function toResponseItem({ id, identifier, limit, durationMs, isAsync }: Override) {
-  return { id, identifier, limit, duration: durationMs, async: isAsync };
+function toResponseItem(override: Override) {
+  const { id, identifier, limit, durationMs, isAsync } = override;
+  const cidr = cidrField(override);
+  return { id, identifier, ...cidr, limit, duration: durationMs, async: isAsync };
 }
 
 /** Adds the index of the item to the errors of an import. */

@@ -41,7 +41,10 @@ const keyId = (description: string) => idText('key', description);
 const overrideId = idText('rlor', 'Id of the override. It stays the same while its values change.');
 /** The values of an override. */
 const overrideValues = {
-  identifier: named('Identifier or pattern of the override.'),
+  identifier: named('Identifier, pattern or CIDR block of the override.'),
+  cidr: Type.Optional(
+    flagged('`true` if `identifier` is a CIDR block. Absent for identifiers and patterns.'),
+  ),
   limit: amount('Tokens that may be used in one window.'),
   duration: amount('Length of the window in milliseconds.'),
   async: flagged('Whether the checks to which the override applies are asynchronous.'),
@@ -165,7 +168,8 @@ const auditTarget = Type.Object(
       named('Namespace of an override or a policy, or a pattern of namespaces.'),
     ),
     namespaceId: Type.Optional(namespaceId('Id of a namespace. Absent for a pattern.')),
-    identifier: Type.Optional(named('Identifier or pattern of an override.')),
+    identifier: Type.Optional(named('Identifier, pattern or CIDR block of an override.')),
+    cidr: Type.Optional(flagged('`true` if `identifier` is a CIDR block.')),
     namespaces: Type.Optional(
       listOf(Type.String(), `Namespaces of an import: the first ${AUDIT_NAMESPACES_MAX}.`),
     ),

@@ -16,6 +16,7 @@ import {
 import {
   createStrictValidator,
   field,
+  flag,
   integer,
   JSON_OBJECT,
   milliseconds,
@@ -25,10 +26,12 @@ import type { Override } from '../../registry/registry.ts';
 import { parseNamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import {
+  cidrField,
   findOverride,
   OVERRIDE_FIELDS,
   overridesInScope,
   removeOverride,
+  selectorOf,
   setOverride,
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
@@ -51,13 +54,18 @@ export const setValidator = createStrictValidator(
         `${OVERRIDE_FIELDS.limit} 0 denies every check with a cost.`,
       ),
       duration: field(milliseconds(DURATION_MIN_MS, DURATION_MAX_MS), OVERRIDE_FIELDS.duration),
+      cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.cidr, false)),
     },
     JSON_OBJECT,
   ),
 );
 export const selectorValidator = createStrictValidator(
   Type.Object(
-    { namespace, identifier: field(identifier(), OVERRIDE_FIELDS.selector) },
+    {
+      namespace,
+      identifier: field(identifier(), OVERRIDE_FIELDS.selector),
+      cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.selectorCidr, false)),
+    },
     JSON_OBJECT,
   ),
 );
@@ -73,9 +81,10 @@ export const setOverrideV2: OperationHandler<ResponseV2<'ratelimit.setOverride'>
   input,
 ) => {
   const body = setValidator.validate(input);
-  const { identifier, limit, duration: durationMs } = body;
+  const { limit, duration: durationMs } = body;
   const values = { limit, durationMs, isAsync: false };
-  const { id: overrideId } = setOverride(context, namespaceReferenceOf(body), identifier, values);
+  const reference = namespaceReferenceOf(body);
+  const { id: overrideId } = setOverride(context, reference, selectorOf(body), values);
   return { data: { overrideId } };
 };
 
@@ -84,7 +93,7 @@ export const getOverrideV2: OperationHandler<ResponseV2<'ratelimit.getOverride'>
   input,
 ) => {
   const body = selectorValidator.validate(input);
-  const override = findOverride(context, namespaceReferenceOf(body), body.identifier);
+  const override = findOverride(context, namespaceReferenceOf(body), selectorOf(body));
   return { data: toResponseItem(override) };
 };
 
@@ -93,7 +102,7 @@ export const deleteOverrideV2: OperationHandler<ResponseV2<'ratelimit.deleteOver
   input,
 ) => {
   const body = selectorValidator.validate(input);
-  removeOverride(context, namespaceReferenceOf(body), body.identifier);
+  removeOverride(context, namespaceReferenceOf(body), selectorOf(body));
   return { data: {} };
 };
 
@@ -109,6 +118,7 @@ export const listOverridesV2: OperationHandler<ResponseV2<'ratelimit.listOverrid
   return { data: items.map(toResponseItem), pagination };
 };
 
-function toResponseItem({ id: overrideId, identifier, limit, durationMs: duration }: Override) {
-  return { overrideId, identifier, limit, duration };
+function toResponseItem(override: Override) {
+  const { id: overrideId, identifier, limit, durationMs: duration } = override;
+  return { overrideId, identifier, ...cidrField(override), limit, duration };
 }

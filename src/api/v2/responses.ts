@@ -19,7 +19,10 @@ const passesAt = Type.Optional(
 const overrideId = idText('rlor', 'Id of the override. It stays the same while its values change.');
 const override = Type.Object({
   overrideId,
-  identifier: named('Identifier or pattern of the override.'),
+  identifier: named('Identifier, pattern or CIDR block of the override.'),
+  cidr: Type.Optional(
+    flagged('`true` if `identifier` is a CIDR block. Absent for identifiers and patterns.'),
+  ),
   limit: amount('Tokens that may be used in one window.'),
   duration: amount('Length of the window in milliseconds.'),
 });

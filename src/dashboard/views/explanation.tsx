@@ -4,6 +4,7 @@ import { Note, Table } from '../common/controls.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
 import type { Response } from '../common/operations.ts';
 import { Name, Time } from '../common/text.tsx';
+import { kindOf } from './override-dialogs.tsx';
 
 type Explanation = Response<'ratelimits.explain'>;
 type Window = Explanation['windows'][number];
@@ -75,7 +76,7 @@ function Overrides({ explanation }: { explanation: Explanation }) {
     <>
       <Table
         caption="Overrides that match"
-        columns={['Namespace', 'Identifier', 'Limit#', 'Window', 'Result']}
+        columns={['Namespace', 'Identifier', 'Kind', 'Limit#', 'Window', 'Result']}
       >
         <tr>
           <OverrideCells override={override} />
@@ -105,6 +106,7 @@ function OverrideCells({ override }: { override: NonNullable<Explanation['overri
       <th scope="row">
         <Name text={identifier} />
       </th>
+      <td>{kindOf(override)}</td>
       <td class="number">{formatWhole(limit)}</td>
       <td>{formatDuration(duration)}</td>
     </>

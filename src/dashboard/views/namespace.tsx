@@ -10,6 +10,7 @@ import { call, callAll, type RankedIdentifier, type TimelinePoint } from '../com
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
+import { kindOf } from './override-dialogs.tsx';
 import { PolicyDetails } from './policies.tsx';
 import { RateChart } from './rate-chart.tsx';
 
@@ -244,12 +245,16 @@ function OverridesSection(props: { namespaceName: string; namespaceId: string })
       <ErrorNote error={list.error} />
       {list.data?.overrides.length === 0 && <p class="empty">This namespace has no overrides.</p>}
       {list.data !== undefined && list.data.overrides.length > 0 && (
-        <Table caption="Overrides of this namespace" columns={['Identifier', 'Limit#', 'Window#']}>
-          {list.data.overrides.map(({ id, identifier, limit, duration }) => (
+        <Table
+          caption="Overrides of this namespace"
+          columns={['Identifier', 'Kind', 'Limit#', 'Window#']}
+        >
+          {list.data.overrides.map(({ id, limit, duration, ...selector }) => (
             <tr key={id}>
               <th scope="row">
-                <Name text={identifier} />
+                <Name text={selector.identifier} />
               </th>
+              <td>{kindOf(selector)}</td>
               <td class="number">{formatWhole(limit)}</td>
               <td class="number">{formatDuration(duration)}</td>
             </tr>

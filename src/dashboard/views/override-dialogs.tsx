@@ -22,6 +22,7 @@ interface OverrideName {
   namespaceId?: string;
   namespaceName?: string;
   identifier: string;
+  cidr?: boolean;
 }
 
 export interface Override extends OverrideName {
@@ -40,6 +41,12 @@ function describe(override: OverrideName): string {
   return `${visibleText(override.identifier)} in ${visibleText(namespaceOf(override))}`;
 }
 
+/** What the identifier of an override is, in a table. */
+export function kindOf({ identifier, cidr }: Pick<Override, 'identifier' | 'cidr'>): string {
+  if (cidr === true) return 'CIDR block';
+  return identifier.includes('*') ? 'pattern' : 'identifier';
+}
+
 /** weir has 110 000 overrides at most. */
 const EXPORT_MAX = 200_000;
 
@@ -55,6 +62,7 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
   const isNew = override === undefined;
   const [name, setName] = useState(override?.namespaceName ?? namespace);
   const [identifier, setIdentifier] = useState(override?.identifier ?? '');
+  const [isCidr, setCidr] = useState(override?.cidr ?? false);
   const [limit, setLimit] = useState(String(override?.limit ?? ''));
   const [duration, setDuration] = useState(durationText(override?.duration ?? 60_000));
   const [isAsync, setAsync] = useState(override?.async ?? false);
@@ -63,6 +71,7 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
     await call('ratelimits.setOverride', {
       ...(namespaceId === undefined ? { namespaceName: name } : { namespaceId }),
       identifier,
+      cidr: isCidr,
       limit: Number(limit),
       duration: parseDuration(duration) ?? duration,
       async: isAsync,
@@ -94,7 +103,7 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
             readOnly={!isNew}
             value={identifier}
             onInput={({ currentTarget }) => setIdentifier(currentTarget.value)}
-            hint="An identifier, or a pattern with *"
+            hint={isCidr ? 'As in 203.0.113.0/24' : 'An identifier, or a pattern with *'}
           />
           <Field
             label="Limit"
@@ -113,6 +122,13 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
             hint="As in 30s, 5m, 1h or 1d"
           />
         </div>
+        {isNew && (
+          <Checkbox
+            label="CIDR block: applies to all addresses inside of it"
+            isChecked={isCidr}
+            onToggle={setCidr}
+          />
+        )}
         <Checkbox
           label="Asynchronous: decide by the counter, and deduct after the response"
           isChecked={isAsync}
@@ -140,13 +156,14 @@ interface DeleteProps {
 }
 
 export function DeleteOverride({ override, grant, onDone, onClose }: DeleteProps) {
-  const { namespaceId, namespaceName, identifier } = override;
+  const { namespaceId, namespaceName, identifier, cidr } = override;
   return (
     <Confirm
       title="Delete the override?"
       action="Delete"
       run={async () => {
-        await call('ratelimits.deleteOverride', { namespaceId, namespaceName, identifier });
+        const fields = { namespaceId, namespaceName, identifier, cidr };
+        await call('ratelimits.deleteOverride', fields);
         onDone(`The override of ${describe(override)} was deleted.`);
       }}
       onClose={onClose}
@@ -163,9 +180,9 @@ export function DeleteOverride({ override, grant, onDone, onClose }: DeleteProps
 /** Which limit applies when an override is gone. */
 function AfterDeletion({ override, grant }: Pick<DeleteProps, 'override' | 'grant'>) {
   const { namespaceId, namespaceName = '', identifier } = override;
-  // What follows a pattern depends on the identifier of the check.
+  // What follows a pattern or a block depends on the identifier of the check.
   const isScope = namespaceId === undefined && namespaceName.includes('*');
-  const isKnown = !isScope && !identifier.includes('*');
+  const isKnown = !isScope && kindOf(override) === 'identifier';
   const mayExplain = grant.mayInSome('read_namespace') && grant.mayInSome('read_override');
   const { data: explanation, isLoading } = useLoad(async () => {
     if (!isKnown || !mayExplain) return undefined;
@@ -182,7 +199,10 @@ function AfterDeletion({ override, grant }: Pick<DeleteProps, 'override' | 'gran
   }
   const { override: first, otherOverrides } = explanation;
   // The one to delete comes first, because it is exact, unless somebody else has deleted it.
-  const isFirst = first?.identifier === identifier && first.namespace === explanation.namespace;
+  const isFirst =
+    first?.identifier === identifier &&
+    kindOf(first) === 'identifier' &&
+    first.namespace === explanation.namespace;
   const next = isFirst ? otherOverrides[0] : first;
   if (next === undefined) {
     const isGateway = explanation.policy !== undefined;

@@ -22,6 +22,7 @@ import {
   EditOverride,
   exportOverrides,
   ImportOverrides,
+  kindOf,
   namespaceOf,
   type Override,
 } from './override-dialogs.tsx';
@@ -86,7 +87,7 @@ export function OverridesView({ grant, route }: ViewProps) {
       <h1 tabIndex={-1}>Overrides</h1>
       <p class="hint">
         An override replaces limit and window of the checks of an identifier. Identifiers may
-        contain <code>*</code>.
+        contain <code>*</code>, or be a CIDR block of addresses.
       </p>
       <datalist id="namespaces">
         {namespaces.data?.map(({ id, name }) => (
@@ -145,11 +146,11 @@ export function OverridesView({ grant, route }: ViewProps) {
           ) : (
             <Table
               caption={`Overrides: ${formatWhole(found.length)}`}
-              columns={['Identifier', 'Namespace', 'Limit#', 'Window#', 'Async', 'Actions']}
+              columns={['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Async', 'Actions']}
             >
               {found.slice(0, ROWS_MAX).map((override) => (
                 <OverrideRow
-                  key={`${override.namespaceId ?? override.namespaceName}\n${override.identifier}`}
+                  key={keyOf(override)}
                   override={override}
                   mayChange={grant.mayInSome('set_override')}
                   mayDelete={grant.mayInSome('delete_override')}
@@ -192,6 +193,10 @@ export function OverridesView({ grant, route }: ViewProps) {
   );
 }
 
+function keyOf({ namespaceId, namespaceName, identifier, cidr = false }: Override): string {
+  return [namespaceId ?? namespaceName, cidr, identifier].join('\n');
+}
+
 interface RowProps {
   override: Override;
   mayChange: boolean;
@@ -207,6 +212,7 @@ function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
       <th scope="row">
         <Name text={identifier} />
       </th>
+      <td>{kindOf(override)}</td>
       <td>
         <Name text={namespaceOf(override)} />
       </td>

@@ -8,6 +8,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { AMOUNT_MAX } from '../../core/constants.ts';
+import { canonicalBlock } from '../../overrides/cidr.ts';
 import {
   type Change,
   type RecordTypes,
@@ -93,7 +94,7 @@ function identityOf(table: TableName, record: AnyRecord): string {
   if (table === 'policies') return String(fields.namespace);
   if (table === 'namespaces') return JSON.stringify([fields.id, fields.name]);
   if (table === 'keys') return JSON.stringify([fields.id, fields.digest]);
-  return JSON.stringify([row, fields.scope, fields.identifier]);
+  return JSON.stringify([row, fields.scope, fields.identifier, fields.isCidr === true]);
 }
 
 /** A record without its row, as Redis stores it. */
@@ -136,8 +137,10 @@ const isOverrideId = (value: unknown) =>
   isText(value) && /^rlor_[0-9a-f]{24}$/.test(value as string);
 const areTexts = (value: unknown) => Array.isArray(value) && value.every(isText);
 
+type FieldCheck = (value: unknown, record: Readonly<Record<string, unknown>>) => boolean;
+
 /** The fields that each record must have. */
-const FIELDS: Readonly<Record<TableName, Readonly<Record<string, (value: unknown) => boolean>>>> = {
+const FIELDS: Readonly<Record<TableName, Readonly<Record<string, FieldCheck>>>> = {
   keys: {
     id: isText,
     digest: isDigest,
@@ -151,6 +154,8 @@ const FIELDS: Readonly<Record<TableName, Readonly<Record<string, (value: unknown
     id: isOverrideId,
     scope: isText,
     identifier: isText,
+    isCidr: (value, { identifier }) =>
+      value === undefined || (value === true && canonicalBlock(String(identifier)) === identifier),
     limit: isAmount,
     durationMs: isAmount,
     isAsync: (value) => typeof value === 'boolean',
@@ -164,7 +169,7 @@ function requireRecord(table: TableName, value: unknown): AnyRecord {
   const record = (isObject(value) ? value : {}) as Record<string, unknown>;
   const isValid =
     isCount(record.row) &&
-    Object.entries(FIELDS[table]).every(([name, isOfType]) => isOfType(record[name]));
+    Object.entries(FIELDS[table]).every(([name, isOfType]) => isOfType(record[name], record));
   if (!isValid) throw new Error(`the registry in Redis has an invalid record of ${table}`);
   return record as unknown as AnyRecord;
 }

@@ -19,6 +19,8 @@ export interface OverrideRecord {
   /** The id of a namespace, or a pattern of names. */
   scope: string;
   identifier: string;
+  /** Whether `identifier` is a CIDR block. Only set where it is true. */
+  isCidr?: boolean;
   limit: number;
   durationMs: number;
   isAsync: boolean;

@@ -11,18 +11,23 @@ function put(exact: number, wildcard: number, name: string, identifier: string, 
   const registry = {
     overrideCounts: { exact, wildcard },
     namespaceByName: () => ({ id: 'rlns_1' }),
+    namespaceById: () => ({ name: 'n' }),
     override: () => before,
     putOverride: (override: object) => override,
   };
   const permissions = new Permissions(['*']);
-  const context = { registry, permissions, nowMs: () => 1 } as unknown as OperationContext;
-  return putOverride(context, { name, field: 'namespaceName' }, identifier, VALUES).override;
+  const gateways = { policies: () => [] };
+  const known = { registry, permissions, gateways, nowMs: () => 1 };
+  const context = known as unknown as OperationContext;
+  const selector = { identifier, ...(identifier.includes('/') && { isCidr: true }) };
+  return putOverride(context, { name, field: 'namespaceName' }, selector, VALUES).override;
 }
 
 test.each([
   ['n', 'user', EXACT_OVERRIDES_MAX, 0, 'without a wildcard'],
-  ['n', 'user*', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard'],
-  ['n*', 'user', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard'],
+  ['n', 'user*', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'],
+  ['n*', 'user', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'],
+  ['n', '10.0.0.0/8', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'],
 ])(
   'the number of overrides such as %s, %s is limited',
   (name, identifier, exact, wildcard, kind) => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../../src/core/constants.ts';
-import { decodeRecord } from '../../../src/registry/shared/snapshot.ts';
+import { decodeRecord, Snapshot } from '../../../src/registry/shared/snapshot.ts';
 
 const override = {
   ...{ id: `rlor_${'0'.repeat(24)}`, scope: 'rlns_1', identifier: 'a', isAsync: false },
@@ -10,6 +10,15 @@ const decode = (changed: object) => {
   return () => decodeRecord('overrides', '7', JSON.stringify({ ...override, ...changed }));
 };
 
+test('an override of a CIDR block from Redis is rejected unless its block is canonical', () => {
+  const block = { isCidr: true, identifier: '203.0.113.0/24' };
+  expect(decode(block)()).toEqual({ ...override, ...block, row: 7 });
+  for (const identifier of ['a', '203.0.113.7/24', '203.0.113.7', '2001:DB8::/32', 7]) {
+    expect(decode({ isCidr: true, identifier })).toThrow('an invalid record of overrides');
+  }
+  expect(decode({ ...block, isCidr: 'yes' })).toThrow('an invalid record of overrides');
+});
+
 test('an override from Redis is rejected unless a counter can hold its limit and duration', () => {
   expect(decode({})()).toEqual({ ...override, row: 7 });
   expect(decode({ limit: 0 })()).toMatchObject({ limit: 0 });
@@ -18,4 +27,16 @@ test('an override from Redis is rejected unless a counter can hold its limit and
       expect(decode({ [field]: amount })).toThrow('an invalid record of overrides');
     }
   }
+});
+
+test('a block and an identifier of one text are different records of one row', () => {
+  const snapshotOf = (changed: object) => {
+    return Snapshot.of((table) => (table === 'overrides' ? [decode(changed)()] : []));
+  };
+  const literal = snapshotOf({ identifier: '10.0.0.0/8' });
+  const block = snapshotOf({ identifier: '10.0.0.0/8', isCidr: true });
+  expect(block.changesFrom(literal)).toMatchObject([
+    { before: { identifier: '10.0.0.0/8' }, after: undefined },
+    { before: undefined, after: { isCidr: true } },
+  ]);
 });

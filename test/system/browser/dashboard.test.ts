@@ -25,7 +25,7 @@ const POLICIES = {
   login: {
     gateway: 'nginx',
     windows: [{ limit: 100, duration: 60_000 }],
-    identify: ['ip'],
+    identify: ['header:x-user'],
     shadow: true,
   },
   paid: {
@@ -259,6 +259,27 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     expect(await added()).toBeUndefined();
 
     await page.getByLabel('Search').fill('');
+    await press(page, 'Add override');
+    await fill(dialog, { ...fields, Namespace: 'addresses', Identifier: '10.0.0.0/8' });
+    await dialog.getByLabel('CIDR block').check();
+    await submit(page, 'Save');
+    await page.getByRole('row', { name: /^10\.0\.0\.0\/8 CIDR block addresses 50 / }).waitFor();
+    await press(page, 'Change 10.0.0.0/8');
+    await dialog.getByLabel('Limit').fill('60');
+    await submit(page, 'Save');
+    await page.getByRole('row', { name: /^10\.0\.0\.0\/8 CIDR block addresses 60 / }).waitFor();
+    await press(page, 'Delete 10.0.0.0/8');
+    await submit(page, 'Delete');
+    await see(page, 'The override of 10.0.0.0/8 was deleted.');
+    // The policy of this namespace identifies clients by a header.
+    await press(page, 'Add override');
+    await fill(dialog, { ...fields, Identifier: '10.0.0.0/8' });
+    await dialog.getByLabel('CIDR block').check();
+    await submit(page, 'Save');
+    await see(page, /^no request has an identifier inside of the CIDR block "10\.0\.0\.0\/8": /);
+    forgetFailedRequests();
+    await press(page, 'Cancel');
+
     const [download] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('button', { name: 'Export' }).click(),
@@ -316,8 +337,10 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await denied.getByRole('link', { name: 'busy_1' }).click();
     await see(page, /^The check is denied: /);
     const overrides = page.getByRole('table', { name: 'Overrides that match' });
-    await overrides.getByRole('row', { name: /^login busy_\* 2 .* applies$/ }).waitFor();
-    await overrides.getByRole('row', { name: /^log\* busy_\* 2 .* does not apply: / }).waitFor();
+    await overrides.getByRole('row', { name: /^login busy_\* pattern 2 .* applies$/ }).waitFor();
+    await overrides
+      .getByRole('row', { name: /^log\* busy_\* pattern 2 .* does not apply: / })
+      .waitFor();
   });
 
   test('an identifier is inspected, checked with a cost, and reset', async () => {

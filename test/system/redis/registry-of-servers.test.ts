@@ -48,6 +48,23 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     await waitUntil('it is rejected there', async () => (await statusWith(a, key)) === 401);
   });
 
+  test('apply the override of a CIDR block on each', async () => {
+    const [a, b] = servers;
+    const block = { namespaceName: 'blocks', identifier: '203.0.113.0/24', cidr: true };
+    const values = { limit: 7, duration: LONGEST_WINDOW_MS };
+    await callOperationOk(a.port, 'ratelimits.setOverride', { ...block, ...values }, rootKey);
+    const check = { namespace: 'blocks', identifier: '203.0.113.7', limit: 3, cost: 0 };
+    const headers = { Authorization: `Bearer ${rootKey}` };
+    for (const { port } of [a, b]) {
+      await waitUntil('it applies', async () => {
+        const body = { ...check, duration: LONGEST_WINDOW_MS };
+        return (await sendCheck(port, body, headers)).limit === 7;
+      });
+      const found = await callOperationOk(port, 'ratelimits.getOverride', block, rootKey);
+      expect(found).toMatchObject({ identifier: '203.0.113.0/24', cidr: true, limit: 7 });
+    }
+  });
+
   test('apply an override on each, and keep it when Redis restarts empty', async () => {
     const [a, b] = servers;
     const override = { namespaceName: 'shared', identifier: 'abc', duration: LONGEST_WINDOW_MS };

@@ -48,7 +48,7 @@ const putOverride = ({ writer, registry }: Machine, name: string, limit: number)
   return writer.submit(10, () => {
     registry.ensureNamespace(name, 5);
     const { id: scope } = registry.namespaceByName(name)!;
-    const id = registry.override(scope, 'abc')?.id ?? makeOverrideId();
+    const id = registry.override(scope, { identifier: 'abc' })?.id ?? makeOverrideId();
     registry.putOverride({ ...VALUES, id, scope, identifier: 'abc', limit });
     return {};
   });
@@ -388,7 +388,7 @@ describe.skipIf(isRedisMissing)('three machines with faults', () => {
     return writer.submit(10, () => {
       registry.ensureNamespace(step.name, 5);
       const { id: scope } = registry.namespaceByName(step.name)!;
-      const before = registry.override(scope, 'abc');
+      const before = registry.override(scope, { identifier: 'abc' });
       if (step.action === 'override') {
         const id = before?.id ?? makeOverrideId();
         const { limit } = step;
