@@ -135,8 +135,9 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       'of v1 before its first request.',
     'uWebSockets.js itself answers invalid HTTP with a 400, a head over ' +
       `${bytesText(REQUEST_HEAD_MAX_BYTES)} or 100 headers ` +
-      'with a 431, and other versions than HTTP/1.1 with a 505. The response is short HTML, and ' +
-      'the connection is closed.',
+      'with a 431. It answers other versions than HTTP/1.1, and targets that do not begin with ' +
+      '`/`, with a 505 that names HTTP/1.0. The response is short HTML, and the connection is ' +
+      'closed.',
   ],
   [
     'Other ports',

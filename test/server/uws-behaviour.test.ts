@@ -65,6 +65,16 @@ describe('uWebSockets.js itself', () => {
     },
   );
 
+  test.each([
+    ['HTTP/1.0', 'GET / HTTP/1.0\r\nHost: a\r\n\r\n'],
+    ['the target *', 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['an absolute URL', 'GET http://a/v1/check/a HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['trailers', chunkedRequest(`${formatChunk(body('named'))}0\r\nX: y\r\n\r\n`)],
+  ])('names HTTP/1.0 in its 505 for %s', async (_what, bytes) => {
+    const { text } = await sendAndListen(bytes);
+    expect(text).toContain('This server does not support HTTP/1.0.');
+  });
+
   test('uses the first of two Content-Lengths if it begins with 1 to 9', async () => {
     const text = body('two lengths');
     const right = String(text.length);
