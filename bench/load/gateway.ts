@@ -67,9 +67,10 @@ export async function measureGateway(progress: (what: string) => void): Promise<
     const limiter = await started(startWeir('weir', 'in-place', { args }));
     const application = await started(startNginx(applicationConfiguration));
     const atPort = { host: HOST, port: gatewayPort, needsKey: false };
-    const text = (listenPort: number, at: WeirAddress = atPort) => {
+    const text = (port: number, at: WeirAddress = atPort) => {
       const upstream = { host: HOST, ...application };
-      return printed({ routes: everyPath(POLICY), weir: at, listenPort, upstream });
+      const listen = { host: HOST, port };
+      return printed({ routes: everyPath(POLICY), weir: at, listen, upstream });
     };
     const noLimiter = await started(startNginx((_, port) => removeWeir(text(port))));
     const limitReq = await started(startNginx((_, port) => useLimitReq(text(port))));

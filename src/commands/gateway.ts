@@ -4,6 +4,7 @@
  * tests run the printed text.
  */
 
+import { isIPv4, isIPv6 } from 'node:net';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { GATEWAYS, type Gateway } from '../policies/gateways.ts';
@@ -20,6 +21,7 @@ import { express, expressSnippet, fastify, fastifySnippet } from './gateways/nod
 import {
   everyPath,
   type GatewaySetup,
+  type ListenAddress,
   type Route,
   type Upstream,
   type WeirAddress,
@@ -28,12 +30,13 @@ import { traefik, traefikSnippet } from './gateways/traefik.ts';
 import { formatCell } from './output.ts';
 import type { ServerClient } from './server-client.ts';
 
-const LISTEN = '8080';
+const LISTEN = '127.0.0.1:8080';
 const UPSTREAM = 'http://127.0.0.1:3000';
 /** A path that means the same for all gateways: without encoded characters. */
 const PLAIN_PATH = /^(\/[A-Za-z0-9._~-]+)*\/?$/;
 const PATH_RULE =
   'have only segments of letters, digits, "-", "_", "." and "~", none of them empty, "." or ".."';
+const LISTEN_ADDRESS = /^(?:(?:([\d.]+)|\[([\da-f:.]+)\]):)?(\d{1,5})$/i;
 const HOST = /^([a-z0-9._-]+|\[[0-9a-f:]+\])$/;
 
 type Template = (setup: GatewaySetup) => string;
@@ -88,8 +91,8 @@ const print = subcommand({
     },
     listen: {
       type: 'string',
-      value: '<port>',
-      help: `port on which the gateway serves clients; default: ${LISTEN}`,
+      value: '<address>',
+      help: `address and port on which the gateway serves clients; default: ${LISTEN}`,
     },
     upstream: {
       type: 'string',
@@ -106,12 +109,12 @@ const print = subcommand({
     const { values, positionals } = call;
     const gateway = parseGateway(positionals[0]);
     const template = chooseTemplate(gateway, values.snippet ?? false, values.lua ?? false);
-    const listenPort = parsePort(values.listen ?? LISTEN);
+    const listen = parseListen(values.listen ?? LISTEN);
     const upstream = parseUpstream(values.upstream ?? UPSTREAM);
     const prefixes = parseNamespaces(gateway, values.namespace ?? []);
     const { policies, weir } = await fetchPolicies(call.server());
     const routes = chooseRoutes(policies, gateway, prefixes);
-    process.stdout.write(template({ routes, weir, listenPort, upstream }));
+    process.stdout.write(template({ routes, weir, listen, upstream }));
     return undefined;
   },
 });
@@ -135,6 +138,9 @@ fastify it prints a module that imports its code from the npm package of weir. O
 only --namespace and --lua apply to all snippets; a snippet for caddy contains --upstream, and one
 for haproxy a port next to --listen.
 
+--listen 8080 means 127.0.0.1:8080, which only this machine reaches. --listen 0.0.0.0:8080 means all
+IPv4 addresses, and --listen [::]:8080 all addresses. Istio, express and fastify ignore the option.
+
 The application may have an https URL. The gateway then sends the host of the URL as SNI and as
 Host, and verifies the certificate with the CAs of the system.
 `,
@@ -143,7 +149,7 @@ Host, and verifies the certificate with the CAs of the system.
     'weir gateway nginx --namespace login=/login --snippet',
     'weir gateway caddy --namespace site --namespace login=/login > Caddyfile',
     'weir gateway haproxy --lua > weir.lua',
-    'weir gateway envoy --listen 8443 --upstream https://app.example.com > envoy.yaml',
+    'weir gateway envoy --listen 0.0.0.0:8443 --upstream https://app.example.com > envoy.yaml',
   ],
   exitCodes: CLIENT_EXIT_CODES,
 };
@@ -162,10 +168,18 @@ function chooseTemplate(gateway: Gateway, isSnippet: boolean, wantsLua: boolean)
   return haproxyLua;
 }
 
-function parsePort(text: string): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (port >= 1 && port <= 65_535) return port;
-  throw new StartError(`--listen must be a port from 1 to 65535; got ${formatValue(text)}`);
+/** A port alone means loopback: without TLS a gateway is not ready for other machines. */
+function parseListen(text: string): ListenAddress {
+  const [, ipv4 = '127.0.0.1', ipv6, digits] = LISTEN_ADDRESS.exec(text) ?? [];
+  const port = Number(digits ?? 0);
+  const isAddress = ipv6 === undefined ? isIPv4(ipv4) : isIPv6(ipv6);
+  if (isAddress && port >= 1 && port <= 65_535) {
+    return { host: ipv6 === undefined ? ipv4 : `[${ipv6}]`, port };
+  }
+  throw new StartError(
+    '--listen must be a port from 1 to 65535, or an IP address and a port, such as 0.0.0.0:8080' +
+      ` or [::1]:8080; got ${formatValue(text)}`,
+  );
 }
 
 function parseUpstream(text: string): Upstream {

@@ -34,7 +34,7 @@ function setupOf(root: string, name: string, prefixes = ['/']): GatewaySetup {
   return {
     routes: readPolicies(policies).map((policy, i) => ({ policy, prefix: prefixes[i] })),
     weir: { host: ADDRESS, port: gatewayPort, needsKey: false },
-    listenPort: LISTEN_PORT,
+    listen: { host: ADDRESS, port: LISTEN_PORT },
     upstream: { host: ADDRESS, port: UPSTREAM_PORT },
   };
 }

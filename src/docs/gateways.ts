@@ -105,7 +105,7 @@ function setupOf(
   return {
     routes: [{ policy, prefix }],
     weir: { host: '127.0.0.1', port: 7072, needsKey: false },
-    listenPort: 8080,
+    listen: { host: '127.0.0.1', port: 8080 },
     upstream,
   };
 }

@@ -42,6 +42,21 @@ describe('weir gateway', () => {
     },
   );
 
+  test('prints loopback by default, and the address of --listen', async () => {
+    const bind = async (...args: string[]) => {
+      return /bind (\S+ \S+) proto/.exec((await weir(['haproxy', ...args])).stdout)?.[1];
+    };
+    const listen = async (...args: string[]) => {
+      return /listen (.*);/.exec((await weir(['nginx', ...args])).stdout)?.[1];
+    };
+    expect(await listen()).toBe('127.0.0.1:8080');
+    expect(await listen('--listen', '81')).toBe('127.0.0.1:81');
+    expect(await listen('--listen', '0.0.0.0:81')).toBe('0.0.0.0:81');
+    expect(await listen('--listen', '[::1]:81')).toBe('[::1]:81');
+    expect(await listen('--listen', '[::]:81')).toBe('[::]:81 ipv6only=off');
+    expect(await bind('--listen', '[::]:81')).toBe('[::]:81 v4v6');
+  });
+
   test('needs --namespace if the gateway has several policies', async () => {
     const { stdout } = await weir(['caddy', '--namespace', 'of-caddy-too']);
     expect(stdout).toContain('of-caddy-too');
@@ -116,7 +131,13 @@ describe('weir gateway', () => {
     [[], '<gateway> is required'],
     [['apache'], '<gateway> must be one of nginx, caddy, haproxy,'],
     [['nginx', '--json'], '--json is not an option of weir gateway'],
-    [['nginx', '--listen', '0'], '--listen must be a port from 1 to 65535; got "0"'],
+    ...['0', ':8080', '::1:8080', 'localhost:8080', '1.2.3:80', '[::1%lo]:80'].map(
+      (address): [string[], string] => [
+        ['nginx', '--listen', address],
+        '--listen must be a port from 1 to 65535, or an IP address and a port, such as' +
+          ` 0.0.0.0:8080 or [::1]:8080; got ${JSON.stringify(address)}`,
+      ],
+    ),
     [upstream('a:1'), '--upstream must be a URL such as http://'],
     [upstream('http://a/?b'), '--upstream must be a URL such as'],
     [upstream('http://a:secret@b'), '; got one with "@"\n'],

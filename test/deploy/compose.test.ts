@@ -11,7 +11,8 @@ import { callWeir } from '../support/weir-command.ts';
 
 const DIRECTORY = new URL('../../deploy/compose/', import.meta.url).pathname;
 const NGINX_COMMAND =
-  'gateway nginx --namespace site --namespace login=/login --upstream http://application:3000';
+  'gateway nginx --namespace site --namespace login=/login --listen 0.0.0.0:8080' +
+  ' --upstream http://application:3000';
 
 interface Service {
   environment?: Record<string, string>;

@@ -141,14 +141,14 @@ describe.skipIf(isMissing('h2load', '--version'))(
 
     async function start(gateway: RealGateway, namespace: string): Promise<Gateway> {
       const [policy] = readPolicies({ [namespace]: policies[namespace] });
-      const listenPort = await freePort();
+      const listen = { host: '127.0.0.1', port: await freePort() };
       // HAProxy also uses the next port.
       await freePort();
       const upstream = { host: '127.0.0.1', port: application.port };
       const at = { host: '127.0.0.1', port: gatewayPort, needsKey: false };
       return gateway.start(
-        gateway.print({ routes: everyPath(policy), weir: at, listenPort, upstream }),
-        listenPort,
+        gateway.print({ routes: everyPath(policy), weir: at, listen, upstream }),
+        listen.port,
         '',
       );
     }

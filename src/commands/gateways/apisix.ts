@@ -10,6 +10,7 @@ import {
   identifyingHeaders,
   indentLines,
   isWholeSite,
+  listensEverywhere,
   plainName,
   protectsEveryPath,
   quotaHeaders,
@@ -20,6 +21,7 @@ import {
 } from './common.ts';
 import {
   type GatewaySetup,
+  type ListenAddress,
   type Route,
   TIMEOUT_MS,
   type Upstream,
@@ -28,7 +30,7 @@ import {
 
 /** @throws StartError if weir listens for gateways on a Unix socket only */
 export function apisix(setup: GatewaySetup): string {
-  const { routes, listenPort, upstream } = setup;
+  const { routes, listen, upstream } = setup;
   requireHostName('APISIX', upstream);
   const [{ policy }] = routes;
   const trusted = policy.trustedHops > 1 ? ', trusted_addresses: [<proxies in front>]' : '';
@@ -37,7 +39,7 @@ export function apisix(setup: GatewaySetup): string {
     : `For APISIX 3.14 or later: ${describeRoutes(routes)}`;
   return `# ${title}
 # This is conf/apisix.yaml of the standalone mode. conf/config.yaml must contain
-#   apisix: { node_listen: ${listenPort}${trusted} }
+#   apisix: { node_listen: [${listenEntry(listen)}]${trusted} }
 #   deployment: { role: data_plane, role_data_plane: { config_provider: yaml } }\
 ${nginxSettings(setup)}
 routes:${indentLines('  ', ...routeEntries(setup))}${sharedUpstream(setup)}
@@ -70,6 +72,12 @@ plugin_configs:${indentLines(
   )}
 #END
 `;
+}
+
+/** A port alone means all addresses, also those of IPv6. An IPv6 address needs its brackets. */
+function listenEntry(listen: ListenAddress): string {
+  if (listensEverywhere(listen)) return String(listen.port);
+  return `{ ip: ${JSON.stringify(listen.host)}, port: ${listen.port} }`;
 }
 
 const OTHER_ROUTES = `

@@ -25,6 +25,7 @@ import {
 import {
   CONNECTIONS_MAX,
   type GatewaySetup,
+  type ListenAddress,
   type Route,
   TIMEOUT_MS,
   type Upstream,
@@ -35,7 +36,7 @@ import {
 const REMOVED_HEADERS = ['Authorization', 'Cookie', 'Accept*', 'Sec-*', 'User-Agent', 'Referer'];
 
 export function caddy(setup: GatewaySetup): string {
-  const { routes, listenPort, upstream } = setup;
+  const { routes, listen, upstream } = setup;
   const forwarding = applicationProxyLines(upstream, [
     '# The quota headers of weir replace those of the application.',
     ...removedQuotaHeaderLines(routes),
@@ -46,7 +47,7 @@ export function caddy(setup: GatewaySetup): string {
 # To try it: caddy run --config <this file> --adapter caddyfile
 {
 	admin off
-	# Plain HTTP. To serve HTTPS, remove this line and replace the port below by a host name.
+	# Plain HTTP. To serve HTTPS, remove this line and "bind", and replace the port by a host name.
 	auto_https off
 	servers {
 		# weir accepts request heads of up to 32 KiB.
@@ -54,8 +55,9 @@ export function caddy(setup: GatewaySetup): string {
 	}${indentLines('\t', FAILURE_LOG)}
 }
 
-:${listenPort} {${indentLines(
+:${listen.port} {${indentLines(
     '\t',
+    [`bind ${bindAddress(listen)}`, ''],
     requestRules(routes),
     isWholeSite(routes) ? [] : ['', ...UNSAFE_PATH_MATCHER],
   )}
@@ -115,6 +117,11 @@ handle_errors {
 # of the application.
 ${removedQuotaHeaderLines(routes).join('\n')}
 `;
+}
+
+/** Caddy takes 0.0.0.0 alone for all addresses of IPv6 too. */
+function bindAddress({ host }: ListenAddress): string {
+  return host === '0.0.0.0' ? `tcp4/${host}` : bareHost(host);
 }
 
 const FAILURE_LOG = [

@@ -9,7 +9,7 @@ import { StartError } from '../../core/errors.ts';
 import { gatewayQuery } from '../../policies/gateway-readers.ts';
 import type { Gateway } from '../../policies/gateways.ts';
 import type { Policy } from '../../policies/policy.ts';
-import type { Route, Upstream } from './setup.ts';
+import type { ListenAddress, Route, Upstream } from './setup.ts';
 
 /**
  * Names of the identifying headers or cookies, spelled as in the policy. Those of headers with the
@@ -98,6 +98,11 @@ export function authority(at: { host: string; port: number }, omittedPort?: numb
   const bare = bareHost(at.host);
   const host = bare.includes(':') ? `[${bare}]` : bare;
   return at.port === omittedPort ? host : `${host}:${at.port}`;
+}
+
+/** Whether a gateway serves clients on all addresses of IPv6 and IPv4. */
+export function listensEverywhere({ host }: ListenAddress): boolean {
+  return bareHost(host) === '::';
 }
 
 /**

@@ -17,6 +17,7 @@ import {
   forwardedHeaders,
   indentLines,
   isWholeSite,
+  listensEverywhere,
   protectsEveryPath,
   quotaHeaders,
   SYSTEM_CA_FILE,
@@ -38,7 +39,7 @@ const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
 const PENDING_REQUESTS_MAX = 100_000;
 
 export function envoy(setup: GatewaySetup): string {
-  const { routes, weir, listenPort, upstream } = setup;
+  const { routes, weir, listen, upstream } = setup;
   const [{ policy }] = routes;
   const policies = routes.map((route) => route.policy);
   const isWhole = isWholeSite(routes);
@@ -51,7 +52,7 @@ static_resources:
   listeners:
     - name: clients
       address:
-        socket_address: { address: 0.0.0.0, port_value: ${listenPort} }
+        ${socketAddress(listen, listensEverywhere(listen) ? ', ipv4_compat: true' : '')}
       filter_chains:
         - filters:
             - name: envoy.filters.network.http_connection_manager
@@ -341,6 +342,12 @@ function tlsLines(host: string): string[] {
   ];
 }
 
+/** @param options of a listener, with a comma before them */
+function socketAddress({ host, port }: { host: string; port: number }, options = ''): string {
+  const address = JSON.stringify(bareHost(host));
+  return `socket_address: { address: ${address}, port_value: ${port}${options} }`;
+}
+
 function headerList(names: readonly string[], indent: number): string {
   return names.map((name) => `${' '.repeat(indent)}- ${name.toLowerCase()}`).join('\n');
 }
@@ -356,9 +363,7 @@ function endpointLines(
 ): string[] {
   const isFixed = 'socket' in at || isIP(bareHost(at.host)) !== 0;
   const address =
-    'socket' in at
-      ? `pipe: { path: ${JSON.stringify(at.socket)} }`
-      : `socket_address: { address: ${JSON.stringify(bareHost(at.host))}, port_value: ${at.port} }`;
+    'socket' in at ? `pipe: { path: ${JSON.stringify(at.socket)} }` : socketAddress(at);
   return [
     `  type: ${isFixed ? 'STATIC' : 'STRICT_DNS'}`,
     '  load_assignment:',

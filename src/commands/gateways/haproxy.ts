@@ -16,6 +16,7 @@ import {
   describeRoutes,
   dropsUnderscores,
   isWholeSite,
+  listensEverywhere,
   requireHostName,
 } from './common.ts';
 import { variableName } from './haproxy-lua.ts';
@@ -31,12 +32,12 @@ import {
 const PORT_MAX = 65_535;
 
 /**
- * The address of the section through which Lua reaches weir, on a port next to `listenPort`. With
- * an abstract socket a reload of HAProxy 2.6 fails; a path would have to exist inside a chroot.
+ * The address of the section through which Lua reaches weir, on a port next to that for clients. A
+ * reload of HAProxy 2.6 fails with an abstract socket, and a path would have to exist in a chroot.
  */
-function sectionAddress({ listenPort, weir, upstream }: GatewaySetup): string {
+function sectionAddress({ listen, weir, upstream }: GatewaySetup): string {
   const usedPorts = [upstream.port, 'port' in weir ? weir.port : 0];
-  const candidates = [1, 2, 3, -1, -2, -3].map((offset) => listenPort + offset);
+  const candidates = [1, 2, 3, -1, -2, -3].map((offset) => listen.port + offset);
   const port = candidates.find((port) => port > 0 && port <= PORT_MAX && !usedPorts.includes(port));
   return `127.0.0.1:${port}`;
 }
@@ -52,7 +53,7 @@ function luaCommand(routes: readonly Route[]): string {
 }
 
 export function haproxy(setup: GatewaySetup): string {
-  const { routes, listenPort, upstream } = setup;
+  const { routes, listen, upstream } = setup;
   return `\
 # haproxy.cfg for HAProxy ${upstream.isHttps ? '2.6' : '2.5'} or later: ${describeRoutes(routes)}
 # It needs weir.lua:
@@ -77,7 +78,7 @@ defaults
 
 frontend clients
   # Over HTTP/2 one connection could send a hundred requests at once. With TLS: alpn http/1.1
-  bind :${listenPort} proto h1
+  bind ${authority(listen)}${listensEverywhere(listen) ? ' v4v6' : ''} proto h1
   maxconn 3500
 ${requestRules(routes)}
   default_backend application

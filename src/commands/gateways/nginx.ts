@@ -20,6 +20,7 @@ import {
   identifyingNames,
   indentLines,
   isWholeSite,
+  listensEverywhere,
   protectsEveryPath,
   quotaHeaders,
   requireHostName,
@@ -43,7 +44,7 @@ const CONTROL_CHARACTERS = '[\\x00-\\x08\\x0a-\\x1f]';
 
 /** @throws StartError if a policy reads a header that nginx drops */
 export function nginx(setup: GatewaySetup): string {
-  const { routes, weir, listenPort, upstream } = setup;
+  const { routes, weir, listen, upstream } = setup;
   requirePlainNames(routes);
   if (upstream.isHttps) requireHostName('nginx', upstream);
   const application = applicationPass(upstream);
@@ -85,7 +86,7 @@ ${indentLines('  ', weirUpstreamLines(weir))}
     # Shorter than the 5 s after which Node.js closes an idle connection.
     keepalive_timeout 4s;
   }
-${indentLines('  ', DENIAL_MAPS, upstream.isHttps ? [] : ['', ...REQUEST_HOST_MAP])}
+${indentLines('  ', DENIAL_MAPS, ['', ...requestHostMaps(upstream.isHttps ?? false)])}
 
   # Allow upgrades to WebSocket only: over another protocol a client could bypass weir.
   map $http_upgrade $upgrade {
@@ -98,13 +99,14 @@ ${indentLines('  ', DENIAL_MAPS, upstream.isHttps ? [] : ['', ...REQUEST_HOST_MA
   }
 
   server {
-    listen ${listenPort};
+    listen ${authority(listen)}${listensEverywhere(listen) ? ' ipv6only=off' : ''};
     # Allow large cookies, but less than the 32 KiB that weir accepts.
     large_client_header_buffers 2 15k;${indentLines(
       '    ',
       isWholeSite(routes) ? [] : UNSAFE_PATH_RULE,
       controlCharacterRules(routes),
     )}
+${indentLines('    ', responseHeaderLines(routes))}
 
     # Headers for the application; the location of the check has its own.
     proxy_http_version 1.1;
@@ -173,6 +175,7 @@ ${indentLines('', weirUpstreamLines(weir), ['', ...DENIAL_MAPS])}
 ${indentLines(
   '',
   UNSAFE_PATH_RULE,
+  ['', ...responseHeaderLines(routes), ...HEADERS_OF_HTTP],
   ...routes.map((route) => ['', ...checkLocation(route, setup, true)]),
   ['', ...sharedLocations(routes, true)],
 )}
@@ -187,8 +190,10 @@ function snippetPlace({ prefix }: Route): string[] {
       : `in each "location" for paths that begin with ${prefix}, beside its proxy_pass.`;
   return [
     which,
-    '# nginx inherits directives such as add_header, error_page and proxy_set_header from an outer',
-    '# block only if a location has none with the same name: repeat those of outer blocks here.',
+    '# nginx inherits directives such as error_page and proxy_set_header from an outer block only',
+    '# if a location has none with the same name: repeat those of outer blocks here.',
+    '# If this location has add_header lines, repeat those of part 2 here. For a 429, repeat all',
+    '# of them in @weir_denied too.',
     '# A location can have only one auth_request.',
   ];
 }
@@ -223,10 +228,15 @@ const variableName = (header: string) => header.toLowerCase().replaceAll('-', '_
 const responseVariable = (header: string) => `$weir_${variableName(header)}`;
 
 const DENIAL_MAPS = [
-  '# For a denial by weir. The values of "" are for a denial because weir has not decided.',
-  `map ${responseVariable('RateLimit')} $weir_denied_retry_after {`,
-  `  default ${responseVariable('Retry-After')};`,
-  '  "" 1;',
+  '# For a denial; empty for other responses. Without RateLimit weir has not decided.',
+  `map $weir_denied:${responseVariable('RateLimit')} $weir_denied_retry_after {`,
+  '  default "";',
+  '  "1:" 1;',
+  `  "~^1:." ${responseVariable('Retry-After')};`,
+  '}',
+  'map $weir_denied $weir_denied_cache_control {',
+  '  default "";',
+  '  1 no-store;',
   '}',
   `map ${responseVariable('RateLimit')} $weir_denied_problem {`,
   `  default '${quotaExceeded()}';`,
@@ -240,20 +250,32 @@ const UNSAFE_PATH_RULE = [
   `if ($request_uri ~* "^[^?]*(\\x5c|${DOT_SEGMENT})") { return 400; }`,
 ];
 
-const REQUEST_HOST_MAP = [
-  '# A request of HTTP/1.0 may have no Host; one of HTTP/1.1 must have it.',
-  'map $http_host $request_host {',
-  '  default $http_host;',
-  '  "" $proxy_host;',
-  '}',
-];
+/** @param isHttps whether the application gets the host in X-Forwarded-Host, which may be absent */
+function requestHostMaps(isHttps: boolean): string[] {
+  const first = [
+    '# Over HTTP/3 $http_host is empty. $host then has the name, but not the port.',
+    'map $http_host $request_host {',
+    '  default $http_host;',
+  ];
+  if (isHttps) return [...first, '  "" $host;', '}'];
+  return [
+    ...first,
+    '  "" $host_or_upstream;',
+    '}',
+    '# A request of HTTP/1.0 may have neither; one of HTTP/1.1 must have a Host.',
+    'map $host $host_or_upstream {',
+    '  default $host;',
+    '  "" $proxy_host;',
+    '}',
+  ];
+}
 
 /** The header Host of the application. */
 function hostLines(upstream: Upstream): string[] {
   if (!upstream.isHttps) return ['proxy_set_header Host $request_host;'];
   return [
     `proxy_set_header Host ${authority(upstream, 443)};`,
-    'proxy_set_header X-Forwarded-Host $http_host;',
+    'proxy_set_header X-Forwarded-Host $request_host;',
   ];
 }
 
@@ -292,15 +314,29 @@ function checkLines({ policy }: Route, routes: readonly Route[]): string[] {
     }),
     'auth_request_set $weir_status $status;',
     ...names.map((name) => `proxy_hide_header ${name};`),
-    ...addHeaderLines(names),
     '# Does not apply to responses of the application.',
     'error_page 403 = @weir_denied;',
   ];
 }
 
-function addHeaderLines(names: readonly string[]): string[] {
-  return names.map((name) => `add_header ${name} ${responseVariable(name)} always;`);
+/** In the server, so that its own add_header lines apply to all responses too. */
+function responseHeaderLines(routes: readonly Route[]): string[] {
+  return [
+    '# A location inherits these lines only if it has no add_header itself. So put yours here, for',
+    '# example for HSTS or CORS, with "always": then a 429 has them too. nginx sends no header',
+    '# with an empty value.',
+    'set $weir_denied "";',
+    'add_header Retry-After $weir_denied_retry_after always;',
+    'add_header Cache-Control $weir_denied_cache_control always;',
+    ...commonQuotaHeaders(routes).map((name) => {
+      return `add_header ${name} ${responseVariable(name)} always;`;
+    }),
+  ];
 }
+
+const HEADERS_OF_HTTP = [
+  '# If "http" has add_header lines and this server has none, repeat those here.',
+];
 
 /** The address inside nginx at which a request is checked. */
 function checkUri({ namespace }: Policy, routes: readonly Route[]): string {
@@ -388,7 +424,6 @@ function sharedLocations(routes: readonly Route[], isSnippet: boolean): string[]
   const failures = new Map(
     routes.map(({ policy }) => [failureLocation(policy, routes), policy.onError]),
   );
-  const names = commonQuotaHeaders(routes);
   const usesUnexpectedLocation = isSnippet && [...failures.values()].includes('allow');
   const usesKeyLocation = !isSnippet || [...failures.values()].includes('deny');
   return [
@@ -406,15 +441,11 @@ function sharedLocations(routes: readonly Route[], isSnippet: boolean): string[]
     ...(usesKeyLocation ? INVALID_KEY_LOCATION : []),
     '',
     ...DENIED_LOCATION_START,
-    `  if ($weir_status ~ ${NOT_DENIED}) {`,
-    '    # nginx sends no empty header; this one only replaces the headers below.',
-    '    add_header Retry-After "";',
-    '    return 403;',
-    '  }',
+    `  if ($weir_status ~ ${NOT_DENIED}) { return 403; }`,
+    '  set $weir_denied 1;',
+    '  # Not by the end of the path.',
+    '  types { }',
     '  default_type application/problem+json;',
-    '  add_header Retry-After $weir_denied_retry_after always;',
-    '  add_header Cache-Control no-store always;',
-    ...addHeaderLines(names).map((line) => `  ${line}`),
     '  return 429 $weir_denied_problem;',
     '}',
   ];

@@ -14,6 +14,13 @@ export interface Route {
   prefix: string;
 }
 
+/** Where a gateway serves clients. */
+export interface ListenAddress {
+  /** An IP address. `[::]` means all addresses, also those of IPv4. */
+  host: string;
+  port: number;
+}
+
 /** The application behind the gateway. */
 export interface Upstream {
   isHttps?: boolean;
@@ -27,8 +34,7 @@ export interface GatewaySetup {
   /** At least one; different policies and prefixes, with the same `trustedHops`. */
   routes: readonly Route[];
   weir: WeirAddress;
-  /** The port on which the gateway serves clients. */
-  listenPort: number;
+  listen: ListenAddress;
   upstream: Upstream;
 }
 

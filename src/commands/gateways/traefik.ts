@@ -21,14 +21,15 @@ import type { GatewaySetup, Route, Upstream, WeirAddress } from './setup.ts';
 
 /** @throws StartError if weir listens for gateways on a Unix socket only */
 export function traefik(setup: GatewaySetup): string {
-  const { routes, listenPort, upstream } = setup;
+  const { routes, listen, upstream } = setup;
   const [{ policy }] = routes;
   const trusted = policy.trustedHops > 1 ? `\n${TRUSTED_PROXIES}` : '';
+  const address = authority(listen);
   const title = isWholeSite(routes)
     ? `Policy ${policy.namespace} of weir for Traefik v3, a file of its file provider:`
     : `For Traefik v3, a file of its file provider: ${describeRoutes(routes)}`;
   return `# ${title}
-#   traefik --entryPoints.web.address=:${listenPort} --providers.file.filename=<this file>${trusted}
+#   traefik --entryPoints.web.address=${address} --providers.file.filename=<this file>${trusted}
 #
 ${notes(routes)}
 http:

@@ -19,16 +19,17 @@ interface SetupParts {
   prefixes?: string[];
   weir?: GatewaySetup['weir'];
   upstream?: Upstream;
+  listen?: string;
 }
 
 function setupOf(parts: SetupParts = {}): GatewaySetup {
-  const { prefixes = ['/'], weir = WEIR, upstream = HTTP } = parts;
+  const { prefixes = ['/'], weir = WEIR, upstream = HTTP, listen = '127.0.0.1' } = parts;
   const routes = prefixes.map((prefix, i) => {
     const windows = [{ limit: 1, duration: 60_000 }];
     const own = { ...POLICY_DEFAULTS, gateway: 'envoy', identify: ['ip'], windows } as const;
     return { prefix, policy: { ...own, ...parts.policy, namespace: `policy-${i}` } as Policy };
   });
-  return { routes, weir, listenPort: 8_080, upstream };
+  return { routes, weir, listen: { host: listen, port: 8_080 }, upstream };
 }
 
 describe('the configuration of Envoy', () => {

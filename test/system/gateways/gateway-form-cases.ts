@@ -14,6 +14,7 @@ import { freePort, waitUntil } from '../../support/server.ts';
 import {
   type Application,
   type Gateway,
+  isListening,
   newKey,
   remainingIn,
   sendThrough,
@@ -50,8 +51,8 @@ export function defineFormTests(gatewayUnderTest: GatewayForms): void {
     return stack.serve(routes, {
       weir: atPort(port),
       print: printSnippet,
-      edit: (text, { listenPort: listen }) => {
-        return addToSite(text, { listen, application: stack.application.port });
+      edit: (text, { listen }) => {
+        return addToSite(text, { listen: listen.port, application: stack.application.port });
       },
     });
   }
@@ -111,6 +112,19 @@ export function defineFormTests(gatewayUnderTest: GatewayForms): void {
       const { status } = await sendThrough(gateway.port, { path: '/LOGIN', headers });
       expect(status).toBe(name === 'caddy' ? 429 : 200);
     });
+  });
+
+  test.each([
+    ['127.0.0.1', [true, false, false]],
+    ['[::1]', [false, true, false]],
+    ['0.0.0.0', [true, false, true]],
+    ['[::]', [true, true, true]],
+  ])('listens on %s only', async (host, expected) => {
+    const { port } = await stack.serve('site', { host });
+    // The last one is an address of this machine, but not the one that gateways have by default.
+    const addresses = ['127.0.0.1', '::1', '127.0.0.2'];
+    const listens = await Promise.all(addresses.map((address) => isListening(port, address)));
+    expect(listens).toEqual(expected);
   });
 
   test('paths without a policy are not checked, and have no dot segments', async () => {

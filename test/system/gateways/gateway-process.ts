@@ -103,9 +103,10 @@ export async function startGateway(options: GatewayOptions): Promise<GatewayProc
     removeDirectory(directory);
   };
   try {
-    await waitUntil(`${program} listens`, () => {
+    await waitUntil(`${program} listens`, async () => {
       if (hasEnded) throw new Error(`${program} ended: ${output}`);
-      return isListening(port);
+      const hosts = await Promise.all([HOST, '::1'].map((host) => isListening(port, host)));
+      return hosts.includes(true);
     });
   } catch (error) {
     await stop();
@@ -114,9 +115,10 @@ export async function startGateway(options: GatewayOptions): Promise<GatewayProc
   return { port, child, directory, output: () => output, stop };
 }
 
-function isListening(port: number): Promise<boolean> {
+/** Whether a connection to an address succeeds. */
+export function isListening(port: number, host: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect(port, HOST);
+    const socket = connect(port, host);
     socket.on('connect', () => {
       socket.destroy();
       resolve(true);

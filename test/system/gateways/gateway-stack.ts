@@ -40,6 +40,8 @@ interface ServeOptions {
   weir?: WeirAddress;
   key?: string;
   upstream?: Upstream;
+  /** The address on which the gateway serves clients. */
+  host?: string;
   /** Changes the printed text. */
   edit?: (text: string, setup: GatewaySetup) => string;
   /** Prints another form of the configuration. */
@@ -99,14 +101,15 @@ class GatewayStack<Started extends Gateway = Gateway> {
     return server;
   }
 
-  async setupOf(routes: Routes, { weir, upstream }: ServeOptions = {}): Promise<GatewaySetup> {
-    const listenPort = await freePort();
+  async setupOf(routes: Routes, options: ServeOptions = {}): Promise<GatewaySetup> {
+    const { weir, upstream, host = '127.0.0.1' } = options;
+    const port = await freePort();
     // HAProxy also uses the next port.
     await freePort();
     return {
       routes: Array.isArray(routes) ? routes : this.#routesOf(routes),
       weir: weir ?? atPort(this.gatewayPort),
-      listenPort,
+      listen: { host, port },
       upstream: upstream ?? { host: '127.0.0.1', port: this.application.port },
     };
   }
@@ -122,7 +125,7 @@ class GatewayStack<Started extends Gateway = Gateway> {
   async serve(routes: Routes, options: ServeOptions = {}): Promise<Started> {
     const { print = this.#gateway.print, edit = (text) => text, key = '' } = options;
     const setup = await this.setupOf(routes, options);
-    const gateway = await this.#gateway.start(edit(print(setup), setup), setup.listenPort, key);
+    const gateway = await this.#gateway.start(edit(print(setup), setup), setup.listen.port, key);
     this.gateways.push(gateway);
     this.stops.push(gateway.stop);
     return gateway;

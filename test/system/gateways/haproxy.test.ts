@@ -79,10 +79,10 @@ describe.skipIf(realHaproxy.isMissing)('HAProxy', () => {
     test('the limit applies across a reload', async () => {
       const setup = await stack.setupOf('login');
       const text = realHaproxy.print(setup);
-      const before = await startHaproxy(text, setup.listenPort);
-      const send = () => sendThrough(setup.listenPort);
+      const before = await startHaproxy(text, setup.listen.port);
+      const send = () => sendThrough(setup.listen.port);
       expect(remainingIn(await send())).toBe(1);
-      const after = await startHaproxy(text, setup.listenPort, '', before);
+      const after = await startHaproxy(text, setup.listen.port, '', before);
       stack.stops.push(after.stop);
       await waitUntil('the replaced process has exited', () => {
         return before.child.exitCode !== null || before.child.signalCode !== null;

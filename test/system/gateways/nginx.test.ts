@@ -3,10 +3,21 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { RequestParts } from '../../support/http.ts';
+import { nginxSnippet } from '../../../src/commands/gateways/nginx.ts';
+import type { GatewaySetup } from '../../../src/commands/gateways/setup.ts';
+import { CERTIFICATE_A } from '../../support/certificates.ts';
+import { exchange, type ParsedResponse, type RequestParts } from '../../support/http.ts';
+import { freePort } from '../../support/server.ts';
 import { defineGatewayTests } from './gateway-cases.ts';
-import { type Gateway, sendThrough } from './gateway-process.ts';
-import { useGatewayStack } from './gateway-stack.ts';
+import {
+  type Gateway,
+  newKey,
+  sendThrough,
+  startApplication,
+  statusesOf,
+} from './gateway-process.ts';
+import { nginxSite } from './gateway-sites.ts';
+import { atPort, useGatewayStack } from './gateway-stack.ts';
 import { realNginx } from './real-gateways.ts';
 
 describe.skipIf(realNginx.isMissing)('nginx', () => {
@@ -112,3 +123,116 @@ describe.skipIf(realNginx.isMissing).each(['allow', 'deny'] as const)(
     });
   },
 );
+
+const HEADERS_OF_SITE = {
+  'strict-transport-security': 'max-age=31536000',
+  'access-control-allow-origin': 'https://app.example',
+};
+const LINES_OF_SITE = Object.entries(HEADERS_OF_SITE)
+  .map(([name, value]) => `add_header ${name} "${value}" always;`)
+  .join(' ');
+
+describe.skipIf(realNginx.isMissing)('add_header lines of the server', () => {
+  const identify = 'header:x-api-key';
+  const stack = useGatewayStack(realNginx, {
+    open: { limit: 1, identify },
+    closed: { limit: 1, identify, onError: 'deny' },
+  });
+  const inServer = (text: string) => {
+    return text.replace(/^ *server \{$/m, `$&\n${LINES_OF_SITE} types { text/html html; }`);
+  };
+  const quotaHeaders = ({ headers }: ParsedResponse) => {
+    const names = ['ratelimit-policy', 'ratelimit', 'retry-after', 'cache-control'];
+    return names.filter((name) => name in headers);
+  };
+
+  test.each([
+    ['complete', inServer, undefined],
+    [
+      'added to a site',
+      (text: string, { listen }: GatewaySetup) => {
+        const { port } = stack.application;
+        return inServer(nginxSite(text, { listen: listen.port, application: port }));
+      },
+      nginxSnippet,
+    ],
+  ])('survive in the text, %s', async (_name, edit, print = realNginx.print) => {
+    const options = { print, edit };
+    const gateway = await stack.serve({ closed: '/login' }, options);
+    await stack.firstResponse(gateway, '/login');
+    const headers = newKey();
+    const send = (path: string) => sendThrough(gateway.port, { path, headers });
+    const allowed = await send('/login');
+    const denied = [await send('/login'), await send('/login/page.html')];
+    const others = [await send('/'), await send('/404')];
+    const withoutWeir = await stack.serve(
+      { closed: '/login' },
+      { ...options, weir: atPort(await freePort()) },
+    );
+    const failed = await sendThrough(withoutWeir.port, { path: '/login' });
+    const all = [allowed, ...denied, ...others, failed];
+    expect(statusesOf(all)).toEqual([200, 429, 429, 200, 404, 429]);
+    for (const { headers } of all) expect(headers).toMatchObject(HEADERS_OF_SITE);
+    expect(quotaHeaders(allowed)).toEqual(['ratelimit-policy', 'ratelimit']);
+    for (const response of denied) {
+      expect(response.headers['content-type']).toBe('application/problem+json');
+      expect(response.headers['cache-control']).toBe('no-store');
+      expect(quotaHeaders(response)).toHaveLength(4);
+    }
+    for (const response of others) expect(quotaHeaders(response)).toEqual([]);
+    expect(quotaHeaders(failed)).toEqual(['retry-after', 'cache-control']);
+  });
+
+  test('survive in a request that onError allows, and in a 403 of nginx itself', async () => {
+    const gateway = await stack.serve('open', {
+      weir: atPort(await freePort()),
+      edit: (text) => inServer(text).replace('location / {', 'location /denied { deny all; }\n$&'),
+    });
+    for (const [path, status] of [
+      ['/', 200],
+      ['/denied', 403],
+    ] as const) {
+      const response = await sendThrough(gateway.port, { path });
+      expect(response.status).toBe(status);
+      expect(response.headers).toMatchObject(HEADERS_OF_SITE);
+      expect(quotaHeaders(response)).toEqual([]);
+    }
+  });
+});
+
+describe.skipIf(realNginx.isMissing)('the Host of a request without the header', () => {
+  const stack = useGatewayStack(realNginx, { open: { limit: 100 } });
+  const { directory } = stack;
+
+  /** Over HTTP/3 too, $http_host is empty and $host has the name. */
+  test.each([
+    ['is the name that nginx knows', 'server_name shop.example;', 'shop.example'],
+    ['is that of the upstream if nginx knows none', '', 'application'],
+  ])('%s', async (_name, line, expected) => {
+    const gateway = await stack.serve('open', {
+      edit: (text) => text.replace(/^ *listen .*$/m, `$&\n${line}`),
+    });
+    await exchange(gateway.port, [Buffer.from('GET /old HTTP/1.0\r\n\r\n')]);
+    expect(stack.application.requests.at(-1)).toMatchObject({
+      url: '/old',
+      headers: { host: expected },
+    });
+  });
+
+  test('is X-Forwarded-Host for an application over TLS', async () => {
+    const application = await startApplication({ tls: CERTIFICATE_A });
+    stack.stops.push(application.stop);
+    const caFile = join(directory, 'ca.pem');
+    writeFileSync(caFile, CERTIFICATE_A.cert);
+    const gateway = await stack.serve('open', {
+      upstream: { isHttps: true, host: 'localhost', port: application.port },
+      edit: (text) => {
+        return realNginx
+          .trust(text, caFile)
+          .replace(/^ *listen .*$/m, '$&\nserver_name shop.example;');
+      },
+    });
+    await exchange(gateway.port, [Buffer.from('GET /old HTTP/1.0\r\n\r\n')]);
+    expect(application.requests.at(-1)?.headers['x-forwarded-host']).toBe('shop.example');
+  });
+});

@@ -107,7 +107,7 @@ export const realCaddy: GatewayForms = {
 /** By the port of HAProxy: the Lua file that was printed with its configuration. */
 const luaByPort = new Map<number, string>();
 const withLua = (print: Print) => (setup: GatewaySetup) => {
-  luaByPort.set(setup.listenPort, haproxyLua(setup));
+  luaByPort.set(setup.listen.port, haproxyLua(setup));
   return print(setup);
 };
 
