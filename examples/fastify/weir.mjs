@@ -122,6 +122,7 @@ const RATE_LIMIT_OPTIONS = [
   'namespace',
   'key',
   'identify',
+  'skip',
   'onError',
   'trustedHops',
   'legacyHeaders',
@@ -158,6 +159,9 @@ const INVALID = { status: 400, headers: {}, body: '' };
 
 // Characters that Node sends in no header, for example of a path that the application has decoded.
 const INVALID_CHARACTER = /[^\t\x20-\x7e\x80-\xff]/;
+
+// weir skips no path with other characters, and none that is longer.
+const SKIPPABLE_PATH = /^[\w./~%-]{1,1536}$/;
 
 // A flood queues for these connections, and the timeout does not include that wait.
 const CONNECTIONS_MAX = 64;
@@ -266,13 +270,17 @@ function readNamespace(value) {
   return value;
 }
 
-/** The headers that identify the client; weir gets no others. */
+/** The headers that the policy reads; weir gets no others. */
 function readIdentity(options) {
-  const { identify = 'ip', trustedHops = 1 } = options;
+  const { identify = 'ip', skip = [], trustedHops = 1 } = options;
   const isCount = Number.isInteger(trustedHops) && trustedHops >= 1 && trustedHops <= 32;
   requireOption(isCount, 'trustedHops', 'an integer from 1 to 32', trustedHops);
   const parts = Array.isArray(identify) ? identify : [identify];
   requireOption(parts.length > 0 && parts.every(isPart), 'identify', PART_RULE, identify);
+  const isSkip = Array.isArray(skip) && skip.every((entry) => /^(preflight$|\/)/.test(entry));
+  requireOption(isSkip, 'skip', "an array of 'preflight' and paths such as '/healthz'", skip);
+  const skipsPaths = skip.some((entry) => entry !== 'preflight');
+  const skipsPreflights = skip.includes('preflight');
   // An option without a value is an error: it may be an environment variable that is not set.
   const key = 'key' in options ? { 'X-Weir-Key': readKey(options.key) } : {};
   const headers = [...namesOf(parts, 'header:'), ...namesOf(parts, 'ip:header:')];
@@ -284,8 +292,11 @@ function readIdentity(options) {
       headers['X-Forwarded-For'] = addressOf(request, trustedHops);
     if (parts.includes('method'))
       headers['X-Forwarded-Method'] = request.method ?? '';
-    if (parts.includes('path'))
+    if (parts.includes('path') || (skipsPaths && SKIPPABLE_PATH.test(pathOf(request)))) {
       headers['X-Forwarded-Uri'] = pathOf(request);
+    }
+    if (skipsPreflights && request.method === 'OPTIONS')
+      addPreflight(headers, request);
     // Node sends no header for [].
     for (const name of headerNames)
       headers[name] = request.headers[name] ?? [];
@@ -293,6 +304,14 @@ function readIdentity(options) {
       headers.Cookie = cookiesOf(request, cookieNames);
     return headers;
   };
+}
+
+/** By these weir recognizes a preflight of CORS, which the policy skips. */
+function addPreflight(headers, request) {
+  headers['X-Forwarded-Method'] = request.method;
+  for (const name of ['origin', 'access-control-request-method']) {
+    headers[name] = request.headers[name] ?? [];
+  }
 }
 
 function isPart(part) {

@@ -8,6 +8,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { GATEWAYS, type Gateway } from '../policies/gateways.ts';
+import { PLAIN_PATH, PLAIN_PATH_RULE } from '../policies/path.ts';
 import { gatewaysOf, type Policy } from '../policies/policy.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { apisix, apisixSnippet } from './gateways/apisix.ts';
@@ -32,10 +33,6 @@ import type { ServerClient } from './server-client.ts';
 
 const LISTEN = '127.0.0.1:8080';
 const UPSTREAM = 'http://127.0.0.1:3000';
-/** A path that means the same for all gateways: without encoded characters. */
-const PLAIN_PATH = /^(\/[A-Za-z0-9._~-]+)*\/?$/;
-const PATH_RULE =
-  'have only segments of letters, digits, "-", "_", "." and "~", none of them empty, "." or ".."';
 const LISTEN_ADDRESS = /^(?:(?:([\d.]+)|\[([\da-f:.]+)\]):)?(\d{1,5})$/i;
 const HOST = /^([a-z0-9._-]+|\[[0-9a-f:]+\])$/;
 
@@ -92,7 +89,7 @@ const print = subcommand({
     listen: {
       type: 'string',
       value: '<address>',
-      help: `address and port on which the gateway serves clients; default: ${LISTEN}`,
+      help: `where the gateway serves clients; default: ${LISTEN}`,
     },
     upstream: {
       type: 'string',
@@ -126,7 +123,7 @@ export const gateway: Command = {
 The configuration sends checks to WEIR_GATEWAY_PORT of the server, or to WEIR_GATEWAY_SOCKET, where
 gateways need no key. If the server has neither, it sends them to the server's URL, with a key.
 Limits are not part of the configuration. Print it again only after a change of a policy's gateway,
-identify, onError, shadow, trustedHops or legacyHeaders.
+identify, skip, onError, shadow, trustedHops or legacyHeaders.
 
 A namespace protects all paths that begin with its prefix, such as /login. The first --namespace has
 the prefix / by default. Of several matching prefixes, the longest applies. A gateway decodes a path
@@ -195,7 +192,7 @@ function parseUpstream(text: string): Upstream {
     const received = text.includes('@') ? 'one with "@"' : formatValue(text);
     throw new StartError(
       '--upstream must be a URL such as http://127.0.0.1:3000 or https://app.example.com/shop,' +
-        ` without user, query and fragment; its path must ${PATH_RULE}; got ${received}`,
+        ` without user, query and fragment; its path must ${PLAIN_PATH_RULE}; got ${received}`,
     );
   }
   const isHttps = url.protocol === 'https:';
@@ -228,9 +225,9 @@ function parseNamespaces(gateway: Gateway, values: readonly string[]): Map<strin
           ` got ${formatValue(value)}`,
       );
     }
-    if (prefix !== undefined && !(prefix.startsWith('/') && isPlainPath(prefix))) {
+    if (prefix !== undefined && !(prefix.startsWith('/') && PLAIN_PATH.test(prefix))) {
       throw new StartError(
-        `the path prefix of --namespace must begin with "/" and ${PATH_RULE};` +
+        `the path prefix of --namespace must begin with "/" and ${PLAIN_PATH_RULE};` +
           ` got ${formatValue(value)}`,
       );
     }
@@ -248,11 +245,6 @@ function parseNamespaces(gateway: Gateway, values: readonly string[]): Map<strin
     prefixes.set(namespace, prefix ?? '/');
   }
   return prefixes;
-}
-
-function isPlainPath(path: string): boolean {
-  const hasDotSegment = path.split('/').some((segment) => segment === '.' || segment === '..');
-  return PLAIN_PATH.test(path) && !hasDotSegment;
 }
 
 /** All policies that the key may read, and the address to which gateways send checks. */

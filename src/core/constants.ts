@@ -28,6 +28,9 @@ export const EXPLAINED_OVERRIDES_MAX = 20;
 export const POLICIES_MAX = 1_000;
 export const POLICY_WINDOWS_MAX = 8;
 export const IDENTITY_PARTS_MAX = 8;
+/** Requests that a policy skips. */
+export const POLICY_SKIPS_MAX = 64;
+export const SKIP_PATH_MAX_CHARACTERS = 512;
 /** Tokens of identity providers have a few thousand characters. */
 export const IDENTIFIER_PART_MAX_CHARACTERS = 8_192;
 /** Proxies in a chain whose X-Forwarded-For is trusted. */

@@ -13,17 +13,22 @@ import {
   NAMESPACE_ID_PREFIX,
   NAMESPACE_MAX_CHARACTERS,
   POLICIES_MAX,
+  POLICY_SKIPS_MAX,
+  SKIP_PATH_MAX_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
 } from '../core/constants.ts';
 import { GATEWAYS, isEnvoyBased } from '../policies/gateways.ts';
 import { HOP_BY_HOP_HEADER, REAL_IP, RESERVED_HEADER, TOKEN } from '../policies/identifier.ts';
+import { PLAIN_PATH } from '../policies/path.ts';
 import {
   IDENTITY_PARTS,
   POLICY_NAMESPACE_FORMAT,
   POLICY_NAMESPACE_RULE,
   PolicySchema,
+  SKIP_RULE,
   WindowSchema,
 } from '../policies/policy.ts';
+import { PREFLIGHT } from '../policies/skip.ts';
 import { documentedSchema } from './openapi.ts';
 import { detailsOf } from './settings.ts';
 
@@ -94,6 +99,7 @@ const POLICY_EXAMPLES: Readonly<Record<string, readonly unknown[]>> = {
     ],
   ],
   identify: ['ip', 'ip:header:cf-connecting-ip', 'header:x-api-key', ['cookie:session', 'path']],
+  skip: [['preflight', '/healthz']],
 };
 
 const POLICIES_EXAMPLE = { login: { gateway: 'nginx', limit: 100, duration: 60_000 } };
@@ -182,6 +188,7 @@ function policy(): JsonSchema {
     gateway: gatewayRules(),
     windows: { items: window() },
     identify: identifyRules(),
+    skip: skipRules(),
     missing: missingRules(),
   };
   const fields = Object.entries(properties).map(([name, { enum: values, ...field }]) => {
@@ -246,6 +253,20 @@ function identifyRules(): JsonSchema {
         items: part,
       },
     ],
+  };
+}
+
+function skipRules(): JsonSchema {
+  return {
+    type: 'array',
+    maxItems: POLICY_SKIPS_MAX,
+    uniqueItems: true,
+    items: {
+      type: 'string',
+      pattern: `^${PREFLIGHT}$|^(?=/)${PLAIN_PATH.source.replace('^', '')}`,
+      ...patternMessage(SKIP_RULE),
+      maxLength: SKIP_PATH_MAX_CHARACTERS,
+    },
   };
 }
 

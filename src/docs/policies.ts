@@ -1,6 +1,6 @@
 /** The table of the fields of a policy, from the schema that validates policies. */
 
-import { IDENTITY_PARTS_MAX } from '../core/constants.ts';
+import { IDENTITY_PARTS_MAX, POLICY_SKIPS_MAX } from '../core/constants.ts';
 import { GATEWAYS } from '../policies/gateways.ts';
 import { PolicySchema, WindowSchema } from '../policies/policy.ts';
 import { inlineCode, markdownTable } from './markdown.ts';
@@ -18,6 +18,7 @@ const WITHOUT_DEFAULT: Partial<Record<FieldName, string>> = {
 /** Of fields that the server validates item by item. */
 const ACCEPTS: Partial<Record<FieldName, string>> = {
   gateway: `${GATEWAYS.map(inlineCode).join(', ')}, or an array of different ones`,
+  skip: `an array of at most ${POLICY_SKIPS_MAX} different ones`,
   identify: `one part, or an array of 1 to ${IDENTITY_PARTS_MAX} different ones`,
 };
 

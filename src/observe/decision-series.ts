@@ -47,6 +47,7 @@ export function registerDecisionSeries(
   series.counter('weir_unidentified_checks_total', () =>
     byNamespace(NAMESPACE_STAT.unidentifiedChecks),
   );
+  series.counter('weir_skipped_checks_total', () => byNamespace(NAMESPACE_STAT.skippedChecks));
   series.counter('weir_gateway_failures_total', () => [
     [{ decision: 'allow' }, totalOf(acceptors, ACCEPTOR_STAT.failuresAllowed)],
     [{ decision: 'deny' }, totalOf(acceptors, ACCEPTOR_STAT.failuresDenied)],

@@ -117,6 +117,13 @@ export const METRICS = {
     labels: { namespace },
     help: 'Gateway checks without a part of the identity that the policy names.',
   },
+  weir_skipped_checks_total: {
+    group: 'Gateways',
+    type: 'counter',
+    unit: 'checks',
+    labels: { namespace },
+    help: 'Gateway checks of requests that the policy allows without a decision, by its skip.',
+  },
   weir_gateway_failures_total: {
     group: 'Gateways',
     type: 'counter',

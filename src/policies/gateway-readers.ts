@@ -1,5 +1,5 @@
 /**
- * Chooses how to read the identifier of a check by the address to which the gateway has sent it.
+ * Chooses how to read a check by the address to which the gateway has sent it.
  * A policy trusts other headers for each of its gateways, so a client must not be able to choose:
  * the address is fixed in the configuration of the gateway, and an unclear address is an error.
  *
@@ -10,9 +10,10 @@
 
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
-import { isEnvoyBased } from './gateways.ts';
+import { type Gateway, isEnvoyBased } from './gateways.ts';
 import { IdentifierReader } from './identifier.ts';
 import { gatewaysOf, type Policy } from './policy.ts';
+import { SkipReader } from './skip.ts';
 
 const PARAMETER = 'gateway';
 
@@ -21,25 +22,34 @@ export function gatewayQuery(gateway: string): string {
   return `${PARAMETER}=${gateway}`;
 }
 
+/** What weir reads in a check of one gateway. */
+export interface CheckReader {
+  identifier: IdentifierReader;
+  /** Undefined if the policy skips no requests. */
+  skip: SkipReader | undefined;
+  /** The headers that both read, in lower case. */
+  headers: readonly string[];
+}
+
 export class GatewayReaders {
   /** Describes the parts of an identifier to a client whose request lacks one. */
   readonly requiredParts: string;
   readonly #description: string;
-  readonly #readers: readonly IdentifierReader[];
+  readonly #readers: readonly CheckReader[];
   /** Of the addresses of the readers, in the same order. */
   readonly #queries: readonly string[];
   /** Undefined for a policy that serves several gateways. */
-  readonly #onlyReader: IdentifierReader | undefined;
-  readonly #envoyReader: IdentifierReader | undefined;
+  readonly #onlyReader: CheckReader | undefined;
+  readonly #envoyReader: CheckReader | undefined;
 
   constructor(policy: Policy) {
     const gateways = gatewaysOf(policy);
-    const readers = gateways.map((gateway) => new IdentifierReader(policy, gateway));
+    const readers = gateways.map((gateway) => checkReader(policy, gateway));
     this.#readers = readers;
     this.#queries = gateways.map(gatewayQuery);
     this.#onlyReader = readers.length === 1 ? readers[0] : undefined;
     this.#envoyReader = readers[gateways.findIndex(isEnvoyBased)];
-    this.requiredParts = readers[0].requiredParts;
+    this.requiredParts = readers[0].identifier.requiredParts;
     const name = formatValue(policy.namespace);
     this.#description = `the policy for the namespace ${name} serves ${gateways.join(', ')}`;
   }
@@ -50,7 +60,7 @@ export class GatewayReaders {
    * @param query undefined for none
    * @throws ApiError
    */
-  forQuery(query: string | undefined): IdentifierReader {
+  forQuery(query: string | undefined): CheckReader {
     if (query === undefined && this.#onlyReader !== undefined) return this.#onlyReader;
     for (let i = 0; i < this.#queries.length; i++) {
       if (query === this.#queries[i]) return this.#readers[i];
@@ -62,18 +72,27 @@ export class GatewayReaders {
    * For an address with a path behind the namespace.
    * @throws ApiError
    */
-  forPath(): IdentifierReader {
+  forPath(): CheckReader {
     if (this.#envoyReader !== undefined) return this.#envoyReader;
     const rule = 'a check with a path behind the namespace comes from envoy or istio';
     throw new ApiError('NOT_FOUND', `${this.#description}; ${rule}`);
   }
 
   /** Some gateways append the client's query: it does no harm if there is nothing to choose. */
-  #forUnusualQuery(query = ''): IdentifierReader {
+  #forUnusualQuery(query = ''): CheckReader {
     const namesGateway = new URLSearchParams(query).has(PARAMETER);
     if (this.#onlyReader !== undefined && !namesGateway) return this.#onlyReader;
     const rule = `the query of a check must be ${gatewayQuery('<name>')} with one of these names`;
     const received = query === '' ? 'no query' : formatValue(query);
     throw new ApiError('NOT_FOUND', `${this.#description}; ${rule}; got ${received}`);
   }
+}
+
+function checkReader(policy: Policy, gateway: Gateway): CheckReader {
+  const identifier = new IdentifierReader(policy, gateway);
+  if (policy.skip === undefined) {
+    return { identifier, skip: undefined, headers: identifier.headers };
+  }
+  const skip = new SkipReader(policy, gateway);
+  return { identifier, skip, headers: [...new Set([...identifier.headers, ...skip.headers])] };
 }

@@ -38,8 +38,8 @@ export type Part =
 export const UNIDENTIFIED = '';
 
 const FORWARDED_FOR = 'x-forwarded-for';
-const FORWARDED_METHOD = 'x-forwarded-method';
-const FORWARDED_URI = 'x-forwarded-uri';
+export const FORWARDED_METHOD = 'x-forwarded-method';
+export const FORWARDED_URI = 'x-forwarded-uri';
 const COOKIE = 'cookie';
 const AUTHORIZATION = 'authorization';
 
@@ -171,7 +171,7 @@ export class IdentifierReader {
 }
 
 /** Envoy appends `/a` to a prefix that ends with a slash. Paths without `//` are read faster. */
-function pathBehindPrefix(suffix: string): string {
+export function pathBehindPrefix(suffix: string): string {
   return suffix.startsWith('//') ? suffix.slice(1) : suffix;
 }
 

@@ -17,6 +17,22 @@ const ESCAPED_OCTET = /%[0-9a-f]{2}/gi;
 /** Equivalent with and without an escape (RFC 3986, 2.3). */
 const UNRESERVED = /[a-z0-9._~-]/i;
 
+/** A path that means the same for every gateway and application: nothing in it is ambiguous. */
+export const PLAIN_PATH = /^(\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+)*\/?$/;
+export const PLAIN_PATH_RULE =
+  'have only segments of letters, digits, "-", "_", "." and "~", none of them empty, "." or ".."';
+
+/**
+ * The path of a request target, to be compared with plain paths. Only its escapes are normalized:
+ * applications disagree about dot segments and repeated slashes, so these equal no plain path.
+ *
+ * @param target the request target, which may have a query
+ */
+export function plainPathOf(target: string): string {
+  const path = truncateAt(target, /\?/);
+  return path.includes('%') ? path.replace(ESCAPED_OCTET, normalizeOctet) : path;
+}
+
 /**
  * @param target the request target, which may have a query, or a scheme and a host
  * @returns undefined if the path is too long

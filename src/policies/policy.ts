@@ -14,7 +14,9 @@ import {
   NAMESPACE_ID_PREFIX,
   NAMESPACE_MAX_CHARACTERS,
   POLICIES_MAX,
+  POLICY_SKIPS_MAX,
   POLICY_WINDOWS_MAX,
+  SKIP_PATH_MAX_CHARACTERS,
   TRUSTED_HOPS_MAX,
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
@@ -23,6 +25,8 @@ import { nearestName } from '../core/nearest.ts';
 import { createValidator, field, flag, integer, milliseconds } from '../core/schema.ts';
 import { GATEWAYS, type Gateway, isEnvoyBased } from './gateways.ts';
 import { readPart } from './identifier.ts';
+import { PLAIN_PATH, PLAIN_PATH_RULE } from './path.ts';
+import { PREFLIGHT } from './skip.ts';
 
 /** The values of fields that a policy leaves out. */
 export const POLICY_DEFAULTS = {
@@ -105,6 +109,13 @@ export const PolicySchema = Type.Object(
       integer(1, 128),
       'Bits of an IPv6 address that identify a client.',
     ),
+    skip: Type.Optional(
+      field(
+        Type.Unknown(),
+        'Requests that are allowed without a check, as an array: `preflight` for those of CORS, ' +
+          'and whole paths, such as `/healthz`.',
+      ),
+    ),
     missing: byDefault(
       'missing',
       Type.Enum(['share', 'allow', 'deny', 'admit', 'refuse'], { accepts: 'share, allow or deny' }),
@@ -162,6 +173,8 @@ export interface Policy {
   trustedHops: number;
   /** Bits of an IPv6 address that identify a client. */
   ipv6Prefix: number;
+  /** `preflight`, and plain paths; absent for none, as in the audit log of older versions. */
+  skip?: string[];
   /**
    * For requests without an identifier: share one counter, or allow or deny without counting. Those
    * with an invalid one share a counter too, unless it is `deny`.
@@ -229,7 +242,7 @@ function readPolicy(namespace: string, input: unknown): Policy {
   }
   requireKnownFields(input, POLICY_FIELDS, 'a policy');
   const policy = policyReader.validate(input);
-  const { gateway, limit, duration, algorithm, burst, windows, identify, ...rest } = policy;
+  const { gateway, limit, duration, algorithm, burst, windows, identify, skip, ...rest } = policy;
   const read: Policy = {
     ...POLICY_DEFAULTS,
     ...rest,
@@ -239,6 +252,8 @@ function readPolicy(namespace: string, input: unknown): Policy {
     identify: readIdentityParts(identify),
     missing: MISSING_ACTIONS[policy.missing ?? POLICY_DEFAULTS.missing],
   };
+  const skipped = readSkip(skip);
+  if (skipped.length > 0) read.skip = skipped;
   // A shadow policy denies no request, also if weir fails or is not reachable.
   if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map(({ limit, burst = limit }) => burst));
@@ -357,6 +372,32 @@ function readIdentityParts(input: unknown = IDENTIFY_DEFAULT): string[] {
   if (different.size < read.length)
     throw policyError('"identify" must not repeat a part', 'identify');
   return read;
+}
+
+/** What a policy may skip, as error messages list it. */
+export const SKIP_RULE =
+  `"preflight" or a path that begins with "/" and has at most ${SKIP_PATH_MAX_CHARACTERS} ` +
+  `characters; it must ${PLAIN_PATH_RULE}`;
+
+function readSkip(input: unknown = []): string[] {
+  if (!Array.isArray(input) || input.length > POLICY_SKIPS_MAX) {
+    const rule = `an array of at most ${POLICY_SKIPS_MAX} requests, each ${SKIP_RULE}`;
+    throw policyError(`"skip" must be ${rule}; got ${formatValue(input)}`, 'skip');
+  }
+  const entries: unknown[] = input;
+  const read = entries.map((entry) => {
+    if (typeof entry === 'string' && isSkip(entry)) return entry;
+    throw policyError(`each of "skip" must be ${SKIP_RULE}; got ${formatValue(entry)}`, 'skip');
+  });
+  if (new Set(read).size < read.length) {
+    throw policyError('"skip" must not repeat a request', 'skip');
+  }
+  return read;
+}
+
+function isSkip(entry: string): boolean {
+  if (entry === PREFLIGHT) return true;
+  return entry !== '' && entry.length <= SKIP_PATH_MAX_CHARACTERS && PLAIN_PATH.test(entry);
 }
 
 /** @param field the invalid field, if the error concerns one */

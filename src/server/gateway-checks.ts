@@ -4,6 +4,9 @@
  * identify the client. weir does not read a body, and one may never arrive: if a request announces
  * a body, weir closes the connection after the response.
  *
+ * A request that the policy skips is allowed at once, without a decision: no counter, no event and
+ * no statistics but a metric know of it.
+ *
  * The engine decides the windows of a policy as one batch. An override that applies to the client
  * replaces all of them. A failure is answered as the policy says, never with a 5xx; only a request
  * for an unknown policy or gateway, or without a required key, gets an error of the API.
@@ -23,8 +26,8 @@ import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engi
 import type { RequestDetails } from '../events/decision-event.ts';
 import { detailsOfHead } from '../events/request-details.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
-import { GatewayReaders } from '../policies/gateway-readers.ts';
-import { type IdentifierReader, UNIDENTIFIED } from '../policies/identifier.ts';
+import { type CheckReader, GatewayReaders } from '../policies/gateway-readers.ts';
+import { UNIDENTIFIED } from '../policies/identifier.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { KnownNamespaces } from '../registry/known-namespaces.ts';
@@ -198,11 +201,11 @@ export class GatewayCheckHandler {
     const end = slash < 0 ? path.length : slash;
     const isHead = method === 'HEAD';
     let compiled: CompiledPolicy;
-    let identifierReader: IdentifierReader;
+    let reader: CheckReader;
     try {
       compiled = this.#findPolicy(req, path.slice(prefix.length, end), needsKey);
       const { readers } = compiled;
-      identifierReader = slash < 0 ? readers.forQuery(req.getQuery()) : readers.forPath();
+      reader = slash < 0 ? readers.forQuery(req.getQuery()) : readers.forPath();
     } catch (error) {
       closeAfterUnreadBody(responder, res, readFraming(req));
       responder.sendError(res, error, { isHead });
@@ -211,22 +214,22 @@ export class GatewayCheckHandler {
     const kind = responseKindOf(denialStatus, isHead);
     const details = recorder.samples() ? detailsOfHead(req.getHeader(TRACEPARENT)) : undefined;
     try {
-      const framing = this.#headerReader.read(
-        req,
-        method,
-        path.slice(end),
-        identifierReader.headers,
-      );
+      const framing = this.#headerReader.read(req, method, path.slice(end), reader.headers);
       closeAfterUnreadBody(responder, res, framing);
       if (framing.error !== undefined) {
         responder.sendError(res, framing.error, { isHead });
+        return;
+      }
+      if (reader.skip?.skips(this.#headerReader)) {
+        compiled.namespace.decisionCounts[NAMESPACE_STAT.skippedChecks]++;
+        compiled.gatewayResponder.allowUncounted(res);
         return;
       }
       this.#decide(
         res,
         compiled,
         kind,
-        identifierReader.read(this.#headerReader),
+        reader.identifier.read(this.#headerReader),
         startedMs,
         details,
       );

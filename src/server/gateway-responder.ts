@@ -116,6 +116,12 @@ export class GatewayResponder {
     this.#writer.end(res, EMPTY_BODY, this.#isDraining());
   }
 
+  /** Without a quota: no counter was read. */
+  allowUncounted(res: HttpResponse): void {
+    const writeStatus = () => res.writeStatus(this.#headPrefixes[200]);
+    this.#writer.respond(res, this.#isDraining(), writeStatus, EMPTY_BODY);
+  }
+
   /** @param reason for the body of a denial that has another cause than the quota */
   deny(res: HttpResponse, quotaState: QuotaState, kind: ResponseKind, reason?: string): void {
     const writeStatus = () => this.#writeQuotaHeaders(res, kind.denialStatus, quotaState);
@@ -126,11 +132,12 @@ export class GatewayResponder {
 
   /** Weir has failed, so no quota is known: the policy's `onError` decides. */
   fail(res: HttpResponse, kind: ResponseKind): void {
-    const isAllowed = this.#policy.onError === 'allow';
-    const status = isAllowed ? 200 : kind.denialStatus;
-    const writeStatus = () => res.writeStatus(this.#headPrefixes[status]);
-    if (isAllowed) this.#writer.respond(res, this.#isDraining(), writeStatus, EMPTY_BODY);
-    else this.#deny(res, kind, writeStatus, FAILURE_RETRY_S, reducedCapacity);
+    if (this.#policy.onError === 'allow') {
+      this.allowUncounted(res);
+      return;
+    }
+    const writeStatus = () => res.writeStatus(this.#headPrefixes[kind.denialStatus]);
+    this.#deny(res, kind, writeStatus, FAILURE_RETRY_S, reducedCapacity);
   }
 
   #writeQuotaHeaders(

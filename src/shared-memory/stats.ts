@@ -166,6 +166,8 @@ export const NAMESPACE_STAT = {
   shadowDenials: 4,
   /** Gateway checks whose request lacked what the policy identifies clients by. */
   unidentifiedChecks: 5,
+  /** Gateway checks of requests that the policy allows without a decision. */
+  skippedChecks: 6,
 } as const;
 const NAMESPACE_STAT_COUNT = Object.keys(NAMESPACE_STAT).length;
 

@@ -50,6 +50,7 @@ describeEngines('decided %s:', (mode) => {
       shadow: { limit: 1, duration: MONTH_MS, shadow: true },
       networks: { limit: 9, duration: MONTH_MS },
       keys: { limit: 9, duration: MONTH_MS, identify: 'header:x-api-key' },
+      skipping: { limit: 1, duration: MONTH_MS, skip: ['preflight', '/healthz'] },
     },
   });
   // Creates the namespace, which every acceptor knows then.
@@ -347,6 +348,15 @@ describeEngines('decided %s:', (mode) => {
       expect(await send('two', identifier)).toBe(200);
       expect((await explain({ namespace: 'two', identifier })).success).toBe(false);
       expect(await send('two', identifier)).toBe(429);
+    });
+
+    test('an explanation names the requests that the policy skips', async () => {
+      const explained = await explain({ namespace: 'skipping', identifier: fresh() });
+      const skip = ['preflight', '/healthz'];
+      expect(explained).toMatchObject({ success: true, policy: { gateway: 'nginx', skip } });
+      expect(explained.reason).toMatch(
+        / Requests that the policy skips get no check: preflight, \/healthz\.$/,
+      );
     });
 
     test('a denial of a shadow policy is said to deny no request', async () => {

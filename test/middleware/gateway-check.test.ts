@@ -41,6 +41,8 @@ describe('an invalid option is an error that names it, the value and what is acc
     [{ identify: [] }, '"identify" must be one or more of'],
     [{ identify: 'header:x api' }, 'got "header:x api"'],
     [{ identify: ['ip', 7] }, 'got ip,7'],
+    [{ skip: 'preflight' }, `"skip" must be an array of 'preflight' and paths such as '/healthz'`],
+    [{ skip: ['options'] }, 'got options'],
     [{ onError: 'open' }, '"onError" must be \'allow\' or \'deny\'; got "open"'],
     [{ trustedHops: 0 }, '"trustedHops" must be an integer from 1 to 32; got 0'],
     [{ legacyHeaders: 'yes' }, '"legacyHeaders" must be true or false; got "yes"'],
@@ -152,6 +154,40 @@ describe('a check', () => {
       { identify: ['header:Cookie', 'cookie:sid'] },
       { headers: { cookie: 'a=b; sid=c' } },
       { cookie: 'a=b; sid=c' },
+    ],
+    [
+      'the path that the policy may skip',
+      { identify: 'header:a', skip: ['/healthz'] },
+      { originalUrl: '/%68ealthz?a', method: 'GET' },
+      { 'x-forwarded-uri': '/%68ealthz' },
+    ],
+    [
+      'no path that the policy cannot skip',
+      { identify: 'header:a', skip: ['/healthz'] },
+      { originalUrl: `/${'a'.repeat(16_384)}`, method: 'GET' },
+      {},
+    ],
+    [
+      'a preflight that the policy may skip',
+      { identify: 'header:a', skip: ['preflight'] },
+      {
+        ...{ url: '/', method: 'OPTIONS' },
+        headers: { origin: 'o', 'access-control-request-method': 'PUT', cookie: 'a' },
+      },
+      {
+        ...{ 'x-forwarded-method': 'OPTIONS', origin: 'o' },
+        ...{ 'access-control-request-method': 'PUT' },
+      },
+    ],
+    [
+      'nothing of CORS with another method',
+      { identify: 'header:a', skip: ['preflight'] },
+      {
+        url: '/',
+        method: 'POST',
+        headers: { origin: 'o', 'access-control-request-method': 'PUT' },
+      },
+      {},
     ],
     [
       'the key, without blanks around it',

@@ -22,7 +22,7 @@ const OTHERS = 'PUT|/sent';
 function identifierAt(gateway: unknown, address: string | undefined): string | undefined {
   const readers = readersFor(gateway);
   const reader = address?.startsWith('/') ? readers.forPath() : readers.forQuery(address);
-  return reader.read(REQUEST);
+  return reader.identifier.read(REQUEST);
 }
 
 describe('the reader of a check', () => {

@@ -171,6 +171,32 @@ describe('a policy', () => {
     );
   });
 
+  test('may skip preflights and whole paths, and by default skips nothing', () => {
+    const skip = ['preflight', '/', '/healthz', '/v1.0/a_b~c/'];
+    const [policy] = readPolicies({ login: { ...MINIMAL, skip } });
+    expect(policy.skip).toEqual(skip);
+    // Otherwise the audit log would record a change of every older policy.
+    expect(readPolicies({ login: MINIMAL })[0]).not.toHaveProperty('skip');
+    expect(readPolicies({ login: { ...MINIMAL, skip: [] } })[0]).not.toHaveProperty('skip');
+  });
+
+  test.each<[unknown, string]>([
+    ['preflight', '"skip" must be an array of at most 64 requests, each "preflight" or a path'],
+    [Array.from({ length: 65 }, (_, i) => `/${i}`), '"skip" must be an array of at most 64'],
+    [['options'], 'each of "skip" must be "preflight" or a path that begins with "/"'],
+    [[''], 'it must have only segments of letters, digits, "-", "_", "." and "~", none'],
+    [['/a/../b'], 'got "/a/../b"'],
+    [['//a'], 'got "//a"'],
+    [['/a*'], 'got "/a*"'],
+    [['/%61'], 'got "/%61"'],
+    [['/a?b'], 'got "/a?b"'],
+    [[`/${'x'.repeat(512)}`], 'has at most 512 characters'],
+    [[7], 'got 7'],
+    [['/a', '/a'], '"skip" must not repeat a request'],
+  ])('with "skip" %j is rejected', (skip, message) => {
+    expect(() => readPolicies({ login: { ...MINIMAL, skip } })).toThrow(message);
+  });
+
   test.each(['', '.', '-a', ':a', 'a/b', 'a b', 'é', 'a%2F', 'rlns_a', 'x'.repeat(513), 'a"b'])(
     'of the namespace %j is rejected',
     (name) => {

@@ -52,6 +52,7 @@ const POLICIES: Record<string, PolicySettings> = {
   appending: { gateway: 'istio', limit: 3 },
   gcra: { limit: 100, algorithm: 'gcra', burst: 2, identify: 'header:x-key', missing: 'allow' },
   sliding: { limit: 60, duration: 3_600_000, algorithm: 'sliding' },
+  skipping: { limit: 1, skip: ['preflight', '/healthz'], missing: 'deny' },
   lowered: { limit: 100, algorithm: 'gcra', burst: 3 },
 };
 
@@ -207,6 +208,43 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect([other.status, errorIn(other).message]).toEqual([404, expect.stringContaining('nginx')]);
     expect((await ask('/v1/check/login?gateway=caddy')).status).toBe(404);
     expect((await ask('/v1/check/login?gateway=nginx', forwardedFor('10.0.0.4'))).status).toBe(200);
+  });
+
+  test('has requests that the policy skips allowed without a decision, and counted apart', async () => {
+    const client = forwardedFor('10.0.0.21');
+    const preflight = {
+      ...client,
+      'X-Forwarded-Method': 'OPTIONS',
+      Origin: 'https://app.example',
+      'Access-Control-Request-Method': 'PUT',
+    };
+    const health = { ...client, 'X-Forwarded-Uri': '/healthz?a' };
+    const figure = (name: string) => server.metric(name);
+    // Without an address the policy denies a request that it checks.
+    for (const headers of [preflight, health, { 'X-Forwarded-Uri': '/healthz' }, preflight]) {
+      for (const path of ['/v1/check/skipping', '/v1/auth-request/skipping?gateway=nginx']) {
+        const answer = await ask(path, headers);
+        expect([answer.status, answer.body, answer.headers.ratelimit]).toEqual([
+          200,
+          '',
+          undefined,
+        ]);
+        expect(answer.headers['ratelimit-policy']).toMatch(/^"skipping";q=1;/);
+      }
+    }
+    expect(await figure('weir_skipped_checks_total{namespace="skipping"}')).toBe(8);
+    expect(await figure('weir_unidentified_checks_total{namespace="skipping"}')).toBe(0);
+    const decisions = 'weir_decisions_total{namespace="skipping",outcome=';
+    expect([await figure(`${decisions}"allowed"}`), await figure(`${decisions}"denied"}`)]).toEqual(
+      [0, 0],
+    );
+    // The same client has used nothing.
+    const checked = { ...preflight, 'X-Forwarded-Method': 'POST' };
+    expect(await statuses(2, () => ask('/v1/check/skipping', checked))).toEqual([200, 429]);
+    expect((await ask('/v1/check/skipping', preflight)).status).toBe(200);
+    // An invalid head is rejected before.
+    const doubled = { ...preflight, 'Content-Length': ['1', '2'] };
+    expect((await ask('/v1/check/skipping', doubled)).status).toBe(400);
   });
 
   test('has clients without an identity share a counter, allowed or denied, and counts them', async () => {

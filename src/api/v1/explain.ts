@@ -26,6 +26,7 @@ import {
 } from '../../core/schema.ts';
 import type { CounterExplanation } from '../../engine/engine.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
+import type { Policy } from '../../policies/policy.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
@@ -110,6 +111,7 @@ function incomplete(limit: number | undefined, duration: number | undefined): Ap
   return new ApiError('BAD_REQUEST', message, { location: `body.${missing}`, fix });
 }
 
+const NOT_CHECKED = 'Requests that the policy skips get no check:';
 const SHADOWED = 'The policy is in shadow mode, so the gateway allows the request.';
 
 /** The body of the 200. */
@@ -130,16 +132,19 @@ export function explainResult(
     at: nowMs,
     ...(verdict.cause !== 'no_limit' && { success: allowed }),
     ...verdict,
-    reason: [...identifierNote(request, facts), reason, ...(isShadowed ? [SHADOWED] : [])].join(
-      ' ',
-    ),
+    reason: [
+      ...identifierNote(request, facts),
+      reason,
+      ...(isShadowed ? [SHADOWED] : []),
+      ...(policy?.skip === undefined ? [] : [`${NOT_CHECKED} ${policy.skip.join(', ')}.`]),
+    ].join(' '),
     isExact,
     ...(winner && { override: shownOverride(winner) }),
     otherOverrides: losers.map(({ reason, ...override }) => {
       return { ...shownOverride(override), rule: reason.rule, reason: reason.text };
     }),
     matchingOverrides: count,
-    ...(policy && { policy: { gateway: policy.gateway, shadow: policy.shadow } }),
+    ...(policy && { policy: shownPolicy(policy) }),
     windows: terms.map((window, number) => {
       const { allowed: success, passesAt, ...rest } = predictions[number];
       const decision = { success, ...rest };
@@ -164,4 +169,8 @@ function shownOverride(override: OverrideMatch) {
   const { id, namespace, identifier, limit, durationMs, isAsync } = override;
   const selector = { identifier, ...cidrField(override) };
   return { id, namespace, ...selector, limit, duration: durationMs, async: isAsync };
+}
+
+function shownPolicy({ gateway, shadow, skip }: Policy) {
+  return { gateway, shadow, ...(skip && { skip }) };
 }

@@ -151,6 +151,9 @@ const policy = Type.Object({
   identify: listOf(Type.String(), 'Parts of the identifier.'),
   trustedHops: amount('Number of trusted proxies in a chain.'),
   ipv6Prefix: amount('Bits of an IPv6 address that identify a client.'),
+  skip: Type.Optional(
+    listOf(Type.String(), 'Requests that are allowed without a check: `preflight`, and paths.'),
+  ),
   missing: Type.Enum(['share', 'allow', 'deny'], {
     description: 'Decision for a request without a part of its identifier.',
   }),
@@ -305,7 +308,11 @@ export const RESPONSES_V1 = {
     matchingOverrides: amount('Number of overrides that match.'),
     policy: Type.Optional(
       Type.Object(
-        { gateway: policy.properties.gateway, shadow: policy.properties.shadow },
+        {
+          gateway: policy.properties.gateway,
+          shadow: policy.properties.shadow,
+          skip: policy.properties.skip,
+        },
         { description: 'The policy by which the check is decided. Absent for a check of the API.' },
       ),
     ),

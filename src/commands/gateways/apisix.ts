@@ -16,6 +16,7 @@ import {
   quotaHeaders,
   requireHostName,
   SYSTEM_CA_FILE,
+  skipHeaders,
   tcpOnlyError,
   yamlList,
 } from './common.ts';
@@ -238,7 +239,7 @@ serverless-pre-function:
 }
 
 function requestHeaders(policy: Policy): string[] {
-  const names = identifyingHeaders(policy);
+  const names = [...new Set([...identifyingHeaders(policy), ...skipHeaders(policy)])];
   const comment = '  # APISIX sends no other header of the client to weir.';
   return names.length === 0 ? [comment] : [comment, '  request_headers:', ...list(names)];
 }

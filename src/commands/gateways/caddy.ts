@@ -21,6 +21,8 @@ import {
   indentLines,
   isWholeSite,
   quotaHeaders,
+  readsMethod,
+  readsPath,
 } from './common.ts';
 import {
   CONNECTIONS_MAX,
@@ -436,12 +438,15 @@ function trustedProxyLines([{ policy }]: readonly Route[]): string[] {
 
 /** Headers of the check: those of the client, and those that Caddy itself sets. */
 function identityLines(policy: Policy): string[] {
-  const { identify, trustedHops } = policy;
-  const lines: string[] = [];
-  if (identify.includes('method')) {
-    lines.push('header_up X-Forwarded-Method {http.request.method}');
-  }
-  if (identify.includes('path')) lines.push('header_up X-Forwarded-Uri {http.request.uri}');
+  const { trustedHops } = policy;
+  const lines = [
+    readsMethod(policy)
+      ? 'header_up X-Forwarded-Method {http.request.method}'
+      : 'header_up -X-Forwarded-Method',
+    readsPath(policy)
+      ? 'header_up X-Forwarded-Uri {http.request.uri}'
+      : 'header_up -X-Forwarded-Uri',
+  ];
   if (trustedHops > 1) {
     lines.push(
       `# The client is number ${trustedHops} from the right in X-Forwarded-For: keep what the`,

@@ -9,6 +9,7 @@ import { StartError } from '../../core/errors.ts';
 import { gatewayQuery } from '../../policies/gateway-readers.ts';
 import type { Gateway } from '../../policies/gateways.ts';
 import type { Policy } from '../../policies/policy.ts';
+import { PREFLIGHT, PREFLIGHT_HEADERS } from '../../policies/skip.ts';
 import type { ListenAddress, Route, Upstream } from './setup.ts';
 
 /**
@@ -28,10 +29,25 @@ export function identifyingHeaders(policy: Policy): string[] {
   return [...new Set(names)];
 }
 
+/** The client's own headers by which weir recognizes requests to skip, in lower case. */
+export function skipHeaders({ skip = [] }: Policy): readonly string[] {
+  return skip.includes(PREFLIGHT) ? PREFLIGHT_HEADERS : [];
+}
+
+/** Whether weir reads the method of a request. */
+export function readsMethod({ identify, skip = [] }: Policy): boolean {
+  return identify.includes('method') || skip.includes(PREFLIGHT);
+}
+
+/** Whether weir reads the path of a request. */
+export function readsPath({ identify, skip = [] }: Policy): boolean {
+  return identify.includes('path') || skip.some((entry) => entry !== PREFLIGHT);
+}
+
 /** The headers that a gateway of the Envoy family sends to weir, in lower case. */
 export function forwardedHeaders(policy: Policy): string[] {
   const address = policy.identify.includes('ip') ? ['x-forwarded-for'] : [];
-  return [...address, ...identifyingHeaders(policy)];
+  return [...new Set([...address, ...identifyingHeaders(policy), ...skipHeaders(policy)])];
 }
 
 /**

@@ -3,13 +3,22 @@
  * and stores the response in variables for the rules of haproxy.cfg (`haproxy.ts`).
  */
 
-import { IDENTIFIER_PART_MAX_CHARACTERS } from '../../core/constants.ts';
+import { IDENTIFIER_PART_MAX_CHARACTERS, SKIP_PATH_MAX_CHARACTERS } from '../../core/constants.ts';
 import type { Policy } from '../../policies/policy.ts';
-import { checkTarget, commonQuotaHeaders, identifyingNames, isWholeSite } from './common.ts';
+import {
+  checkTarget,
+  commonQuotaHeaders,
+  identifyingNames,
+  isWholeSite,
+  readsPath,
+  skipHeaders,
+} from './common.ts';
 import type { GatewaySetup, Route } from './setup.ts';
 
 /** Bound of all parts together. HAProxy's buffer for the check has no room for much more. */
 const IDENTITY_BYTES_MAX = IDENTIFIER_PART_MAX_CHARACTERS;
+/** Bound of a path to skip, of which each character may be escaped. */
+const ESCAPED_PATH_BYTES_MAX = 3 * SKIP_PATH_MAX_CHARACTERS;
 /** Bound of X-Forwarded-For: room for the addresses of TRUSTED_HOPS_MAX proxies. */
 const FORWARDED_FOR_BYTES_MAX = 2_048;
 
@@ -147,6 +156,7 @@ function checkHeaderLines(policy: Policy, needsKey: boolean): string[] {
     'local check_headers = {}',
     ...lines,
     ...emptyHeaderLines(policy),
+    ...skipLines(policy),
     ...(needsKey ? ['check_headers["x-weir-key"] = {key}'] : []),
   ];
 }
@@ -257,6 +267,26 @@ function identityLines(fields: readonly string[], oversized: string): string[] {
     '  is_text = is_text and not value:find(CONTROL)',
     'end',
     `if bytes > IDENTITY_BYTES_MAX or not is_text then check_headers = {${oversized}} end`,
+  ];
+}
+
+/** Fields of requests to skip. Of the headers of a preflight, weir reads only the presence. */
+function skipLines(policy: Policy): string[] {
+  const headers = skipHeaders(policy);
+  const conditions = headers.map((name) => `txn.sf:req_hdr("${name}") ~= ""`);
+  const preflight = [
+    `if ${['txn.sf:method() == "OPTIONS"', ...conditions].join(' and ')} then`,
+    '  check_headers["x-forwarded-method"] = {"OPTIONS"}',
+    ...headers.map((name) => `  check_headers["${name}"] = {"sent"}`),
+    'end',
+  ];
+  const path = [
+    'local path = txn.sf:path()',
+    `if #path <= ${ESCAPED_PATH_BYTES_MAX} then check_headers["x-forwarded-uri"] = {path} end`,
+  ];
+  return [
+    ...(headers.length > 0 ? preflight : []),
+    ...(readsPath(policy) && !policy.identify.includes('path') ? path : []),
   ];
 }
 

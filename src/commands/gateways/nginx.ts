@@ -23,8 +23,11 @@ import {
   listensEverywhere,
   protectsEveryPath,
   quotaHeaders,
+  readsMethod,
+  readsPath,
   requireHostName,
   SYSTEM_CA_FILE,
+  skipHeaders,
 } from './common.ts';
 import {
   CONNECTIONS_MAX,
@@ -366,7 +369,7 @@ function checkLocation({ policy }: Route, setup: GatewaySetup, isSnippet: boolea
       'client_max_body_size 0;',
       'proxy_set_header Content-Length "";',
       'proxy_set_header Connection "";',
-      `# Send weir only the headers that identify the client${cookiesComment(policy)}.`,
+      `# Send weir only the headers that the policy reads${cookiesComment(policy)}.`,
       'proxy_pass_request_headers off;',
       ...identityLines(policy),
       ...keyLines(weir),
@@ -464,7 +467,8 @@ function allowedLocation(upstream: Upstream): string[] {
 
 /** Rejects control characters in the headers that the check sends to weir. */
 function controlCharacterRules(routes: readonly Route[]): string[] {
-  const names = identifyingHeadersOf(routes);
+  const skipped = routes.flatMap(({ policy }) => skipHeaders(policy));
+  const names = [...new Set([...identifyingHeadersOf(routes), ...skipped])];
   const isForwarded = ({ policy }: Route) =>
     policy.trustedHops > 1 && policy.identify.includes('ip');
   if (routes.some(isForwarded)) names.push('x-forwarded-for');
@@ -487,13 +491,13 @@ function cookiesComment(policy: Policy): string {
   return identifyingNames(policy, 'cookie').length > 0 ? ', and all cookies' : '';
 }
 
-/** Headers of the check that identify the client. */
+/** Headers of the check that weir reads. */
 function identityLines(policy: Policy): string[] {
-  const { identify } = policy;
-  const headers = identifyingHeaders(policy).map((name) => `${name} $http_${variableName(name)}`);
-  if (identify.includes('ip')) headers.push(`X-Forwarded-For ${forwardedFor(policy)}`);
-  if (identify.includes('method')) headers.push('X-Forwarded-Method $request_method');
-  if (identify.includes('path')) headers.push('X-Forwarded-Uri $request_uri');
+  const names = new Set([...identifyingHeaders(policy), ...skipHeaders(policy)]);
+  const headers = [...names].map((name) => `${name} $http_${variableName(name)}`);
+  if (policy.identify.includes('ip')) headers.push(`X-Forwarded-For ${forwardedFor(policy)}`);
+  if (readsMethod(policy)) headers.push('X-Forwarded-Method $request_method');
+  if (readsPath(policy)) headers.push('X-Forwarded-Uri $request_uri');
   return headers.map((header) => `proxy_set_header ${header};`);
 }
 

@@ -75,7 +75,7 @@ function head({ routes }: GatewaySetup, { name, use, proxySetting }: Framework):
 /** The options that differ from the defaults, and `onError`, as an object literal. */
 function options({ routes, weir }: GatewaySetup): string {
   const [{ policy }] = routes;
-  const { namespace, onError, trustedHops, legacyHeaders } = policy;
+  const { namespace, onError, trustedHops, legacyHeaders, skip = [] } = policy;
   const rows = [
     `url: ${quoted(urlOf(weir))},`,
     ...(weir.needsKey
@@ -83,6 +83,7 @@ function options({ routes, weir }: GatewaySetup): string {
       : []),
     `namespace: ${quoted(namespace)},`,
     `identify: ${identifyList(policy)},`,
+    ...(skip.length > 0 ? [`skip: [${skip.map(quoted).join(', ')}],`] : []),
     `onError: ${quoted(onError)},`,
     ...(trustedHops > 1 ? [`trustedHops: ${trustedHops},`] : []),
     ...(legacyHeaders ? ['legacyHeaders: true,'] : []),

@@ -14,6 +14,7 @@ import {
   plainName,
   protectsEveryPath,
   quotaHeaders,
+  skipHeaders,
   tcpOnlyError,
   yamlList,
 } from './common.ts';
@@ -156,7 +157,8 @@ function middlewares({ routes, weir }: GatewaySetup): string[][] {
   ];
   const checks = routes.map(({ policy }, i) => {
     const url = httpUrl(weir.host, weir.port, checkTarget(policy, 'traefik'));
-    const checkHeaders = ['x-forwarded-for', ...identifyingHeaders(policy)];
+    const read = new Set([...identifyingHeaders(policy), ...skipHeaders(policy)]);
+    const checkHeaders = ['x-forwarded-for', ...read];
     if (weir.needsKey) checkHeaders.push('x-weir-key');
     const address = isBehindProxies
       ? 'Traefik appends the address of the connection to X-Forwarded-For.'

@@ -97,6 +97,7 @@ export function PolicyDetails({ policy }: { policy: Policy }) {
         <Property name="Cost" value={formatWhole(policy.cost)} />
         <Property name="Trusted proxies" value={formatWhole(policy.trustedHops)} />
         <Property name="IPv6 prefix" value={`/${policy.ipv6Prefix}`} />
+        <Property name="Not checked" value={policy.skip?.join(', ') ?? 'nothing'} />
         <Property name="Without identity" value={policy.missing} />
         <Property name="If weir fails" value={policy.onError} />
         <Property name="X-RateLimit headers" value={policy.legacyHeaders ? 'sent' : 'not sent'} />

@@ -141,6 +141,11 @@ export const SERVER_ROWS: readonly Row[] = [
         queries: [rateQuery('weir_unidentified_checks_total', ['namespace'])],
       },
       {
+        title: 'Requests that policies skip',
+        metrics: ['weir_skipped_checks_total'],
+        queries: [rateQuery('weir_skipped_checks_total', ['namespace'])],
+      },
+      {
         title: 'Failures decided by onError',
         metrics: ['weir_gateway_failures_total'],
         queries: [rateQuery('weir_gateway_failures_total', ['instance', 'decision'])],

@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { apisix, apisixSnippet } from '../../../src/commands/gateways/apisix.ts';
+import { caddy } from '../../../src/commands/gateways/caddy.ts';
 import { envoy } from '../../../src/commands/gateways/envoy.ts';
 import { istio } from '../../../src/commands/gateways/istio.ts';
 import type { GatewaySetup, Upstream } from '../../../src/commands/gateways/setup.ts';
@@ -31,6 +32,16 @@ function setupOf(parts: SetupParts = {}): GatewaySetup {
   });
   return { routes, weir, listen: { host: listen, port: 8_080 }, upstream };
 }
+
+test('Caddy sends weir no method and no path that a client claims', () => {
+  const printed = (policy: Partial<Policy>) => caddy(setupOf({ policy }));
+  // A policy that skips preflights would otherwise allow any request.
+  expect(printed({})).toContain('header_up -X-Forwarded-Method\n');
+  expect(printed({})).toContain('header_up -X-Forwarded-Uri\n');
+  const skipping = printed({ skip: ['preflight', '/healthz'] });
+  expect(skipping).toContain('header_up X-Forwarded-Method {http.request.method}\n');
+  expect(skipping).toContain('header_up X-Forwarded-Uri {http.request.uri}\n');
+});
 
 describe('the configuration of Envoy', () => {
   const clusterOf = (weir: GatewaySetup['weir']) => {

@@ -12,7 +12,13 @@ import {
   type Gateway as GatewayName,
   isEnvoyBased,
 } from '../../../src/policies/gateways.ts';
-import { exchange, LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../../support/http.ts';
+import {
+  exchange,
+  LONGEST_WINDOW_MS,
+  type RequestParts,
+  requestBytes,
+  sendRequest,
+} from '../../support/http.ts';
 import type { PolicySettings } from '../../support/policy-config.ts';
 import { freePort, ROOT_KEY, suspendProcess, waitUntil } from '../../support/server.ts';
 import {
@@ -52,6 +58,7 @@ const POLICIES: Record<string, PolicySettings> = {
   },
   behind: { limit: 2, trustedHops: 2 },
   shadow: { limit: 1, shadow: true },
+  skipping: { limit: 1, identify: ['header:x-api-key'], skip: ['preflight', '/healthz'] },
   [LONGEST_NAMESPACE]: {
     identify: ['header:user-agent'],
     missing: 'deny',
@@ -576,6 +583,39 @@ export function defineGatewayTests(gatewayUnderTest: TestedGateway): void {
       withChain(`${one}, ${two}`),
     ]);
     expect(statusesOf(responses)).toEqual([200, 200, 429, 200]);
+  });
+
+  testInTime('a preflight and a path that the policy skips use no tokens', async () => {
+    const gateway = await serving('skipping');
+    const headers = newKey();
+    const preflight = { Origin: 'https://app.example', 'Access-Control-Request-Method': 'PUT' };
+    const send = async (parts: RequestParts) => {
+      const all = { ...parts, headers: { ...headers, ...parts.headers } };
+      const { status, headers: responded } = await sendThrough(gateway.port, all);
+      return [status, responded.ratelimit === undefined ? 'not counted' : 'counted'];
+    };
+    const received = receiving();
+    const skipped: RequestParts[] = [
+      { method: 'OPTIONS', headers: preflight },
+      { path: '/healthz' },
+      { path: '/%68ealthz?a=b', method: 'POST', body: 'body' },
+    ];
+    const checked: RequestParts[] = [
+      { method: 'POST', headers: { ...preflight, 'X-Forwarded-Method': 'OPTIONS' } },
+      { method: 'OPTIONS', headers: { 'X-Forwarded-Method': 'OPTIONS' } },
+      { headers: { 'X-Forwarded-Uri': '/healthz' } },
+      { path: '/healthz/..%2f' },
+      // Traefik forwards this path without the repeated slash, also to weir.
+      ...(name === 'traefik' ? [] : [{ path: '//healthz' }]),
+    ];
+    for (const parts of skipped) expect(await send(parts)).toEqual([200, 'not counted']);
+    expect(await send({})).toEqual([200, 'counted']);
+    // The limit is reached now.
+    for (const parts of checked) {
+      expect([parts, await send(parts)]).toEqual([parts, [429, 'counted']]);
+    }
+    for (const parts of skipped) expect(await send(parts)).toEqual([200, 'not counted']);
+    expect(received()).toHaveLength(7);
   });
 
   testInTime(

@@ -154,7 +154,8 @@ interface ApplicationOptions {
 
 /**
  * Records requests, and responds with 200 and a body. Special paths: /403 and the like get that
- * status, .../limited gets RateLimit headers of the application, and /broken closes the connection.
+ * status, .../limited gets RateLimit headers of the application, /cors gets headers of CORS, and
+ * /broken closes the connection.
  * It accepts any protocol upgrade and any CONNECT, and echoes what it receives there.
  */
 export async function startApplication({
@@ -177,6 +178,10 @@ export async function startApplication({
     if (url.endsWith('/limited')) {
       response.setHeader('RateLimit-Policy', '"application";q=9;w=9');
       response.setHeader('RateLimit', '"application";r=9;t=9');
+    }
+    if (url === '/cors') {
+      response.setHeader('Access-Control-Allow-Origin', 'https://app.example');
+      response.setHeader('Access-Control-Expose-Headers', 'X-Application');
     }
     const text = 'application';
     const status = Number(/^\/(\d{3})\b/.exec(url)?.[1] ?? 200);
