@@ -10,12 +10,13 @@
 
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
-import { type Gateway, isEnvoyBased } from './gateways.ts';
+import { type Gateway, isEnvoyBased, returnsDenials } from './gateways.ts';
 import { IdentifierReader } from './identifier.ts';
 import { gatewaysOf, type Policy } from './policy.ts';
 import { SkipReader } from './skip.ts';
 
 const PARAMETER = 'gateway';
+export const CONTENT_TYPE = 'content-type';
 
 /** The query of the address of a check. */
 export function gatewayQuery(gateway: string): string {
@@ -27,7 +28,9 @@ export interface CheckReader {
   identifier: IdentifierReader;
   /** Undefined if the policy skips no requests. */
   skip: SkipReader | undefined;
-  /** The headers that both read, in lower case. */
+  /** Whether a denial of a gRPC request differs: weir then reads its Content-Type. */
+  returnsDenials: boolean;
+  /** All headers that weir reads, in lower case. */
   headers: readonly string[];
 }
 
@@ -90,9 +93,9 @@ export class GatewayReaders {
 
 function checkReader(policy: Policy, gateway: Gateway): CheckReader {
   const identifier = new IdentifierReader(policy, gateway);
-  if (policy.skip === undefined) {
-    return { identifier, skip: undefined, headers: identifier.headers };
-  }
-  const skip = new SkipReader(policy, gateway);
-  return { identifier, skip, headers: [...new Set([...identifier.headers, ...skip.headers])] };
+  const skip = policy.skip === undefined ? undefined : new SkipReader(policy, gateway);
+  const isReturned = returnsDenials(gateway);
+  const contentType = isReturned ? [CONTENT_TYPE] : [];
+  const headers = new Set([...identifier.headers, ...(skip?.headers ?? []), ...contentType]);
+  return { identifier, skip, returnsDenials: isReturned, headers: [...headers] };
 }

@@ -22,3 +22,12 @@ export type Gateway = (typeof GATEWAYS)[number];
 export function isEnvoyBased(gateway: Gateway): boolean {
   return gateway === 'envoy' || gateway === 'istio';
 }
+
+/**
+ * Whether the client gets the headers of weir's own denial, so that it has another form for gRPC.
+ * Envoy makes a denial of gRPC itself. It must not send weir the Content-Type of gRPC: its response
+ * to its own check would then be one of gRPC if weir is down, a 200, which allows the request.
+ */
+export function returnsDenials(gateway: Gateway): boolean {
+  return ['caddy', 'traefik', 'apisix'].includes(gateway);
+}

@@ -26,7 +26,8 @@ import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engi
 import type { RequestDetails } from '../events/decision-event.ts';
 import { detailsOfHead } from '../events/request-details.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
-import { type CheckReader, GatewayReaders } from '../policies/gateway-readers.ts';
+import { type CheckReader, CONTENT_TYPE, GatewayReaders } from '../policies/gateway-readers.ts';
+import { isGrpc } from '../policies/grpc.ts';
 import { UNIDENTIFIED } from '../policies/identifier.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
@@ -43,6 +44,7 @@ import type { DeferredResponses } from './deferred-responses.ts';
 import { type Framing, readFraming } from './framing.ts';
 import {
   GatewayResponder,
+  GRPC_RESPONSE,
   RESPONSE_KINDS,
   type ResponseKind,
   responseKindOf,
@@ -211,7 +213,7 @@ export class GatewayCheckHandler {
       responder.sendError(res, error, { isHead });
       return;
     }
-    const kind = responseKindOf(denialStatus, isHead);
+    let kind = responseKindOf(denialStatus, isHead);
     const details = recorder.samples() ? detailsOfHead(req.getHeader(TRACEPARENT)) : undefined;
     try {
       const framing = this.#headerReader.read(req, method, path.slice(end), reader.headers);
@@ -219,6 +221,9 @@ export class GatewayCheckHandler {
       if (framing.error !== undefined) {
         responder.sendError(res, framing.error, { isHead });
         return;
+      }
+      if (reader.returnsDenials && isGrpc(this.#headerReader.header(CONTENT_TYPE))) {
+        kind = GRPC_RESPONSE;
       }
       if (reader.skip?.skips(this.#headerReader)) {
         compiled.namespace.decisionCounts[NAMESPACE_STAT.skippedChecks]++;

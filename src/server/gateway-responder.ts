@@ -1,10 +1,12 @@
 /**
  * Sends the responses of one policy to gateways. Allowed is a 200 without a body: Envoy accepts
  * nothing else, and nginx keeps the connection open only then. Denied is a 429 with a problem, or a
- * 403 without, the only one that nginx understands. A failure never becomes a 5xx.
+ * 403 without, the only one that nginx understands. For a gRPC client a 429 has the headers of a
+ * gRPC response instead of a problem. A failure never becomes a 5xx.
  */
 
 import { NEVER } from '../core/decision.ts';
+import { GRPC_CONTENT_TYPE, GRPC_DENIED_MESSAGE, GRPC_DENIED_STATUS } from '../policies/grpc.ts';
 import type { Policy } from '../policies/policy.ts';
 import {
   legacyHeaders,
@@ -29,12 +31,21 @@ export interface ResponseKind {
   denialStatus: 403 | 429;
   /** Whether a denial has a body with the reason: not for HEAD, and not with a 403. */
   hasBody: boolean;
+  /** Whether the client uses gRPC. */
+  isGrpc?: true;
 }
 
+export const GRPC_RESPONSE: ResponseKind = {
+  index: 3,
+  denialStatus: 429,
+  hasBody: false,
+  isGrpc: true,
+};
 export const RESPONSE_KINDS: readonly ResponseKind[] = [
   { index: 0, denialStatus: 403, hasBody: false },
   { index: 1, denialStatus: 429, hasBody: false },
   { index: 2, denialStatus: 429, hasBody: true },
+  GRPC_RESPONSE,
 ];
 
 export function responseKindOf(
@@ -160,7 +171,7 @@ export class GatewayResponder {
 
   #deny(
     res: HttpResponse,
-    { denialStatus, hasBody }: ResponseKind,
+    { denialStatus, hasBody, isGrpc }: ResponseKind,
     writeStatus: () => void,
     retryAfterS: number | undefined,
     problem: () => string,
@@ -169,9 +180,15 @@ export class GatewayResponder {
       writeStatus();
       if (retryAfterS !== undefined) res.writeHeader('Retry-After', String(retryAfterS));
       res.writeHeader('Cache-Control', 'no-store');
-      if (denialStatus === 429) res.writeHeader('Content-Type', 'application/problem+json');
+      if (isGrpc) {
+        res.writeHeader('Content-Type', GRPC_CONTENT_TYPE);
+        res.writeHeader('grpc-status', GRPC_DENIED_STATUS);
+        res.writeHeader('grpc-message', GRPC_DENIED_MESSAGE);
+      } else if (denialStatus === 429) {
+        res.writeHeader('Content-Type', 'application/problem+json');
+      }
     };
-    const body = denialStatus === 429 ? problem() : EMPTY_BODY;
+    const body = denialStatus === 429 && !isGrpc ? problem() : EMPTY_BODY;
     this.#writer.respond(res, this.#isDraining(), writeHead, body, !hasBody);
   }
 }

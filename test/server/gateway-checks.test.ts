@@ -247,6 +247,31 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect((await ask('/v1/check/skipping', doubled)).status).toBe(400);
   });
 
+  test('gets the headers of gRPC with a denial, if it returns that to a gRPC client', async () => {
+    const call = {
+      ...forwardedFor('10.0.0.22'),
+      'X-Forwarded-Method': 'POST',
+      'X-Forwarded-Uri': '/g',
+    };
+    const denied = async (address: string, type: string) => {
+      await ask(address, { ...call, 'Content-Type': type });
+      return ask(address, { ...call, 'Content-Type': type });
+    };
+    const answer = await denied('/v1/check/listed?gateway=caddy', 'application/grpc+proto');
+    expect([answer.status, answer.body, answer.headers['content-length']]).toEqual([429, '', '0']);
+    expect(answer.headers).toMatchObject({
+      'content-type': 'application/grpc',
+      'grpc-status': '8',
+      'grpc-message': 'rate limit exceeded',
+      'cache-control': 'no-store',
+    });
+    const web = await denied('/v1/check/listed?gateway=caddy', 'application/grpc-web');
+    expect(web.headers['content-type']).toBe('application/problem+json');
+    // Envoy makes such a response itself.
+    const envoy = await denied('/v1/check/listed/g', 'application/grpc');
+    expect([envoy.status, envoy.headers['grpc-status']]).toEqual([429, undefined]);
+  });
+
   test('has clients without an identity share a counter, allowed or denied, and counts them', async () => {
     const unidentified = (name: string) => {
       return server.metric(`weir_unidentified_checks_total{namespace="${name}"}`);

@@ -1,9 +1,11 @@
 /** Prints the configuration of APISIX: routes of its standalone mode, or plugin configs. */
 
+import { GRPC_HEADERS } from '../../policies/grpc.ts';
 import type { Policy } from '../../policies/policy.ts';
 import {
   authority,
   checkTarget,
+  clientHeaders,
   denialHeaders,
   describeRoutes,
   httpUrl,
@@ -16,7 +18,6 @@ import {
   quotaHeaders,
   requireHostName,
   SYSTEM_CA_FILE,
-  skipHeaders,
   tcpOnlyError,
   yamlList,
 } from './common.ts';
@@ -190,7 +191,7 @@ function pluginLines(policy: Policy, weir: WeirAddress, path: string | undefined
     ...extraHeaders(policy, weir.needsKey),
     '  # Headers of a denial. APISIX also forwards its body to the client.',
     '  client_headers:',
-    ...list(denialHeaders(policy)),
+    ...list([...denialHeaders(policy), ...GRPC_HEADERS]),
     '  # Headers of an allowed request. response-rewrite below copies them to the client.',
     '  upstream_headers:',
     ...list(quotaHeaders(policy)),
@@ -239,9 +240,11 @@ serverless-pre-function:
 }
 
 function requestHeaders(policy: Policy): string[] {
-  const names = [...new Set([...identifyingHeaders(policy), ...skipHeaders(policy)])];
-  const comment = '  # APISIX sends no other header of the client to weir.';
-  return names.length === 0 ? [comment] : [comment, '  request_headers:', ...list(names)];
+  return [
+    '  # APISIX sends no other header of the client to weir.',
+    '  request_headers:',
+    ...list(clientHeaders(policy)),
+  ];
 }
 
 function extraHeaders(policy: Policy, needsKey: boolean): string[] {

@@ -6,7 +6,7 @@
 
 import { isIP } from 'node:net';
 import { StartError } from '../../core/errors.ts';
-import { gatewayQuery } from '../../policies/gateway-readers.ts';
+import { CONTENT_TYPE, gatewayQuery } from '../../policies/gateway-readers.ts';
 import type { Gateway } from '../../policies/gateways.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { PREFLIGHT, PREFLIGHT_HEADERS } from '../../policies/skip.ts';
@@ -44,8 +44,24 @@ export function readsPath({ identify, skip = [] }: Policy): boolean {
   return identify.includes('path') || skip.some((entry) => entry !== PREFLIGHT);
 }
 
-/** The headers that a gateway of the Envoy family sends to weir, in lower case. */
+/** The client's own headers that weir reads if the gateway returns its denials, in lower case. */
+export function clientHeaders(policy: Policy): string[] {
+  const read = [...identifyingHeaders(policy), ...skipHeaders(policy), CONTENT_TYPE];
+  return [...new Set(read)];
+}
+
+/**
+ * The headers that a gateway of the Envoy family sends to weir, in lower case.
+ *
+ * @throws StartError for a policy that reads Content-Type, which a failed check must not have
+ */
 export function forwardedHeaders(policy: Policy): string[] {
+  if (identifyingHeaders(policy).includes(CONTENT_TYPE)) {
+    throw new StartError(
+      'Envoy allows a gRPC call if weir is down and the check has its Content-Type: remove' +
+        ' header:content-type from "identify"',
+    );
+  }
   const address = policy.identify.includes('ip') ? ['x-forwarded-for'] : [];
   return [...new Set([...address, ...identifyingHeaders(policy), ...skipHeaders(policy)])];
 }

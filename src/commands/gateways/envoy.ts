@@ -5,6 +5,7 @@
  */
 
 import { isIP } from 'node:net';
+import { GRPC_CONTENT_TYPE, GRPC_DENIED_MESSAGE, GRPC_DENIED_STATUS } from '../../policies/grpc.ts';
 import type { Policy } from '../../policies/policy.ts';
 import {
   authority,
@@ -64,6 +65,7 @@ static_resources:
                   - upgrade_type: websocket${indentLines(
                     spaces(16),
                     STREAMS,
+                    GRPC_DENIALS,
                     isWhole ? [] : NORMALIZED_PATH,
                     dropsUnderscores(...policies) ? UNDERSCORES : [],
                   )}
@@ -119,6 +121,7 @@ export function envoySnippet(setup: GatewaySetup): string {
     '',
     addressLines(policy),
     STREAMS,
+    GRPC_DENIALS,
     isWholeSite(routes) ? [] : NORMALIZED_PATH,
     dropsUnderscores(...policies) ? UNDERSCORES : [],
   )}
@@ -148,6 +151,26 @@ function addressLines({ trustedHops }: Policy): string[] {
 const STREAMS = [
   '# Bounds the requests of one connection that wait for weir.',
   'http2_protocol_options: { max_concurrent_streams: 100 }',
+];
+
+const GRPC_DENIALS = [
+  '# Envoy turns a denial of a gRPC call into a response of gRPC. Without this its status would be',
+  '# UNAVAILABLE; 8 is RESOURCE_EXHAUSTED.',
+  'local_reply_config:',
+  '  mappers:',
+  '    - filter:',
+  '        and_filter:',
+  '          filters:',
+  '            - response_flag_filter: { flags: [UAEX] }',
+  '            - status_code_filter:',
+  '                comparison: { op: EQ, value: { default_value: 429, runtime_key: weir.none } }',
+  '            - header_filter:',
+  '                header:',
+  '                  name: content-type',
+  `                  string_match: { safe_regex: { regex: '${GRPC_CONTENT_TYPE}([+].*)?' } }`,
+  '      headers_to_add:',
+  `        - header: { key: grpc-status, value: "${GRPC_DENIED_STATUS}" }`,
+  `      body: { inline_string: ${GRPC_DENIED_MESSAGE} }`,
 ];
 
 const NORMALIZED_PATH = [

@@ -6,6 +6,12 @@
  */
 
 import { gatewayQuery } from '../../policies/gateway-readers.ts';
+import {
+  GRPC_CONTENT_TYPE,
+  GRPC_CONTENT_TYPE_PATTERN,
+  GRPC_DENIED_MESSAGE,
+  GRPC_DENIED_STATUS,
+} from '../../policies/grpc.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { reducedCapacity } from '../../policies/quota.ts';
 import {
@@ -159,12 +165,16 @@ function dropsUnderscoresFor(routes: readonly Route[]): boolean {
 function checkRules(routes: readonly Route[]): string {
   return `\
   http-request lua.weir
-  # Denied: the client receives weir's response.
+  # Denied: a gRPC client receives its status in headers, others weir's response.
+  ${IS_GRPC}
+  ${RETURN_GRPC} if weir_grpc { var(txn.weir.status) -m int 429 }
   ${RETURN_DENIAL}
 ${failureRules(routes)}
   # Add the quota headers to every response; non-strict: skip them if the buffer has no room.
   http-after-response strict-mode off
-${['Retry-After', ...commonQuotaHeaders(routes)].map(responseHeaderRule).join('\n')}`;
+${['Retry-After', ...commonQuotaHeaders(routes)].map(responseHeaderRule).join('\n')}
+  # HAProxy sends no Content-Type with a response that has no body.
+  ${GRPC_TYPE_RULE}`;
 }
 
 /** The section through which weir.lua reaches weir. @param from text that names its defaults */
@@ -229,6 +239,19 @@ const RETURN_DENIAL = [
   'if { var(txn.weir.status) -m int 429 }',
 ].join(' ');
 
+const IS_GRPC = `acl weir_grpc req.hdr(content-type) -m reg '${GRPC_CONTENT_TYPE_PATTERN}'`;
+
+const GRPC_TYPE_RULE = [
+  `http-after-response set-header Content-Type ${GRPC_CONTENT_TYPE}`,
+  'if { res.hdr(grpc-status) -m found } !{ res.hdr(content-type) -m found }',
+].join(' ');
+
+const RETURN_GRPC = [
+  'http-request return status 200',
+  `hdr grpc-status ${GRPC_DENIED_STATUS} hdr grpc-message '${GRPC_DENIED_MESSAGE}'`,
+  'hdr Cache-Control no-store',
+].join(' ');
+
 const DENY_ON_FAILURE = [
   'http-request return status 429',
   `content-type application/problem+json string '${reducedCapacity()}'`,
@@ -250,11 +273,12 @@ function failureRules(routes: readonly Route[]): string {
     return '  # onError: allow. Without a decision of weir the request is allowed.';
   }
   const condition = isWholeSite(routes)
-    ? 'unless { var(txn.weir.status) -m int 200 }'
-    : 'if { var(txn.weir.denies) -m bool } !{ var(txn.weir.status) -m int 200 }';
+    ? '!{ var(txn.weir.status) -m int 200 }'
+    : '{ var(txn.weir.denies) -m bool } !{ var(txn.weir.status) -m int 200 }';
   return `\
   # onError: deny. Without a decision of weir the request is denied.
-  ${DENY_ON_FAILURE} ${condition}`;
+  ${RETURN_GRPC} hdr Retry-After 1 if weir_grpc ${condition}
+  ${DENY_ON_FAILURE} if ${condition}`;
 }
 
 function responseHeaderRule(header: string): string {

@@ -9,6 +9,12 @@
 
 import { StartError } from '../../core/errors.ts';
 import { gatewayQuery } from '../../policies/gateway-readers.ts';
+import {
+  GRPC_CONTENT_TYPE,
+  GRPC_CONTENT_TYPE_PATTERN,
+  GRPC_DENIED_MESSAGE,
+  GRPC_DENIED_STATUS,
+} from '../../policies/grpc.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { quotaExceeded, reducedCapacity } from '../../policies/quota.ts';
 import {
@@ -89,7 +95,10 @@ ${indentLines('  ', weirUpstreamLines(weir))}
     # Shorter than the 5 s after which Node.js closes an idle connection.
     keepalive_timeout 4s;
   }
-${indentLines('  ', DENIAL_MAPS, ['', ...requestHostMaps(upstream.isHttps ?? false)])}
+${indentLines('  ', DENIAL_MAPS, DENIAL_LOCATION_MAP, [
+  '',
+  ...requestHostMaps(upstream.isHttps ?? false),
+])}
 
   # Allow upgrades to WebSocket only: over another protocol a client could bypass weir.
   map $http_upgrade $upgrade {
@@ -131,7 +140,7 @@ ${indentLines(
       ...[
         ...checkLines(route, routes),
         '# weir sent an unexpected response; the error log has its status.',
-        `error_page 500 = ${route.policy.onError === 'allow' ? '@weir_allowed' : '@weir_denied'};`,
+        `error_page 500 = ${route.policy.onError === 'allow' ? '@weir_allowed' : '$weir_denial'};`,
         application,
       ].map((line) => `  ${line}`),
       '}',
@@ -162,7 +171,7 @@ export function nginxSnippet(setup: GatewaySetup): string {
       ...(policy.onError === 'deny'
         ? [
             '# weir sent an unexpected response; the error log has its status.',
-            'error_page 500 = @weir_denied;',
+            'error_page 500 = $weir_denial;',
           ]
         : []),
     ];
@@ -172,7 +181,7 @@ export function nginxSnippet(setup: GatewaySetup): string {
 # Add these parts to an existing configuration. Each part begins with the place where it goes.
 
 # Part 1: in "http". A request also uses a connection to weir: allow more worker_connections.
-${indentLines('', weirUpstreamLines(weir), ['', ...DENIAL_MAPS])}
+${indentLines('', weirUpstreamLines(weir), ['', ...DENIAL_MAPS, ...DENIAL_LOCATION_MAP])}
 
 # Part 2: in each "server" with paths to protect.
 ${indentLines(
@@ -247,6 +256,15 @@ const DENIAL_MAPS = [
   '}',
 ];
 
+/** Chooses the location of a denial. Without a denial by weir, nginx itself denied the request. */
+const DENIAL_LOCATION_MAP = [
+  '# A gRPC client receives its status in headers.',
+  'map $weir_status:$content_type $weir_denial {',
+  '  default @weir_denied;',
+  `  "~^[^2:][^:]*:${GRPC_CONTENT_TYPE_PATTERN.slice(1)}" @weir_denied_grpc;`,
+  '}',
+];
+
 const UNSAFE_PATH_RULE = [
   '# nginx chooses a location by the path without dot segments, but forwards the path as received.',
   '# An application may take /login/../x for /login. Browsers and other clients do not send these.',
@@ -318,7 +336,7 @@ function checkLines({ policy }: Route, routes: readonly Route[]): string[] {
     'auth_request_set $weir_status $status;',
     ...names.map((name) => `proxy_hide_header ${name};`),
     '# Does not apply to responses of the application.',
-    'error_page 403 = @weir_denied;',
+    'error_page 403 = $weir_denial;',
   ];
 }
 
@@ -329,6 +347,12 @@ function responseHeaderLines(routes: readonly Route[]): string[] {
     '# example for HSTS or CORS, with "always": then a 429 has them too. nginx sends no header',
     '# with an empty value.',
     'set $weir_denied "";',
+    ...weirHeaderLines(routes),
+  ];
+}
+
+function weirHeaderLines(routes: readonly Route[]): string[] {
+  return [
     'add_header Retry-After $weir_denied_retry_after always;',
     'add_header Cache-Control $weir_denied_cache_control always;',
     ...commonQuotaHeaders(routes).map((name) => {
@@ -450,6 +474,17 @@ function sharedLocations(routes: readonly Route[], isSnippet: boolean): string[]
     '  types { }',
     '  default_type application/problem+json;',
     '  return 429 $weir_denied_problem;',
+    '}',
+    '',
+    'location @weir_denied_grpc {',
+    '  set $weir_denied 1;',
+    '  types { }',
+    `  default_type ${GRPC_CONTENT_TYPE};`,
+    '  # 8 is RESOURCE_EXHAUSTED. The add_header lines of the server do not apply here.',
+    `  add_header grpc-status ${GRPC_DENIED_STATUS};`,
+    `  add_header grpc-message "${GRPC_DENIED_MESSAGE}";`,
+    ...weirHeaderLines(routes).map((line) => `  ${line}`),
+    '  return 200 "";',
     '}',
   ];
 }

@@ -6,15 +6,14 @@
 import {
   authority,
   checkTarget,
+  clientHeaders,
   describeRoutes,
   httpUrl,
-  identifyingHeaders,
   indentLines,
   isWholeSite,
   plainName,
   protectsEveryPath,
   quotaHeaders,
-  skipHeaders,
   tcpOnlyError,
   yamlList,
 } from './common.ts';
@@ -157,8 +156,7 @@ function middlewares({ routes, weir }: GatewaySetup): string[][] {
   ];
   const checks = routes.map(({ policy }, i) => {
     const url = httpUrl(weir.host, weir.port, checkTarget(policy, 'traefik'));
-    const read = new Set([...identifyingHeaders(policy), ...skipHeaders(policy)]);
-    const checkHeaders = ['x-forwarded-for', ...read];
+    const checkHeaders = ['x-forwarded-for', ...clientHeaders(policy)];
     if (weir.needsKey) checkHeaders.push('x-weir-key');
     const address = isBehindProxies
       ? 'Traefik appends the address of the connection to X-Forwarded-For.'

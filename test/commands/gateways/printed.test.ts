@@ -48,6 +48,12 @@ describe('the configuration of Envoy', () => {
     return parse(envoy(setupOf({ weir }))).static_resources.clusters[0];
   };
 
+  test('never sends weir the Content-Type, with which a failed check would allow a call', () => {
+    const setup = setupOf({ policy: { identify: ['ip', 'header:Content-Type'] } });
+    for (const print of [envoy, istio]) expect(() => print(setup)).toThrow('remove header:content');
+    expect(envoy(setupOf())).not.toMatch(/exact: "content-type"[\s\S]*http_service/);
+  });
+
   test('closes idle connections before weir does', () => {
     const weir = clusterOf(WEIR);
     const [options] = Object.values<Record<string, unknown>>(weir.typed_extension_protocol_options);
@@ -175,11 +181,14 @@ describe('the configuration of APISIX', () => {
 describe('the configuration of Traefik', () => {
   test.each([
     // An empty list would mean all headers.
-    [['ip'], ['x-forwarded-for']],
-    [['method', 'path'], ['x-forwarded-for']],
+    [['ip'], ['x-forwarded-for', 'content-type']],
+    [
+      ['method', 'path'],
+      ['x-forwarded-for', 'content-type'],
+    ],
     [
       ['header:x-api-key', 'cookie:session'],
-      ['x-forwarded-for', 'x-api-key', 'cookie'],
+      ['x-forwarded-for', 'x-api-key', 'cookie', 'content-type'],
     ],
     [['ip:header:True-Client-IP'], ['x-forwarded-for', 'true-client-ip']],
   ])('sends only the headers that a policy with %j reads', (identify, expected) => {
