@@ -3,9 +3,10 @@
  * version does not know, for example those of a later server, are printed as key=value.
  */
 
+import { formatDuration } from '../core/duration.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { formatDuration, parseInteger } from './options.ts';
+import { parseInteger } from './options.ts';
 import { formatCell, formatCount, quoted } from './output.ts';
 import type { ServerClient } from './server-client.ts';
 

@@ -1,5 +1,6 @@
 /** `weir cluster`: the machines that share a Redis, as Redis knows them. */
 
+import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { KeySpace } from '../engine/redis/scripts/keys.ts';
 import {
@@ -16,7 +17,6 @@ import type { RedisSettings } from '../redis/settings.ts';
 import { parseRedisUrl } from '../redis/url.ts';
 import type { MachineReport } from '../registry/shared/client.ts';
 import { type Command, subcommand } from './command.ts';
-import { formatDuration } from './options.ts';
 import { formatCell } from './output.ts';
 import {
   CONFIG_OPTION,

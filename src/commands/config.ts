@@ -1,10 +1,11 @@
 /**
  * `weir config check`: validates a configuration file and the environment like a start, but opens
- * no port and neither creates nor locks a directory. It prints every error, one per line, with the
- * same text as a start.
+ * no port and neither creates nor locks a directory. It prints every error and warning, one per
+ * line, with the same text as a start.
  */
 
 import { type LoadedSettings, loadSettings } from '../config/load.ts';
+import { findUnreachablePolicies } from '../config/policy-source.ts';
 import { attempt, FileError } from '../config/setting-value.ts';
 import type { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
@@ -22,9 +23,15 @@ interface ConfigCheckResult {
   policies: number;
   /** Settings in the file. */
   settings: number;
-  faults: { message: string; line?: number; column?: number }[];
-  /** What would not stop a start. */
-  warnings: string[];
+  faults: Finding[];
+  /** They do not stop a start. */
+  warnings: Finding[];
+}
+
+interface Finding {
+  message: string;
+  line?: number;
+  column?: number;
 }
 
 const check = subcommand({
@@ -34,17 +41,19 @@ const check = subcommand({
   needsServer: false,
   run: async (call) => {
     const result = checkConfiguration(call.positionals[0]);
+    if (!call.isJson) {
+      for (const { message } of result.faults) printError(message);
+      for (const { message } of result.warnings) printError(`warning: ${message}`);
+    }
     if (result.ok || call.isJson) call.print(result, () => describeResult(result));
-    else for (const { message } of result.faults) printError(message);
     return result.ok ? EXIT.OK : EXIT.USAGE;
   },
 });
 
 function checkConfiguration(file: string | undefined): ConfigCheckResult {
-  const faults = new Map<string, ConfigCheckResult['faults'][number]>();
+  const faults = new Map<string, Finding>();
   const onFault = (fault: StartError) => {
-    const position = fault instanceof FileError ? fault.position : {};
-    faults.set(fault.message, { message: fault.message, ...position });
+    faults.set(fault.message, toFinding(fault));
   };
   const args = file === undefined ? [] : [`--config=${file}`];
   const loaded = loadSettings(args, process.env, undefined, onFault) as LoadedSettings;
@@ -55,29 +64,37 @@ function checkConfiguration(file: string | undefined): ConfigCheckResult {
   ] as const) {
     if (path !== undefined) attempt(onFault, () => UnixSocket.requireShortPath(setting, path));
   }
+  const warning = findUnreachablePolicies(loaded.file, loaded);
   return {
     ok: faults.size === 0,
     file: loaded.file?.path ?? file ?? process.env.WEIR_CONFIG,
     policies: loaded.file?.policies.length ?? 0,
     settings: loaded.file?.settings.size ?? 0,
     faults: [...faults.values()],
-    warnings: policyWarnings(loaded.file?.policies ?? []),
+    warnings: [
+      ...(warning === undefined ? [] : [toFinding(warning)]),
+      ...policyWarnings(loaded.file?.policies ?? []).map((message) => ({ message })),
+    ],
   };
 }
 
-function describeResult({ file, policies, settings, warnings }: ConfigCheckResult): string {
+function toFinding(fault: StartError): Finding {
+  const position = fault instanceof FileError ? fault.position : {};
+  return { message: fault.message, ...position };
+}
+
+function describeResult({ file, policies, settings }: ConfigCheckResult): string {
   if (file === undefined) return 'the environment is valid; no configuration file is named';
   const counts = [formatCount(policies, 'policy', 'policies'), formatCount(settings, 'setting')];
-  const valid = `${file} and the environment are valid: ${counts.join(', ')}`;
-  return [valid, ...warnings.map((warning) => `warning: ${warning}`)].join('\n');
+  return `${file} and the environment are valid: ${counts.join(', ')}`;
 }
 
 export const config: Command = {
   subcommands: { check },
   notes: `
 check reads <file>, or the file that WEIR_CONFIG names, and the environment. It prints every error
-that would stop weir serve, or the warnings of a valid file. It opens no port and does not touch the
-data directory.
+that would stop weir serve, and warnings, which do not change the exit code. It opens no port and
+does not touch the data directory.
 `,
   examples: ['weir config check weir.json', 'weir config check weir.json --json'],
   exitCodes: [EXIT.OK, EXIT.USAGE],

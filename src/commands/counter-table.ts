@@ -1,7 +1,7 @@
 /** Counters as `weir inspect` and `weir explain` print them. */
 
+import { formatDuration } from '../core/duration.ts';
 import { isoTime } from '../shared-memory/clock.ts';
-import { formatDuration } from './options.ts';
 import { formatTable } from './output.ts';
 
 interface Usage {

@@ -2,6 +2,7 @@
 
 import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { AMOUNT_MAX } from '../core/constants.ts';
+import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { parseWindowRule } from './check.ts';
@@ -9,7 +10,6 @@ import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { type CounterFields, counterTable } from './counter-table.ts';
 import {
   ALGORITHM_OPTION,
-  formatDuration,
   parseDuration,
   parseInteger,
   requireIdentifier,

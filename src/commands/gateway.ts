@@ -297,7 +297,7 @@ function chooseRoutes(
     }
     throw new StartError(
       `there is no policy for ${gateway}: add one to the file that WEIR_CONFIG names, such as` +
-        ` {"policies":{"login":{"gateway":"${gateway}","limit":100,"duration":60000}}}`,
+        ` {"policies":{"login":{"gateway":"${gateway}","limit":100,"duration":"60s"}}}`,
     );
   }
   const routes = [...prefixes].map(([namespace, prefix]): Route => {

@@ -12,6 +12,7 @@ import {
   NAMESPACE_ID_PREFIX,
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
+import { DURATION_FORMAT, type DurationBounds, readDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import type { RuleName } from '../core/window-rules.ts';
 import { systemMs } from '../shared-memory/clock.ts';
@@ -46,58 +47,22 @@ export function parseInteger(option: string, value: string, minimum = 0, maximum
   );
 }
 
-const UNITS_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-type Unit = keyof typeof UNITS_MS;
-const UNITS = Object.keys(UNITS_MS).reverse() as Unit[];
-
-/** A duration in the largest unit that has an integer count. */
-export function formatDuration(ms: number): string {
-  const unit = UNITS.find((unit) => ms % UNITS_MS[unit] === 0) ?? 'ms';
-  return `${ms / UNITS_MS[unit]}${unit}`;
-}
-
-/** A duration in the given unit if the count is an integer, else like `formatDuration`. */
-function formatDurationIn(unit: Unit, ms: number): string {
-  return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : formatDuration(ms);
-}
-
-interface DurationBounds {
-  minimumMs: number;
-  maximumMs: number;
-  /** For a timeout: without a unit, milliseconds and seconds are equally likely. */
-  needsUnit?: true;
-}
-
 /** @returns ms */
 export function parseDuration(
   option: string,
   value: string,
   bounds: DurationBounds = { minimumMs: DURATION_MIN_MS, maximumMs: DURATION_MAX_MS },
 ): number {
-  const { minimumMs, maximumMs, needsUnit } = bounds;
-  const [, count, unit] = /^(\d+)(ms|s|m|h|d)?$/.exec(value) ?? [];
-  if (count === undefined || (needsUnit && unit === undefined)) {
-    const accepted = needsUnit
-      ? 'with a unit, such as 500ms or 5s'
-      : 'such as 90000 (milliseconds), 90s, 15m, 1h or 30d';
-    throw new StartError(`--${option} must be a duration ${accepted}; got ${formatValue(value)}`);
-  }
-  const isWithin = (ms: number) => ms >= minimumMs && ms <= maximumMs;
-  const ms = Number(count) * UNITS_MS[(unit ?? 'ms') as Unit];
-  if (isWithin(ms)) return ms;
-  const text =
-    unit === undefined ? formatDuration : (ms: number) => formatDurationIn(unit as Unit, ms);
-  const range = `--${option} must be from ${text(minimumMs)} to ${text(maximumMs)}`;
-  if (unit !== undefined) throw new StartError(`${range}; got ${formatValue(value)}`);
-  const hint = ms < minimumMs && isWithin(ms * UNITS_MS.s) ? `: for seconds write ${count}s` : '';
-  throw new StartError(`${range}; got ${count}, which is ${count} ms${hint}`);
+  const ms = readDuration(value, bounds);
+  if (typeof ms === 'number') return ms;
+  throw new StartError(`--${option} ${ms}`);
 }
 
 const DATE = /^(\d{4})-(\d\d)-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 
 /** A time in the future, as a duration from now or a date. @returns Unix time in ms */
 export function parseExpiry(option: string, value: string): number {
-  if (/^\d+(ms|s|m|h|d)$/.test(value)) return systemMs() + parseDuration(option, value);
+  if (DURATION_FORMAT.test(value)) return systemMs() + parseDuration(option, value);
   const [text, year, month, day] = DATE.exec(value) ?? [];
   const ms = text === undefined ? Number.NaN : Date.parse(text);
   // Date.parse reads February 30 as March 2.

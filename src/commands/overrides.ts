@@ -3,18 +3,12 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { IMPORT_MAX_BYTES } from '../core/constants.ts';
+import { formatDuration } from '../core/duration.ts';
 import { describeFileError } from '../core/errno.ts';
 import { StartError } from '../core/errors.ts';
 import { findJsonSyntaxError } from '../core/json-text.ts';
 import { CLIENT_EXIT_CODES, type Command, printLines, subcommand } from './command.ts';
-import {
-  formatDuration,
-  parseDuration,
-  parseInteger,
-  parseNamespace,
-  required,
-  WINDOW_OPTION,
-} from './options.ts';
+import { parseDuration, parseInteger, parseNamespace, required, WINDOW_OPTION } from './options.ts';
 import { formatCell, formatCount, quoted } from './output.ts';
 import { ServerError } from './server-client.ts';
 

@@ -6,9 +6,10 @@
 
 import { KEY_MAX_CHARACTERS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
+import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
-import { formatDuration, parseDuration } from './options.ts';
+import { parseDuration } from './options.ts';
 
 const DEFAULT_URL = 'http://127.0.0.1:7070';
 const DEFAULT_TIMEOUT = '5s';

@@ -7,10 +7,12 @@
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import {
+  blankJsonc,
   type DuplicateName,
   findJsonSyntaxError,
   type JsonMembers,
   readJsonMembers,
+  type TextPosition,
 } from '../core/json-text.ts';
 import { type Policy, readPolicies } from '../policies/policy.ts';
 import { SETTING_NAMES } from './schema.ts';
@@ -21,6 +23,7 @@ import {
   FileError,
   readText,
   type SettingsLayer,
+  withMilliseconds,
 } from './setting-value.ts';
 
 export interface ConfigFile {
@@ -29,6 +32,8 @@ export interface ConfigFile {
   source: string;
   settings: SettingsLayer;
   policies: Policy[];
+  /** Where each setting is, and the policies. */
+  positions: ReadonlyMap<string, TextPosition>;
 }
 
 const POLICIES_KEY = 'policies';
@@ -43,38 +48,48 @@ const FILE_SETTING_NAMES = SETTING_NAMES.filter((name) => name !== 'config');
  */
 export function readConfigFile(path: string, source: string, onFault: FaultHandler): ConfigFile {
   const text = readText(source, path).replace(/^\ufeff/, '');
-  const content = parseObject(path, text);
-  const members = readJsonMembers(text);
+  const { json, content } = parseObject(path, text);
+  const members = readJsonMembers(json);
   for (const repeated of members.duplicates) {
     onFault(new FileError(path, repeated, `${describeRepeatedName(repeated)}; remove one`));
   }
   const settings: SettingsLayer = new Map();
+  const positions = new Map<string, TextPosition>();
   let policies: Policy[] = [];
   for (const [key, value] of Object.entries(content)) {
+    positions.set(key, members.positionOf([key]));
     if (key === POLICIES_KEY) {
       policies = parsePolicies(path, value, members, onFault);
       continue;
     }
     const name = FILE_SETTING_NAMES.find((known) => known === key);
     const fault = describeInvalidMember(key, value);
-    if (fault !== undefined) onFault(new FileError(path, members.positionOf([key]), fault));
-    else if (name !== undefined) settings.set(name, { source: `"${key}" in ${path}`, value });
+    if (fault !== undefined) onFault(new FileError(path, positions.get(key)!, fault));
+    else if (name !== undefined) {
+      const source = `"${key}" in ${path}`;
+      settings.set(name, { source, value: withMilliseconds(name, value) });
+    }
   }
-  return { path, source, settings, policies };
+  return { path, source, settings, policies, positions };
 }
 
-function parseObject(path: string, text: string): object {
-  let content: unknown;
-  try {
-    content = JSON.parse(text);
-  } catch {
-    const fault = findJsonSyntaxError(text);
-    if (fault === undefined)
-      throw new StartError(`${path} is not JSON, and it is nested too deeply`);
+/** @returns the text as JSON, with its positions, and its value */
+function parseObject(path: string, text: string): { json: string; content: object } {
+  const fault = findJsonSyntaxError(text, 'JSONC');
+  if (fault !== undefined) {
     const { reason, ...position } = fault;
     throw new FileError(path, position, `this is not JSON: ${reason}`);
   }
-  if (typeof content === 'object' && content !== null && !Array.isArray(content)) return content;
+  const json = blankJsonc(text);
+  let content: unknown;
+  try {
+    content = JSON.parse(json);
+  } catch {
+    throw new StartError(`${path} is not JSON, and it is nested too deeply`);
+  }
+  if (typeof content === 'object' && content !== null && !Array.isArray(content)) {
+    return { json, content };
+  }
   throw new StartError(`${path} must hold one JSON object; got ${formatValue(content)}`);
 }
 

@@ -24,8 +24,10 @@ import {
   attempt,
   describeUnknownSetting,
   type FaultHandler,
+  FileError,
   readText,
   requireValid,
+  SettingsError,
   type SettingsLayer,
   type SettingValue,
   throwFault,
@@ -90,12 +92,28 @@ export function loadSettings(
   const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
-  const redis = attempt(onFault, () => {
+  const onConflict = (fault: StartError) => onFault(inFile(fault, file, sources));
+  const redis = attempt(onConflict, () => {
     return loadRedisSettings(planned, (name) => configured(name) !== undefined);
   });
   const loaded: LoadedSettings = { ...planned, file, sources, redis, memory };
-  for (const requirement of REQUIREMENTS) attempt(onFault, () => requirement(loaded));
+  for (const requirement of REQUIREMENTS) attempt(onConflict, () => requirement(loaded));
   return loaded;
+}
+
+/** A fault of settings, at the last of those that are in the file, if there is one. */
+function inFile(
+  fault: StartError,
+  file: ConfigFile | undefined,
+  sources: LoadedSettings['sources'],
+): StartError {
+  if (!(fault instanceof SettingsError) || file === undefined) return fault;
+  const isFromFile = (name: SettingName) => sources.get(name) === file.settings.get(name)?.source;
+  const positions = fault.settings.filter(isFromFile).flatMap((name) => {
+    return file.positions.get(name) ?? [];
+  });
+  const last = positions.toSorted((a, b) => a.line - b.line || a.column - b.column).at(-1);
+  return last === undefined ? fault : new FileError(file.path, last, fault.message);
 }
 
 /** Rules that concern several settings. */
@@ -103,24 +121,31 @@ const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
   (loaded) => {
     if (loaded.rootKeyFile === undefined) return;
     if (loaded.rootKey !== undefined) {
-      throw new StartError('WEIR_ROOT_KEY and WEIR_ROOT_KEY_FILE are both set: leave one out');
+      throw new SettingsError(
+        ['rootKey', 'rootKeyFile'],
+        'WEIR_ROOT_KEY and WEIR_ROOT_KEY_FILE are both set: leave one out',
+      );
     }
     const source = `the key in ${loaded.rootKeyFile}`;
     const value = readText('WEIR_ROOT_KEY_FILE', loaded.rootKeyFile).trim();
     loaded.rootKey = requireValid('rootKey', { source, value }) as string;
     loaded.sources.set('rootKey', source);
   },
-  ({ engine, decide, sources }) => {
+  ({ engine, decide }) => {
     if (engine !== 'redis' || decide !== 'worker') return;
-    throw new StartError(
-      `${sources.get('decide')} is worker, which requires WEIR_ENGINE=memory: with redis, shard` +
-        ' workers decide the checks that need Redis, and acceptors all others',
+    throw new SettingsError(
+      ['decide', 'engine'],
+      'WEIR_DECIDE is worker, which requires WEIR_ENGINE=memory: with redis, shard workers' +
+        ' decide the checks that need Redis, and acceptors all others',
     );
   },
   (loaded) => {
     if ((loaded.tlsCert === undefined) === (loaded.tlsKey === undefined)) return;
     const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
-    throw new StartError(`WEIR_TLS_${set} requires WEIR_TLS_${missing}, which is not set`);
+    throw new SettingsError(
+      ['tlsCert', 'tlsKey'],
+      `WEIR_TLS_${set} requires WEIR_TLS_${missing}, which is not set`,
+    );
   },
   (loaded) => requireDifferent('port', 'adminPort', loaded),
   (loaded) => requireDifferent('port', 'gatewayPort', loaded),
@@ -133,7 +158,7 @@ function requireDifferent(one: SettingName, other: SettingName, settings: Settin
   // Port 0 selects a different port each time.
   if (value === undefined || value === 0 || value !== settings[other]) return;
   const names = `${environmentName(one)} and ${environmentName(other)}`;
-  throw new StartError(`${names} are both ${value}: they must differ`);
+  throw new SettingsError([one, other], `${names} are both ${value}: they must differ`);
 }
 
 function readFlags(args: readonly string[]): SettingsLayer {

@@ -5,16 +5,39 @@
 
 import { statSync } from 'node:fs';
 import { StartError } from '../core/errors.ts';
+import { isLoopbackHost } from '../core/hosts.ts';
 import type { Policy } from '../policies/policy.ts';
 import { type ConfigFile, changedSettings, readConfigFile } from './file.ts';
-import { throwFault } from './setting-value.ts';
+import type { Settings } from './schema.ts';
+import { FileError, throwFault } from './setting-value.ts';
+
+/**
+ * Policies that gateways probably cannot reach: there is no listener for gateways, and only
+ * this machine reaches the port for checks, where they need a key. Gateways on other machines use
+ * that port, so it is no fault if it is open to them.
+ */
+export function findUnreachablePolicies(
+  file: ConfigFile | undefined,
+  { host, gatewayPort, gatewaySocket }: Settings,
+): FileError | undefined {
+  if (file === undefined || file.policies.length === 0) return undefined;
+  if ((gatewayPort ?? gatewaySocket) !== undefined || !isLoopbackHost(host)) return undefined;
+  return new FileError(
+    file.path,
+    file.positions.get('policies')!,
+    'a gateway can use "policies" only on WEIR_PORT and with an API key in X-Weir-Key: set' +
+      ' WEIR_GATEWAY_PORT or WEIR_GATEWAY_SOCKET to accept checks of gateways without a key',
+  );
+}
 
 export class Policies {
+  readonly #settings: Settings;
   #file: ConfigFile | undefined;
 
-  /** @param file undefined for no file and no policies */
-  constructor(file: ConfigFile | undefined) {
-    this.#file = file;
+  /** Without a file there are no policies. */
+  constructor(settings: Settings & { file: ConfigFile | undefined }) {
+    this.#settings = settings;
+    this.#file = settings.file;
   }
 
   get path(): string | undefined {
@@ -23,6 +46,11 @@ export class Policies {
 
   get all(): readonly Policy[] {
     return this.#file?.policies ?? [];
+  }
+
+  /** Why gateways may not reach the policies; undefined if they do. */
+  get warning(): string | undefined {
+    return findUnreachablePolicies(this.#file, this.#settings)?.message;
   }
 
   /**

@@ -11,7 +11,7 @@ import { StartError } from '../core/errors.ts';
 import type { RedisSettings } from '../redis/settings.ts';
 import { parseRedisUrl } from '../redis/url.ts';
 import { environmentName, type SettingName, type Settings } from './schema.ts';
-import { readText } from './setting-value.ts';
+import { readText, SettingsError } from './setting-value.ts';
 
 /** Settings that mean nothing to the memory engine. */
 const REDIS_SETTINGS = [
@@ -32,17 +32,24 @@ export function loadRedisSettings(
   if (settings.engine !== 'redis') {
     const set = REDIS_SETTINGS.find(isSet);
     if (set === undefined) return undefined;
-    throw new StartError(`${environmentName(set)} requires WEIR_ENGINE=redis, which is not set`);
+    throw new SettingsError(
+      [set],
+      `${environmentName(set)} requires WEIR_ENGINE=redis, which is not set`,
+    );
   }
   const { redisUrl } = settings;
   if (redisUrl === undefined) {
     if (isSet('redisUrl')) return undefined;
-    throw new StartError('WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set');
+    throw new SettingsError(
+      ['engine'],
+      'WEIR_ENGINE=redis requires WEIR_REDIS_URL, which is not set',
+    );
   }
   const password = readPassword(settings.redisPasswordFile, redisUrl);
   const { username, password: passwordInUrl } = parseRedisUrl(redisUrl);
   if (username !== undefined && (password ?? passwordInUrl) === undefined) {
-    throw new StartError(
+    throw new SettingsError(
+      ['redisUrl'],
       'WEIR_REDIS_URL names a user without a password: add it, or set WEIR_REDIS_PASSWORD_FILE',
     );
   }
@@ -64,7 +71,8 @@ export function loadRedisSettings(
 function readPassword(path: string | undefined, url: string): string | undefined {
   if (path === undefined) return undefined;
   if (parseRedisUrl(url).password !== undefined) {
-    throw new StartError(
+    throw new SettingsError(
+      ['redisUrl', 'redisPasswordFile'],
       'WEIR_REDIS_URL contains a password, and WEIR_REDIS_PASSWORD_FILE is set: leave one out',
     );
   }
@@ -83,13 +91,17 @@ function readTlsFiles(settings: Settings, url: string): RedisSettings['tls'] {
   const { redisCa, redisCert, redisKey } = settings;
   if ((redisCert === undefined) !== (redisKey === undefined)) {
     const [set, missing] = redisKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
-    throw new StartError(`WEIR_REDIS_${set} requires WEIR_REDIS_${missing}, which is not set`);
+    throw new SettingsError(
+      ['redisCert', 'redisKey'],
+      `WEIR_REDIS_${set} requires WEIR_REDIS_${missing}, which is not set`,
+    );
   }
   const named = (['redisCa', 'redisCert', 'redisKey'] as const).find((name) => {
     return settings[name] !== undefined;
   });
   if (named !== undefined && !parseRedisUrl(url).usesTls) {
-    throw new StartError(
+    throw new SettingsError(
+      [named, 'redisUrl'],
       `${environmentName(named)} requires a WEIR_REDIS_URL with TLS, as in rediss://host`,
     );
   }

@@ -55,6 +55,16 @@ const integer = (
     description,
     ...(defaultRule === undefined ? {} : { defaultRule }),
   });
+/** A duration in ms. A text with a unit is valid too: `requireValid` converts it. */
+const duration = (minimum: number, maximum: number, initial: number, description: string) =>
+  Type.Integer({
+    minimum,
+    maximum,
+    default: initial,
+    accepts: `an integer from ${minimum} to ${maximum}, or a duration such as 500ms or 5s`,
+    description,
+    isDuration: true,
+  });
 const socketPath = (description: string) =>
   Type.Optional(
     Type.String({
@@ -203,13 +213,13 @@ export const Settings = Type.Object({
     'deny',
     'decision for a check that needs a new counter when the table is full',
   ),
-  checkpointMs: integer(
+  checkpointMs: duration(
     CHECKPOINT_INTERVAL_MIN_MS,
     CHECKPOINT_INTERVAL_MAX_MS,
     1_000,
     'interval in ms between checkpoints of the counters, which the next start loads',
   ),
-  drainMs: integer(
+  drainMs: duration(
     0,
     DRAIN_MAX_MS,
     250,
@@ -246,7 +256,7 @@ export const Settings = Type.Object({
     accepts: `1 to ${REDIS_PREFIX_MAX_CHARACTERS} letters, digits and characters of . _ : -`,
     description: 'first part of the names of all keys and channels in Redis',
   }),
-  redisTimeoutMs: integer(
+  redisTimeoutMs: duration(
     REDIS_TIMEOUT_MIN_MS,
     REDIS_TIMEOUT_MAX_MS,
     20,
@@ -263,7 +273,7 @@ export const Settings = Type.Object({
     'on',
     'whether weir takes tokens of busy counters in advance, and decides with them in memory',
   ),
-  syncMs: integer(
+  syncMs: duration(
     SYNC_INTERVAL_MIN_MS,
     SYNC_INTERVAL_MAX_MS,
     100,
@@ -362,6 +372,8 @@ interface Annotations {
   default?: string | number;
   /** How the default follows from the machine, where it does. */
   defaultRule?: string;
+  /** Milliseconds, which may be a text with a unit. */
+  isDuration?: boolean;
   /** A secret has no flag: every user of the machine could read it. */
   secret?: boolean;
   type: string;

@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { Check } from 'typebox/value';
 import { formatValue } from '../core/describe.ts';
+import { readDuration } from '../core/duration.ts';
 import { describeFileError } from '../core/errno.ts';
 import { StartError } from '../core/errors.ts';
 import type { TextPosition } from '../core/json-text.ts';
@@ -30,6 +31,16 @@ export class FileError extends StartError {
   }
 }
 
+/** A fault of settings that each are valid, but not together. */
+export class SettingsError extends StartError {
+  readonly settings: readonly SettingName[];
+
+  constructor(settings: readonly SettingName[], message: string) {
+    super(message);
+    this.settings = settings;
+  }
+}
+
 /** Handles a fault: a start throws the first one, `weir config check` collects all. */
 export type FaultHandler = (fault: StartError) => void;
 
@@ -48,11 +59,19 @@ export function attempt<T>(onFault: FaultHandler, action: () => T): T | undefine
   }
 }
 
-/** @returns the value. @throws StartError */
+/** @returns the value, a duration in ms. @throws StartError */
 export function requireValid(name: SettingName, { source, value }: SettingValue): unknown {
   const fault = describeFault(name, source, value);
   if (fault !== undefined) throw new StartError(fault);
-  return value;
+  return withMilliseconds(name, value);
+}
+
+/** Converts a duration with a unit. Other values stay unchanged. */
+export function withMilliseconds(name: SettingName, value: unknown): unknown {
+  if (!annotations(name).isDuration || typeof value !== 'string') return value;
+  const bounds = { minimumMs: 0, maximumMs: Number.MAX_SAFE_INTEGER, needsUnit: true } as const;
+  const ms = readDuration(value, bounds);
+  return typeof ms === 'number' ? ms : value;
 }
 
 /** @returns a sentence; undefined for a valid value */
@@ -61,7 +80,7 @@ export function describeFault(
   source: string,
   value: unknown,
 ): string | undefined {
-  const got = Check(Settings.properties[name], value)
+  const got = Check(Settings.properties[name], withMilliseconds(name, value))
     ? describeInvalidValue(name, value)
     : describeValue(name, value);
   return got && `${source} must be ${annotations(name).accepts}; got ${got}`;

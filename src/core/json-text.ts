@@ -1,9 +1,9 @@
 /**
- * Positions in a JSON text: of its first syntax error, its members, and duplicate names.
- * `JSON.parse` decides whether a text is JSON; this file uses jsonc-parser to find the position and
- * the reason of an error. A reason never quotes the text, which may contain a secret. The parser is
- * recursive: a text that is nested too deeply for it has no positions. The first call loads the
- * package, because most threads never need it.
+ * Positions in a JSON text: of its first syntax error, its members, and duplicate names. JSONC may
+ * also have comments and trailing commas. `JSON.parse` decides whether a text is JSON; this file
+ * uses jsonc-parser to find the position and the reason of an error. A reason never quotes the
+ * text, which may contain a secret. The parser is recursive: a text that is nested too deeply for
+ * it has no positions. The first call loads the package, because most threads never need it.
  */
 
 import type { JSONPath, JSONVisitor, ParseErrorCode } from 'jsonc-parser';
@@ -44,7 +44,7 @@ const REASONS: Readonly<Record<ParseErrorCode, string>> = {
   8: '"]" is expected',
   9: 'the end of the text is expected',
   10: 'comments are not allowed',
-  11: 'comments are not allowed',
+  11: 'a comment has no end',
   12: 'a string has no closing quote in its line',
   13: 'a number has no digit where one is needed',
   14: 'a string has a \\u without four hexadecimal digits',
@@ -52,16 +52,59 @@ const REASONS: Readonly<Record<ParseErrorCode, string>> = {
   16: 'a string has an unescaped control character',
 };
 
-/** @returns undefined for valid JSON, and for a text that is nested too deeply */
-export function findJsonSyntaxError(text: string): JsonSyntaxError | undefined {
+/** @returns undefined for a valid text, and for one that is nested too deeply */
+export function findJsonSyntaxError(
+  text: string,
+  syntax: 'JSON' | 'JSONC' = 'JSON',
+): JsonSyntaxError | undefined {
   let fault: JsonSyntaxError | undefined;
-  walk(text, {
+  const visitor: JSONVisitor = {
     onError: (error, _offset, _length, line, character) => {
       fault = { line: line + 1, column: character + 1, reason: REASONS[error] };
       throw STOP_VISITING;
     },
-  });
+  };
+  walk(text, visitor, syntax);
   return fault;
+}
+
+/**
+ * Replaces comments and trailing commas by blanks, so that positions stay the same.
+ * @param text valid JSONC; if it is nested too deeply, a part of it stays as it is
+ * @returns JSON
+ */
+export function blankJsonc(text: string): string {
+  const blanks: { offset: number; length: number }[] = [];
+  /** The last comma, if nothing but comments has followed it. */
+  let comma: number | undefined;
+  const forgetComma = () => {
+    comma = undefined;
+  };
+  const blankComma = () => {
+    if (comma !== undefined) blanks.push({ offset: comma, length: 1 });
+    forgetComma();
+  };
+  const visitor: JSONVisitor = {
+    onComment: (offset, length) => {
+      blanks.push({ offset, length });
+    },
+    onSeparator: (character, offset) => {
+      comma = character === ',' ? offset : undefined;
+    },
+    onObjectBegin: forgetComma,
+    onObjectProperty: forgetComma,
+    onArrayBegin: forgetComma,
+    onLiteralValue: forgetComma,
+    onObjectEnd: blankComma,
+    onArrayEnd: blankComma,
+  };
+  walk(text, visitor, 'JSONC');
+  let json = '';
+  for (const { offset, length } of blanks.toSorted((a, b) => a.offset - b.offset)) {
+    const blank = text.slice(offset, offset + length).replace(/[^\r\n]/g, ' ');
+    json += text.slice(json.length, offset) + blank;
+  }
+  return json + text.slice(json.length);
 }
 
 /** @param text valid JSON; if it is nested too deeply, only the members before that are found */
@@ -108,10 +151,11 @@ function pathKey(path: Readonly<JSONPath>): string {
 /** A visitor throws this to stop the parser. */
 const STOP_VISITING = new Error('stop');
 
-function walk(text: string, visitor: JSONVisitor): void {
+function walk(text: string, visitor: JSONVisitor, syntax: 'JSON' | 'JSONC' = 'JSON'): void {
   const { visit } = requirePackage('jsonc-parser');
+  const isJsonc = syntax === 'JSONC';
   try {
-    visit(text, visitor, { disallowComments: true, allowTrailingComma: false });
+    visit(text, visitor, { disallowComments: !isJsonc, allowTrailingComma: isJsonc });
   } catch (error) {
     if (error !== STOP_VISITING && !(error instanceof RangeError)) throw error;
   }

@@ -17,7 +17,8 @@ import {
   SKIP_PATH_MAX_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
 } from '../core/constants.ts';
-import { GATEWAYS, isEnvoyBased } from '../policies/gateways.ts';
+import { DURATION_FORMAT } from '../core/duration.ts';
+import { FAIL_CLOSED_GATEWAYS, GATEWAYS, isEnvoyBased } from '../policies/gateways.ts';
 import { HOP_BY_HOP_HEADER, REAL_IP, RESERVED_HEADER, TOKEN } from '../policies/identifier.ts';
 import { PLAIN_PATH } from '../policies/path.ts';
 import {
@@ -54,10 +55,11 @@ export const RULES_BEYOND_SCHEMA = {
   redisPassword:
     '`redisUrl` has no password if `redisPasswordFile` is set. A user has a password in one of ' +
     'both.',
+  durations: 'A duration with a unit is within the same bounds as one in milliseconds.',
   memory: 'The number of `counters` fits into the memory limit.',
   burst: '`burst` is at most `limit`.',
   cost: '`cost` is at most the smallest `limit` or `burst` of the policy.',
-  durations: 'The windows of a policy differ in their duration.',
+  windows: 'The windows of a policy differ in their duration.',
   parts: 'No part of `identify` is repeated. The case of letters in a header name does not matter.',
 } as const;
 
@@ -90,19 +92,19 @@ const SETTING_EXAMPLES: Partial<Record<SettingName, readonly (string | number)[]
 
 const POLICY_EXAMPLES: Readonly<Record<string, readonly unknown[]>> = {
   limit: [100],
-  duration: [60_000],
+  duration: ['60s', 60_000],
   burst: [20],
   windows: [
     [
-      { limit: 10, duration: 1_000 },
-      { limit: 1_000, duration: 3_600_000, algorithm: 'sliding' },
+      { limit: 10, duration: '1s' },
+      { limit: 1_000, duration: '1h', algorithm: 'sliding' },
     ],
   ],
   identify: ['ip', 'ip:header:cf-connecting-ip', 'header:x-api-key', ['cookie:session', 'path']],
   skip: [['preflight', '/healthz']],
 };
 
-const POLICIES_EXAMPLE = { login: { gateway: 'nginx', limit: 100, duration: 60_000 } };
+const POLICIES_EXAMPLE = { login: { gateway: 'nginx', limit: 100, duration: '60s' } };
 
 /** Rules of a setting that the server does not express as a schema. */
 const SETTING_RULES: Partial<Record<SettingName, JsonSchema>> = {
@@ -157,10 +159,16 @@ export function configSchema(): JsonSchema {
 }
 
 function setting(name: SettingName): JsonSchema {
-  const { accepts, defaultRule, description } = annotations(name);
-  const declared: JsonSchema = { ...documentedSchema(Settings.properties[name]) };
+  const { accepts, defaultRule, description, isDuration } = annotations(name);
+  const rule: JsonSchema = { ...documentedSchema(Settings.properties[name]) };
+  const declared = isDuration ? orWithUnit(rule) : rule;
   // A default that follows from the machine is described, and is not the same everywhere.
-  const omitted = ['secret', 'defaultRule', ...(defaultRule === undefined ? [] : ['default'])];
+  const omitted = [
+    'secret',
+    'isDuration',
+    'defaultRule',
+    ...(defaultRule === undefined ? [] : ['default']),
+  ];
   const rules = Object.entries(declared).filter(([keyword]) => !omitted.includes(keyword));
   const isFreeText = declared.type === 'string' && declared.enum === undefined;
   const sentences = [
@@ -191,7 +199,7 @@ function policy(): JsonSchema {
     skip: skipRules(),
     missing: missingRules(),
   };
-  const fields = Object.entries(properties).map(([name, { enum: values, ...field }]) => {
+  const fields = Object.entries(withUnits(properties)).map(([name, { enum: values, ...field }]) => {
     const own = name in rules ? { ...field, ...rules[name] } : { ...field, enum: values };
     const examples = POLICY_EXAMPLES[name];
     return [name, examples === undefined ? own : { ...own, examples }];
@@ -205,18 +213,53 @@ function policy(): JsonSchema {
     required: ['gateway'],
     anyOf: [{ required: ['limit', 'duration'] }, { required: ['windows'] }],
     dependencies: { burst: GCRA_ONLY, windows: { properties: single } },
+    allOf: [
+      {
+        anyOf: [
+          { properties: { gateway: { not: FAIL_CLOSED } } },
+          { properties: { onError: { enum: ['deny'] } } },
+        ],
+      },
+    ],
   };
 }
+
+/** A gateway, or an array with one, that denies requests while weir is stopped. */
+const FAIL_CLOSED = {
+  anyOf: [
+    { enum: FAIL_CLOSED_GATEWAYS },
+    { type: 'array', contains: { enum: FAIL_CLOSED_GATEWAYS } },
+  ],
+};
 
 const GCRA_ONLY = { required: ['algorithm'], properties: { algorithm: { const: 'gcra' } } };
 
 function window(): JsonSchema {
+  const { properties, ...rest } = documentedSchema(WindowSchema) as unknown as {
+    properties: Record<string, JsonSchema>;
+  };
   return {
     description: 'A window, with its own algorithm.',
-    ...documentedSchema(WindowSchema),
+    ...rest,
+    properties: withUnits(properties),
     additionalProperties: false,
     dependencies: { burst: GCRA_ONLY },
   };
+}
+
+/** The properties, with a duration that may have a unit. */
+function withUnits(properties: Record<string, JsonSchema>): Record<string, JsonSchema> {
+  return { ...properties, duration: orWithUnit(properties.duration) };
+}
+
+/** The rule of milliseconds, which also accepts a duration with a unit. */
+function orWithUnit({ type, minimum, maximum, ...rest }: JsonSchema): JsonSchema {
+  const text = {
+    type: 'string',
+    pattern: DURATION_FORMAT.source,
+    ...patternMessage('a duration such as 500ms, 60s, 15m, 1h or 30d'),
+  };
+  return { ...rest, anyOf: [{ type, minimum, maximum }, text] };
 }
 
 function gatewayRules(): JsonSchema {

@@ -99,9 +99,10 @@ interface Changes {
 /** The policy, the addresses and the ports of the pages. */
 function setupOf(
   gateway: Gateway,
-  { onError = 'allow', prefix = '/', upstream = HTTP }: Changes = {},
+  { onError, prefix = '/', upstream = HTTP }: Changes = {},
 ): GatewaySetup {
-  const [policy] = readPolicies({ login: { gateway, limit: 3, duration: 60_000, onError } });
+  const fields = onError === undefined ? {} : { onError };
+  const [policy] = readPolicies({ login: { gateway, limit: 3, duration: 60_000, ...fields } });
   return {
     routes: [{ policy, prefix }],
     weir: { host: '127.0.0.1', port: 7072, needsKey: false },

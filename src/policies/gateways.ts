@@ -31,3 +31,6 @@ export function isEnvoyBased(gateway: Gateway): boolean {
 export function returnsDenials(gateway: Gateway): boolean {
   return ['caddy', 'traefik', 'apisix'].includes(gateway);
 }
+
+/** Traefik denies a request whose check gets no response. It has no setting for this. */
+export const FAIL_CLOSED_GATEWAYS: readonly Gateway[] = ['traefik'];

@@ -20,10 +20,11 @@ import {
   TRUSTED_HOPS_MAX,
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
+import { readDuration } from '../core/duration.ts';
 import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
 import { createValidator, field, flag, integer, milliseconds } from '../core/schema.ts';
-import { GATEWAYS, type Gateway, isEnvoyBased } from './gateways.ts';
+import { FAIL_CLOSED_GATEWAYS, GATEWAYS, type Gateway, isEnvoyBased } from './gateways.ts';
 import { readPart } from './identifier.ts';
 import { PLAIN_PATH, PLAIN_PATH_RULE } from './path.ts';
 import { PREFLIGHT } from './skip.ts';
@@ -48,9 +49,14 @@ const byDefault = <S extends TSchema>(
 ) => Type.Optional(field(schema, description, POLICY_DEFAULTS[name]));
 const tokens = () => integer(1, AMOUNT_MAX);
 const limit = () => field(tokens(), 'Tokens that may be used in one window.');
+/** A text is valid too: `withMilliseconds` converts it before the validation. */
 const duration = () => {
-  const schema = milliseconds(DURATION_MIN_MS, DURATION_MAX_MS);
-  return field(schema, 'Length of the window in milliseconds.');
+  const schema = Object.assign(milliseconds(DURATION_MIN_MS, DURATION_MAX_MS), {
+    accepts:
+      `an integer number of milliseconds from ${DURATION_MIN_MS} to ${DURATION_MAX_MS}, or a ` +
+      'duration such as "60s"',
+  });
+  return field(schema, 'Length of the window, in milliseconds or with a unit: ms, s, m, h or d.');
 };
 
 const WINDOW_DESCRIPTION = 'an object with limit and duration';
@@ -125,7 +131,8 @@ export const PolicySchema = Type.Object(
     onError: byDefault(
       'onError',
       Type.Enum(['allow', 'deny'], { accepts: 'allow or deny' }),
-      'Decision if weir fails, or if the gateway cannot reach it.',
+      'Decision if weir fails, or if the gateway cannot reach it. With `traefik` it can only be ' +
+        '`deny`, which is then the default: Traefik denies all requests while weir is stopped.',
     ),
     shadow: byDefault(
       'shadow',
@@ -241,7 +248,7 @@ function readPolicy(namespace: string, input: unknown): Policy {
     throw policyError(`${rule}; got ${formatValue(namespace)}`);
   }
   requireKnownFields(input, POLICY_FIELDS, 'a policy');
-  const policy = policyReader.validate(input);
+  const policy = policyReader.validate(withMilliseconds(input));
   const { gateway, limit, duration, algorithm, burst, windows, identify, skip, ...rest } = policy;
   const read: Policy = {
     ...POLICY_DEFAULTS,
@@ -254,6 +261,17 @@ function readPolicy(namespace: string, input: unknown): Policy {
   };
   const skipped = readSkip(skip);
   if (skipped.length > 0) read.skip = skipped;
+  const failClosed = gatewaysOf(read).find((name) => FAIL_CLOSED_GATEWAYS.includes(name));
+  if (failClosed !== undefined) {
+    if (policy.onError === 'allow') {
+      const rule = `"onError" must be deny or left out with the gateway ${failClosed}`;
+      throw policyError(
+        `${rule}, which denies all requests while weir is stopped; got "allow"`,
+        'onError',
+      );
+    }
+    read.onError = 'deny';
+  }
   // A shadow policy denies no request, also if weir fails or is not reachable.
   if (read.shadow) read.onError = 'allow';
   const least = Math.min(...read.windows.map(({ limit, burst = limit }) => burst));
@@ -262,6 +280,20 @@ function readPolicy(namespace: string, input: unknown): Policy {
     throw policyError(`${rule}; got ${read.cost}`, 'cost');
   }
   return read;
+}
+
+/** Converts a duration with a unit. Other values stay unchanged, and are validated later. */
+function withMilliseconds(input: unknown): unknown {
+  if (typeof input !== 'object' || input === null || !('duration' in input)) return input;
+  if (typeof input.duration !== 'string') return input;
+  const bounds = {
+    minimumMs: DURATION_MIN_MS,
+    maximumMs: DURATION_MAX_MS,
+    needsUnit: true,
+  } as const;
+  const duration = readDuration(input.duration, bounds);
+  if (typeof duration === 'number') return { ...input, duration };
+  throw policyError(`"duration" ${duration}`, 'duration');
 }
 
 function throwPolicyFault(_path: string[], message: string): never {
@@ -338,7 +370,7 @@ function readWindows(policy: Static<typeof PolicySchema>): PolicyWindow[] {
   const read = windows.map((window, index) => {
     try {
       requireKnownFields(window, WINDOW_FIELDS, 'a window');
-      const valid = windowReader.validate(window);
+      const valid = windowReader.validate(withMilliseconds(window));
       requireValidBurst(valid);
       return valid;
     } catch (error) {
@@ -366,7 +398,8 @@ function readIdentityParts(input: unknown = IDENTIFY_DEFAULT): string[] {
   const read = parts.map((part) => {
     if (typeof part === 'string' && readPart(part) !== undefined) return part;
     const rule = `${IDENTITY_PARTS}, or an array of these`;
-    throw policyError(`"identify" must be ${rule}; got ${formatValue(part)}`, 'identify');
+    const received = `${formatValue(part)}${suggestPart(part)}`;
+    throw policyError(`"identify" must be ${rule}; got ${received}`, 'identify');
   });
   const different = new Set(read.map((part) => JSON.stringify(readPart(part))));
   if (different.size < read.length)
@@ -398,6 +431,15 @@ function readSkip(input: unknown = []): string[] {
 function isSkip(entry: string): boolean {
   if (entry === PREFLIGHT) return true;
   return entry !== '' && entry.length <= SKIP_PATH_MAX_CHARACTERS && PLAIN_PATH.test(entry);
+}
+
+/** A hint for a name without `header:`, or an empty string. */
+function suggestPart(part: unknown): string {
+  if (typeof part !== 'string') return '';
+  const lowerCase = part.toLowerCase();
+  const near = lowerCase === 'ip' ? 'ip' : nearestName(lowerCase, ['method', 'path']);
+  const suggestion = near ?? `header:${part}`;
+  return readPart(suggestion) === undefined ? '' : `; is it "${suggestion}"?`;
 }
 
 /** @param field the invalid field, if the error concerns one */

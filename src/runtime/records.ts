@@ -33,7 +33,7 @@ export async function loadRecords(
 ): Promise<InitialRecords> {
   const registry = new Registry(store);
   shared?.replica.attach(registry);
-  const policies = new Policies(settings.file);
+  const policies = new Policies(settings);
   const addNamespaces = () => {
     for (const { namespace } of policies.all) registry.ensureNamespace(namespace, nowMs);
   };

@@ -60,6 +60,9 @@ export class Reloader {
           'SIGHUP: the policies of these namespaces were removed; their gateway checks get a 404',
         );
       }
+      if (this.#policies.warning !== undefined) {
+        this.#log.warn(`SIGHUP: ${this.#policies.warning}`);
+      }
       if (changedSettings.length === 0) return;
       this.#log.warn(
         { settings: changedSettings },

@@ -75,7 +75,8 @@ function logRestored(log: Log, { damageMessages, lostCounters }: RestoreResult):
   log.warn({ lostCounters }, 'counters of the last run were lost: no slot, or an invalid entry');
 }
 
-function warnAboutEnvironment(log: Log, { settings, connections, directory }: Foundation): void {
+function warnAboutEnvironment(log: Log, foundation: Foundation): void {
+  const { settings, connections, directory, records } = foundation;
   const { connectionsMax, descriptors } = connections;
   const { exposure } = directory;
   if (connectionsMax < settings.connections) {
@@ -84,6 +85,7 @@ function warnAboutEnvironment(log: Log, { settings, connections, directory }: Fo
       'the limit of open files allows fewer connections than requested',
     );
   }
+  if (records.policies.warning !== undefined) log.warn(records.policies.warning);
   if (exposure !== undefined) {
     log.warn(
       exposure,

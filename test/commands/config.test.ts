@@ -28,10 +28,13 @@ function writeConfigFile(content: string | object): string {
 }
 
 const LOGIN = { gateway: 'nginx', limit: 100, duration: 60_000 };
+const UNREACHABLE =
+  'a gateway can use "policies" only on WEIR_PORT and with an API key in X-Weir-Key: set' +
+  ' WEIR_GATEWAY_PORT or WEIR_GATEWAY_SOCKET to accept checks of gateways without a key';
 const RIGHT = {
   $schema: 'https://example.com/weir.json',
   drainMs: 1,
-  logLevel: 'warn',
+  gatewayPort: 7072,
   policies: { login: LOGIN, api: { ...LOGIN, missing: 'refuse' } },
 };
 
@@ -44,7 +47,7 @@ describe('weir config check of a valid file', () => {
     expect(await checkConfig([], { WEIR_CONFIG: right })).toEqual(success);
     // An argument replaces WEIR_CONFIG.
     expect(await checkConfig([right], { WEIR_CONFIG: 'nowhere.json' })).toEqual(success);
-    const one = writeConfigFile({ port: 1, policies: { login: LOGIN } });
+    const one = writeConfigFile({ gatewaySocket: '/a', policies: { login: LOGIN } });
     expect((await checkConfig([one])).stdout).toContain(': 1 policy, 1 setting\n');
   });
 
@@ -88,6 +91,51 @@ describe('weir config check of a valid file', () => {
   });
 });
 
+describe('weir config check of policies', () => {
+  const policies = '{\n  "policies": {"login":{"gateway":"nginx","limit":1,"duration":"60s"}}\n}';
+
+  test('warns where no gateway reaches them without a key, with the line, and exits with 0', async () => {
+    const file = writeConfigFile(policies);
+    const message = `in ${file}, line 2, column 3: ${UNREACHABLE}`;
+    const { code, stdout, stderr } = await checkConfig([file]);
+    expect([code, stderr]).toEqual([0, `weir: warning: ${message}\n`]);
+    expect(stdout).toContain(' are valid: 1 policy, 0 settings\n');
+    const json = await checkConfig([file, '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      ok: true,
+      warnings: [{ message, line: 2, column: 3 }],
+    });
+    expect(json.stderr).toBe('');
+  });
+
+  test('does not warn with a listener for gateways, nor where other machines reach weir', async () => {
+    const file = writeConfigFile(policies);
+    for (const env of [
+      { WEIR_GATEWAY_PORT: '0' },
+      { WEIR_GATEWAY_SOCKET: '/a' },
+      { WEIR_HOST: '0.0.0.0' },
+      { WEIR_HOST: 'weir.example' },
+    ]) {
+      const { code, stderr } = await checkConfig([file], env);
+      expect([env, code, stderr]).toEqual([env, 0, '']);
+    }
+  });
+
+  test('rejects Traefik with onError allow, at its line, as a start does', async () => {
+    const policy = '"gateway": ["nginx", "traefik"],\n"limit": 1, "duration": "60s"';
+    const text = `{"gatewayPort": 7072, "policies": {"login": {${policy},\n "onError": "allow"}}}`;
+    const file = join(directory, writeConfigFile(text));
+    const message =
+      `weir: in ${file}, line 3, column 2: policy "login": "onError" must be deny or left out with` +
+      ' the gateway traefik, which denies all requests while weir is stopped; got "allow"';
+    const { code, stderr } = await checkConfig([file]);
+    expect([code, stderr]).toEqual([2, `${message}\n`]);
+    const server = await spawnServer(join(directory, 'never'), { args: ['--config', file] });
+    expect((await server.exited).code).toBeGreaterThan(0);
+    expect(server.stderr().trim()).toBe(message);
+  });
+});
+
 const WRONG = `{
   "prot": 1,
   "port": "7070",
@@ -113,10 +161,12 @@ describe('weir config check of an invalid file', () => {
       `weir: in ${wrong}, line 4, column 3: "port" is repeated; remove one`,
       `weir: in ${wrong}, line 2, column 3: prot is no setting of weir; is it port?`,
       `weir: in ${wrong}, line 6, column 48: policy "login": "duration" must be an integer` +
-        ' number of milliseconds from 1000 to 3155760000000; got 60',
+        ' number of milliseconds from 1000 to 3155760000000, or a duration such as "60s"; got 60',
       `weir: in ${wrong}, line 9, column 7: policy "api": "limt" is not a field of a policy; is it` +
         ' "limit"?',
-      'weir: WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must differ',
+      `weir: in ${wrong}, line 4, column 3: WEIR_PORT and WEIR_ADMIN_PORT are both 7071: they must` +
+        ' differ',
+      `weir: warning: in ${wrong}, line 5, column 3: ${UNREACHABLE}`,
       '',
     ]);
   });

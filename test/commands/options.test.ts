@@ -2,8 +2,9 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { formatDuration, parseDuration, parseExpiry } from '../../src/commands/options.ts';
+import { parseDuration, parseExpiry } from '../../src/commands/options.ts';
 import { DURATION_MAX_MS, DURATION_MIN_MS } from '../../src/core/constants.ts';
+import { formatDuration } from '../../src/core/duration.ts';
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 

@@ -58,6 +58,30 @@ describe('settings', () => {
     });
   });
 
+  test('may be in a file with comments and trailing commas, as in JSONC', () => {
+    const path = writeConfigFile(
+      '// weir\n{\n  "port": 1, /* "port": 2, */\n  "host": "http://a//b", // c\n' +
+        '  "policies": {"a": {"gateway": ["nginx",], "limit": 1, "duration": "60s",},/**/},\n}\n',
+    );
+    const loaded = loadSettings(['--config', path], {})!;
+    expect(loaded).toMatchObject({ port: 1, host: 'http://a//b' });
+    expect(loaded.file?.policies).toMatchObject([{ windows: [{ limit: 1, duration: 60_000 }] }]);
+    expect(Object.fromEntries(loaded.file!.positions)).toEqual({
+      port: { line: 3, column: 3 },
+      host: { line: 4, column: 3 },
+      policies: { line: 5, column: 3 },
+    });
+  });
+
+  test('may have durations with a unit in every source', () => {
+    const path = writeConfigFile('{"syncMs": "1s", "checkpointMs": "1m", "drainMs": 1}');
+    const env = { WEIR_DRAIN_MS: '2s', WEIR_ENGINE: 'redis', WEIR_REDIS_URL: 'redis://a' };
+    const args = ['--config', path, '--redis-timeout-ms', '30ms'];
+    expect(loadSettings(args, env)).toMatchObject({
+      ...{ syncMs: 1_000, checkpointMs: 60_000, drainMs: 2_000, redisTimeoutMs: 30 },
+    });
+  });
+
   test('may be in a file that names a schema for editors', () => {
     const path = writeConfigFile('{"$schema": "./weir.schema.json", "port": 1}');
     expect(loadSettings(['--config', path], {})).toMatchObject({ port: 1 });
@@ -177,7 +201,13 @@ describe('an invalid setting gives an error with its name, its value and the acc
     [['--port', '--host', 'x'], '--port must be an integer from 0 to 65535; got nothing'],
     [['--counters', '1e6'], '--counters must be an integer from 1024 to 16777216; got "1e6"'],
     [['--on-full', 'maybe'], '--on-full must be deny or allow; got "maybe"'],
-    [['--drain-ms', '-1'], '--drain-ms must be an integer from 0 to 600000; got "-1"'],
+    [
+      ['--drain-ms', '-1'],
+      '--drain-ms must be an integer from 0 to 600000, or a duration such as 500ms or 5s; got "-1"',
+    ],
+    [['--drain-ms', '1h'], 'or a duration such as 500ms or 5s; got "1h"'],
+    [['--drain-ms', '5 s'], 'or a duration such as 500ms or 5s; got "5 s"'],
+    [['--port', '5s'], '--port must be an integer from 0 to 65535; got "5s"'],
     [['--socket-mode', '888'], '--socket-mode must be three octal digits, as in 0660; got "888"'],
     [['--socket='], '--socket must be a path of at most 107 bytes; got ""'],
     [['--config='], '--config must be a path; got ""'],
@@ -217,6 +247,16 @@ describe('an invalid setting gives an error with its name, its value and the acc
   const nested = (depth: number, inner = '') => `${'['.repeat(depth)}${inner}${']'.repeat(depth)}`;
   test.each<[content: string, message: string]>([
     ['[]', 'must hold one JSON object; got an array of 0'],
+    ['{}\n/* a', '.json, line 2, column 1: this is not JSON: a comment has no end'],
+    ['{"port":1,,}', '.json, line 1, column 11: this is not JSON: a name in double quotes'],
+    ['{,}', '.json, line 1, column 2: this is not JSON: '],
+    ['{"port":1,\n"adminPort":1}', 'line 2, column 1: WEIR_PORT and WEIR_ADMIN_PORT are both 1'],
+    ['{"adminPort":7070}', 'line 1, column 2: WEIR_PORT and WEIR_ADMIN_PORT are both 7070'],
+    ['{"gatewayPort":1,\n"port":1}', 'line 2, column 1: WEIR_PORT and WEIR_GATEWAY_PORT are both'],
+    ['{"socket":"/a",\n"gatewaySocket":"/a"}', 'line 2, column 1: WEIR_SOCKET and WEIR_GATEWAY'],
+    ['{\n"tlsKey":"/a"}', 'line 2, column 1: WEIR_TLS_KEY requires WEIR_TLS_CERT'],
+    ['{\n"leases":"off"}', 'line 2, column 1: WEIR_LEASES requires WEIR_ENGINE=redis'],
+    ['{"engine":"redis"}', 'line 1, column 2: WEIR_ENGINE=redis requires WEIR_REDIS_URL'],
     ['{', '.json, line 1, column 2: this is not JSON: "}" is expected'],
     ['\ufeff[', '.json, line 1, column 2: this is not JSON: '],
     ['\ufeff{"port":""}', '.json, line 1, column 2: "port" must be an'],
@@ -240,7 +280,7 @@ describe('an invalid setting gives an error with its name, its value and the acc
     [
       '{"policies":{"a":{\n "gateway":"nginx",\n "limit":1,\n "duration":60}}}',
       '.json, line 4, column 2: policy "a": "duration" must be an integer number of' +
-        ' milliseconds from 1000 to 3155760000000; got 60',
+        ' milliseconds from 1000 to 3155760000000, or a duration such as "60s"; got 60',
     ],
     ['{"policies":{"a":{},\n "/":{}}}', 'line 1, column 14: policy "a": "gateway" is required'],
   ])('%.60j', (content, message) => {

@@ -78,7 +78,10 @@ describe('the settings of the engine in Redis', () => {
       { WEIR_ENGINE: 'memory', WEIR_SYNC_MS: '100' },
       'WEIR_SYNC_MS requires WEIR_ENGINE=redis, which is not set',
     ],
-    [{ ...PLAIN, WEIR_SYNC_MS: '9' }, 'an integer from 10 to 10000; got 9'],
+    [
+      { ...PLAIN, WEIR_SYNC_MS: '9' },
+      'an integer from 10 to 10000, or a duration such as 500ms or 5s; got 9',
+    ],
     [{ ...PLAIN, WEIR_REDIS_PREFIX: '{a}' }, 'characters of . _ : -; got "{a}"'],
     [
       { ...passwordFile('secret'), WEIR_REDIS_URL: 'redis://:secret@a' },
@@ -128,7 +131,7 @@ describe('the settings of the engine in Redis', () => {
 
   test('reject shard workers that decide checks, since they decide those that need Redis', () => {
     expect(() => loadSettings(['--decide', 'worker'], PLAIN)).toThrow(
-      '--decide is worker, which requires WEIR_ENGINE=memory',
+      'WEIR_DECIDE is worker, which requires WEIR_ENGINE=memory',
     );
     expect(loadSettings(['--decide', 'in-place'], PLAIN)?.decide).toBe('in-place');
   });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { findJsonSyntaxError, readJsonMembers } from '../../src/core/json-text.ts';
+import { blankJsonc, findJsonSyntaxError, readJsonMembers } from '../../src/core/json-text.ts';
 import { trialCount } from '../support/guarantees.ts';
 
 const RUNS = { numRuns: trialCount(1_500, 5_000) };
@@ -34,6 +34,19 @@ const broken = fc
     const from = at % (text.length + 1);
     return text.slice(0, from) + piece + text.slice(from + out);
   });
+
+/** Text that JSONC allows between tokens. */
+const extras = fc.constantFrom('/**/', '/* "a": 1,} */', '// ,]\n', '/*\n*/ ', '\r\n');
+/** Adds a text around each token of JSON, and a trailing comma to all that is not empty. */
+function addExtras(text: string, extra: string): string {
+  let before = '';
+  return text.replace(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g, (token) => {
+    const comma = /^[}\]]$/.test(token) && !/^[{[]$/.test(before) ? `,${extra}` : '';
+    before = token;
+    return `${extra}${comma}${token}${extra}`;
+  });
+}
+const commented = fc.tuple(json, extras).map(([text, extra]) => addExtras(text, extra));
 
 describe('a syntax error of JSON', () => {
   test('is found in every text that JSON.parse rejects, and in no other', () => {
@@ -164,5 +177,45 @@ describe('in a JSON text', () => {
   test('names are compared after decoding their escapes', () => {
     const { duplicates } = readJsonMembers('{"a":1,"\\u0061":2}');
     expect(duplicates).toEqual([{ name: 'a', path: [], line: 1, column: 8 }]);
+  });
+});
+
+describe('JSONC', () => {
+  test('is JSON with blanks of the same length and in the same lines, or has a syntax error', () => {
+    fc.assert(
+      fc.property(fc.oneof(jsonFragments, broken, commented), (text) => {
+        if (findJsonSyntaxError(text, 'JSONC') !== undefined) return;
+        const json = blankJsonc(text);
+        expect([text, isJson(json)]).toEqual([text, true]);
+        const lengths = (lines: string) => lines.split(/\r|\n/).map(({ length }) => length);
+        expect([text, lengths(json)]).toEqual([text, lengths(text)]);
+      }),
+      RUNS,
+    );
+  });
+
+  test('has the value of the JSON to which comments and trailing commas were added', () => {
+    fc.assert(
+      fc.property(json, extras, (text, extra) => {
+        expect(JSON.parse(blankJsonc(addExtras(text, extra)))).toEqual(JSON.parse(text));
+      }),
+      RUNS,
+    );
+  });
+
+  test('may have comments and a trailing comma after a value, and nothing else', () => {
+    for (const text of [
+      '{"a":1,}',
+      '[1,]',
+      '[[],/**/]',
+      '// a\n{}//',
+      '{"a":"//,}"/*\n*/,\n//\n}',
+    ]) {
+      expect([text, findJsonSyntaxError(text, 'JSONC')]).toEqual([text, undefined]);
+      expect([text, findJsonSyntaxError(text) === undefined]).toEqual([text, false]);
+    }
+    for (const text of ['[,]', '{,}', '[1,,]', '{"a",}', '{"a":,}', '{},', '[1] /*', '# a\n{}']) {
+      expect([text, findJsonSyntaxError(text, 'JSONC') !== undefined]).toEqual([text, true]);
+    }
   });
 });

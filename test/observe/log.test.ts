@@ -30,7 +30,8 @@ async function startWithFile(args: string[] = []) {
   writeFileSync(config, JSON.stringify({ drainMs: 20, policies }));
   const dataDir = ['--data-dir', join(own.dataDir, 'data')];
   const env = { WEIR_ON_FULL: 'allow', WEIR_ROOT_KEY: ROOT_KEY };
-  return own.start({ args: [...args, '--config', config, ...dataDir], env });
+  const listener = ['--gateway-port', '0'];
+  return own.start({ args: [...listener, ...args, '--config', config, ...dataDir], env });
 }
 
 async function withRecords(server: ServerProcess, message: string, count: number) {

@@ -67,6 +67,37 @@ describe('a policy', () => {
     }
   });
 
+  test('may have durations with a unit, as on the command line', () => {
+    for (const [duration, ms] of [
+      ...([
+        ['60s', 60_000],
+        ['1000ms', 1_000],
+        ['15m', 900_000],
+        ['1h', 3_600_000],
+      ] as const),
+      ['36525d', 3_155_760_000_000] as const,
+    ]) {
+      expect([duration, read({ duration }).windows]).toEqual([
+        duration,
+        [{ limit: 100, duration: ms }],
+      ]);
+    }
+    const windows = [
+      { limit: 1, duration: '1s' },
+      { limit: 2, duration: 60_000 },
+    ];
+    const [policy] = readPolicies({ api: { gateway: 'nginx', windows } });
+    expect(policy.windows.map(({ duration }) => duration)).toEqual([1_000, 60_000]);
+  });
+
+  test('denies on errors behind Traefik, which cannot do otherwise, unless it is a shadow', () => {
+    expect(read({ gateway: 'traefik' }).onError).toBe('deny');
+    expect(read({ gateway: ['nginx', 'traefik'] }).onError).toBe('deny');
+    expect(read({ gateway: 'traefik', onError: 'deny' }).onError).toBe('deny');
+    expect(read({ gateway: 'traefik', shadow: true }).onError).toBe('allow');
+    expect(read({ gateway: 'nginx' }).onError).toBe('allow');
+  });
+
   test('may serve several gateways, in any order', () => {
     const policy = read({ gateway: ['caddy', 'nginx', 'envoy'] });
     // In one order: another one in the file is no change for the audit log.
@@ -112,7 +143,19 @@ describe('a policy', () => {
     [{ windows: [MINIMAL] }, '"windows" cannot be combined with "limit"'],
     [{ limitt: 1 }, '"limitt" is not a field of a policy; is it "limit"?'],
     [{ rate: 1, colour: 2 }, '"rate" is not a field of a policy; its fields are gateway, limit'],
+    [{ duration: '60' }, '"duration" must be a duration with a unit, such as 90s, 15m, 1h or 30d'],
+    [{ duration: '10ms' }, '"duration" must be from 1000ms to 3155760000000ms; got "10ms"'],
+    [{ duration: '99999d' }, '"duration" must be from 1s to 36525d; got "99999d"'],
+    [{ duration: null }, 'from 1000 to 3155760000000, or a duration such as "60s"; got null'],
     [{ identify: 'IP' }, '"identify" must be ip, ip:header:<name>, method, path, header:<name>'],
+    [{ identify: 'IP' }, 'or an array of these; got "IP"; is it "ip"?'],
+    [{ identify: 'x-api-key' }, '; got "x-api-key"; is it "header:x-api-key"?'],
+    [{ identify: ['ip', 'paht'] }, '; got "paht"; is it "path"?'],
+    [
+      { gateway: 'traefik', onError: 'allow' },
+      '"onError" must be deny or left out with the gateway',
+    ],
+    [{ gateway: ['nginx', 'traefik'], onError: 'allow' }, 'gateway traefik, which denies all'],
     [{ identify: ['ip', 7] }, 'or an array of these; got 7'],
     [{ identify: [] }, '"identify" must be 1 to 8 of ip,'],
     [{ identify: ['ip', 'ip'] }, '"identify" must not repeat a part'],

@@ -535,6 +535,20 @@ describe('policies', () => {
     expect(total).toBe(3);
   });
 
+  test('cause a warning at the start and after a reload if gateways need a key', async () => {
+    const config = writeConfig(place, { a: { limit: 1 } });
+    const server = await own.start({ args: [...SMALL, '--config', config] });
+    const warningsOf = (text: string) => text.match(/"level":40,.*in X-Weir-Key: set/g)?.length;
+    await waitUntil('it warns', () => warningsOf(server.stderr()) === 1);
+    server.child.kill('SIGHUP');
+    await waitUntil('it warns again', () => warningsOf(server.stderr()) === 2);
+    await server.stop();
+    const { port, server: reachable } = await start(config);
+    await sendGatewayCheck(port, '/v1/check/a');
+    await waitUntil('it serves', () => reachable.stderr().includes('"serving"'));
+    expect(warningsOf(reachable.stderr())).toBeUndefined();
+  });
+
   test('that are invalid stop the start with an error', async () => {
     const config = writeConfig(place, { a: { limit: 1, identify: 'header:x-real-ip' } });
     await expect(start(config)).rejects.toThrow('policy "a": "identify" must be ip');
