@@ -5,17 +5,15 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { loadSettings } from '../config/load.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
-import { locallyReachableHost } from '../core/hosts.ts';
 import type { Readiness } from '../observe/readiness.ts';
 import { systemMs } from '../shared-memory/clock.ts';
 import { type Command, subcommand } from './command.ts';
 import { parseDuration, parseInteger } from './options.ts';
-import { noResponseReason, parseUrl } from './server-client.ts';
+import { adminAddress, type ServerAddress } from './server-address.ts';
+import { noResponseReason } from './server-client.ts';
 
-const EXAMPLE_URL = 'http://127.0.0.1:7071';
 const DEFAULT_TIMEOUT = '2s';
 const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
 const POLL_MS = 50;
@@ -54,27 +52,18 @@ const ask = subcommand({
     const timeoutMs = parseDuration('timeout', timeout, TIMEOUT_BOUNDS);
     const waitMs = wait === undefined ? 0 : parseDuration('wait', wait, TIMEOUT_BOUNDS);
     const pid = server === undefined ? undefined : parseInteger('pid', server, 1, PID_MAX);
-    const base = url === undefined ? configuredUrl() : parseUrl('--url', url, EXAMPLE_URL);
-    const { isReady, body } = await waitUntilReady(base, timeoutMs, waitMs, pid);
+    const { isReady, body } = await waitUntilReady(adminAddress(url), timeoutMs, waitMs, pid);
     call.print(body, () => describeHealth(isReady, body));
     return isReady ? EXIT.OK : EXIT.NOT_READY;
   },
 });
-
-/** The admin port of a server with the settings in the environment. */
-function configuredUrl(): string {
-  const settings = loadSettings([], process.env);
-  const { adminHost = '', adminPort = 0 } = settings ?? {};
-  if (adminPort !== 0) return `http://${locallyReachableHost(adminHost)}:${adminPort}`;
-  throw new StartError('WEIR_ADMIN_PORT is 0, which selects a free port: set --url');
-}
 
 /**
  * @param pid the process of the server, if it is known
  * @returns the last answer. @throws StartError if the last request had none
  */
 async function waitUntilReady(
-  base: string,
+  address: ServerAddress,
   timeoutMs: number,
   waitMs: number,
   pid: number | undefined,
@@ -83,7 +72,7 @@ async function waitUntilReady(
   for (;;) {
     const isLast = systemMs() + POLL_MS >= endMs;
     try {
-      const health = await fetchHealth(base, timeoutMs);
+      const health = await fetchHealth(address, timeoutMs);
       if (health.isReady || isLast) return health;
     } catch (error) {
       if (isLast) throw error;
@@ -104,24 +93,24 @@ function isRunning(pid: number): boolean {
   }
 }
 
-async function fetchHealth(base: string, timeoutMs: number): Promise<Health> {
+async function fetchHealth({ url, source }: ServerAddress, timeoutMs: number): Promise<Health> {
   let status: number;
   let text: string;
   try {
-    const response = await fetch(`${base}/readyz`, { signal: AbortSignal.timeout(timeoutMs) });
+    const response = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(timeoutMs) });
     status = response.status;
     text = await response.text();
   } catch (error) {
-    const reason = noResponseReason(base, error as Error, timeoutMs);
-    throw new StartError(`no response from ${base}${reason}`, EXIT.NO_ANSWER);
+    const reason = noResponseReason(url, error as Error, timeoutMs);
+    throw new StartError(`no response from ${url} (${source})${reason}`, EXIT.NO_ANSWER);
   }
   const body = parseHealth(text);
   if (body !== undefined && (status === 200 || status === 503)) {
     return { isReady: status === 200, body };
   }
   throw new StartError(
-    `${base} sent a response with status ${status} that is not from the admin port of weir:` +
-      ' check the URL',
+    `${url} (${source}) sent a response with status ${status} that is not from the admin port of` +
+      ' weir: check the URL',
     EXIT.NO_ANSWER,
   );
 }

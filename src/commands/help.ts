@@ -39,7 +39,8 @@ export function generalHelp(commands: Readonly<Record<string, { summary: string 
   const list = formatTable(['Commands:', ''], rows);
   const usage = 'Usage:\n  weir [serve] [settings]\n  weir <command> [options]\n';
   const more = `weir help <command> prints the options of a command, weir help serve the settings.
-The commands call a running server: WEIR_URL is its address, WEIR_KEY is the API key.
+The commands call a running server: WEIR_URL is its address, WEIR_KEY is the API key. Without
+WEIR_URL they use the address that the server reads from WEIR_HOST, WEIR_PORT and WEIR_CONFIG.
 `;
   const examples = `Examples:
   weir serve --port 8080

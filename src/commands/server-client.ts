@@ -5,13 +5,12 @@
  */
 
 import { KEY_MAX_CHARACTERS } from '../core/constants.ts';
-import { formatValue } from '../core/describe.ts';
 import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
 import { parseDuration } from './options.ts';
+import { checkAddress } from './server-address.ts';
 
-const DEFAULT_URL = 'http://127.0.0.1:7070';
 const DEFAULT_TIMEOUT = '5s';
 const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
 
@@ -20,7 +19,7 @@ export const SERVER_OPTIONS = {
   url: {
     type: 'string',
     value: '<url>',
-    help: `the server; default: WEIR_URL, else ${DEFAULT_URL}`,
+    help: 'the server; default: WEIR_URL, else WEIR_HOST and WEIR_PORT',
   },
   timeout: {
     type: 'string',
@@ -79,8 +78,9 @@ export class ServerClient {
   readonly #timeoutMs: number;
 
   constructor({ url, timeout = DEFAULT_TIMEOUT }: { url?: string; timeout?: string }) {
-    this.#urlSource = url === undefined ? 'WEIR_URL' : '--url';
-    this.url = parseUrl(this.#urlSource, url ?? process.env.WEIR_URL ?? DEFAULT_URL);
+    const address = checkAddress(url);
+    this.url = address.url;
+    this.#urlSource = address.source;
     this.#timeoutMs = parseDuration('timeout', timeout, TIMEOUT_BOUNDS);
   }
 
@@ -209,19 +209,6 @@ function describeProtocolMismatch(url: string, code: string, message: string): s
     return 'the response is not HTTP: if the server uses TLS, use https:// in the URL';
   }
   return undefined;
-}
-
-/** @throws StartError for an invalid URL; a URL with a password is not quoted */
-export function parseUrl(source: string, text: string, example = DEFAULT_URL): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url !== undefined && (url.username !== '' || url.password !== '')) {
-    throw new StartError(
-      `${source} must not contain a user name or a password; set the key with WEIR_KEY`,
-    );
-  }
-  const isUsable = ['http:', 'https:'].includes(url?.protocol ?? '') && !/[?#]/.test(text);
-  if (isUsable) return text.trim().replace(/\/+$/, '');
-  throw new StartError(`${source} must be a URL such as ${example}; got ${formatValue(text)}`);
 }
 
 /** No error message contains the key. */

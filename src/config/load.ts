@@ -101,6 +101,32 @@ export function loadSettings(
   return loaded;
 }
 
+/**
+ * Some settings of a server with this environment, for commands that call it. Faults of other
+ * settings are ignored.
+ * @returns the values, and the sources of those that are no default
+ * @throws StartError
+ */
+export function loadSome(
+  names: readonly SettingName[],
+  environment: Readonly<Record<string, string | undefined>>,
+): { settings: Partial<Settings>; sources: ReadonlyMap<SettingName, string> } {
+  const ignore = () => {};
+  const variables = readEnvironment(environment, ignore);
+  const config = variables.get('config');
+  const file =
+    config && readConfigFile(requireValid('config', config) as string, config.source, ignore);
+  const settings: Record<string, unknown> = {};
+  const sources = new Map<SettingName, string>();
+  for (const name of names) {
+    const setting = variables.get(name) ?? file?.settings.get(name);
+    const initial = annotations(name).default;
+    settings[name] = setting === undefined ? initial : requireValid(name, setting);
+    if (setting !== undefined) sources.set(name, setting.source);
+  }
+  return { settings, sources };
+}
+
 /** A fault of settings, at the last of those that are in the file, if there is one. */
 function inFile(
   fault: StartError,

@@ -55,7 +55,9 @@ describe('weir health', () => {
     expect(absent).toEqual({
       code: 3,
       stdout: '',
-      stderr: expect.stringContaining(`no response from http://127.0.0.1:${port}: connect ECONN`),
+      stderr: expect.stringContaining(
+        `no response from http://127.0.0.1:${port} (--url): connect ECONN`,
+      ),
     });
     const server = await own.start();
     expect(await health(['--url', server.url])).toEqual({
