@@ -4,6 +4,7 @@
  * ids, times and addresses.
  */
 
+import { ERROR_PAGES_PATH, EXAMPLE_BASE_URL } from '../api/common/paths.ts';
 import { CREATE_NAMESPACE } from '../auth/permissions.ts';
 import type { ApiOperation } from './operations.ts';
 
@@ -16,7 +17,7 @@ export interface Example {
 }
 
 export const REQUEST_ID = 'req_732be5619067ac98cad7fd0a_0';
-export const DOCS_URL = 'http://127.0.0.1:7070/docs/errors/';
+export const DOCS_URL = EXAMPLE_BASE_URL + ERROR_PAGES_PATH;
 const NAMESPACE_ID = 'rlns_0c6a4e7a1d4f4b6f0a3a9b52';
 const OVERRIDE_ID = 'rlor_790becb6effb09af04b82f13';
 const KEY_ID = 'key_23d70cfe6912bd5c8cab0f36';

@@ -231,6 +231,7 @@ const PAGE_HEADER_DESCRIPTIONS: Readonly<Record<keyof typeof PAGE_HEADERS, strin
   'Content-Security-Policy': 'A page runs no script, and loads only its own style and icon.',
   'Cross-Origin-Resource-Policy': 'Pages of other origins cannot load it.',
   'Referrer-Policy': 'Links send no address of a page.',
+  Vary: 'Pages show the address by which the client reaches the server.',
   'X-Content-Type-Options': 'Browsers use the header `Content-Type` as it is.',
 };
 

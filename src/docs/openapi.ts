@@ -6,6 +6,7 @@
 
 import type { TSchema } from 'typebox';
 import { COUNTER_OPERATIONS, OPERATIONS } from '../api/common/operations.ts';
+import { EXAMPLE_BASE_URL } from '../api/common/paths.ts';
 import { errorV1, errorV2 } from '../api/common/responses.ts';
 import type { Version } from '../api/common/versions.ts';
 import { type ErrorCode, statusOf } from '../core/errors.ts';
@@ -129,7 +130,7 @@ export function openApiDocument(): OpenApiDocument {
     },
     servers: [
       { url: '/', description: 'The server that serves this document.' },
-      { url: 'http://127.0.0.1:7070', description: 'The default address of the port for checks.' },
+      { url: EXAMPLE_BASE_URL, description: 'The address of the port for checks.' },
     ],
     tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
     security: [{ apiKey: [] }],

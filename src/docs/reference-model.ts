@@ -3,6 +3,7 @@
  * are resolved, and each example is one request with its response.
  */
 
+import { EXAMPLE_BASE_URL } from '../api/common/paths.ts';
 import { ERRORS, type ErrorCode, statusOf } from '../core/errors.ts';
 import type {
   ExampleObject,
@@ -71,7 +72,6 @@ interface ErrorExample {
 }
 
 /** The address in examples, which is the default one. */
-const EXAMPLE_URL = 'http://127.0.0.1:7070';
 
 const ERROR_CODES = Object.keys(ERRORS) as ErrorCode[];
 
@@ -234,7 +234,7 @@ function exampleRequest(
   const body = own?.body ?? media?.examples?.[name]?.value;
   return {
     method,
-    url: EXAMPLE_URL + target + (query === '' ? '' : `?${query}`),
+    url: EXAMPLE_BASE_URL + target + (query === '' ? '' : `?${query}`),
     headers: {
       ...keyHeader(operation),
       ...(body !== undefined && { 'Content-Type': 'application/json' }),

@@ -23,7 +23,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
       port: '',
       publicUrl:
         'The startup message uses it too. It may have a path. By default links contain ' +
-        '`WEIR_HOST`; if that is `0.0.0.0` or `::`, they are relative.',
+        '`WEIR_HOST`; if that is `0.0.0.0` or `::`, they are relative. `/docs` and ' +
+        '`/openapi.json` show it too. By default they show the header `Host` of their request, ' +
+        'with `https` if the port has TLS.',
       socket:
         'weir removes the socket when it stops. ' +
         'See [Unix sockets](deployment.md#unix-sockets).',

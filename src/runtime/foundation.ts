@@ -39,6 +39,7 @@ export function acceptorData(
     tls: listeners.tls?.files,
     connectionsMax: connections.connectionsMax,
     url: listeners.checkUrls.clientUrl ?? '',
+    isPublicUrl: settings.publicUrl !== undefined,
     control: state.controlBuffer,
     engine: state.engineData,
     hashKey: store.hashKey,

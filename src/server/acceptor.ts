@@ -33,6 +33,7 @@ import { CounterOperations } from './counter-operations.ts';
 import { createEngine } from './create-engine.ts';
 import { DecisionRecorder } from './decision-recorder.ts';
 import { DeferredResponses } from './deferred-responses.ts';
+import { Docs } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { ExplanationHandler } from './explanations.ts';
 import { GatewayCheckHandler } from './gateway-checks.ts';
@@ -188,8 +189,13 @@ export class Acceptor {
       ...this.#gateway.routes(true),
       ...apiRoutes(keyring, servers, counters, this.#operations, recorder),
     ];
+    const docs = new Docs(responders.v1, data.url, data.isPublicUrl);
     this.#apps = new Apps(data.tls, hasGateway, (app, kind) => {
-      mount(app, kind === 'gateway' ? gatewayRoutes : portRoutes, responders, errorReporter);
+      const routes =
+        kind === 'gateway'
+          ? gatewayRoutes
+          : [...portRoutes, ...docs.routes(kind === 'tls' ? 'https' : 'http')];
+      mount(app, routes, responders, errorReporter);
       app.filter((res, change) => this.#countConnection(res, change, kind));
     });
     this.#listener = new Listener(this.#apps);

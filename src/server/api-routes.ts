@@ -21,7 +21,6 @@ import type { BodyHandler } from './body.ts';
 import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
 import type { DecisionRecorder } from './decision-recorder.ts';
-import { docsRoutes } from './docs.ts';
 import type { ExplanationHandler } from './explanations.ts';
 import type { ApiServer, OperationForwarder } from './operation-forwarder.ts';
 import type { Handler, Route } from './route.ts';
@@ -84,11 +83,7 @@ export function apiRoutes(
     };
     return { method, path: operationPath(name), handle };
   });
-  return [
-    ...COUNTER_OPERATION_NAMES.map(counterRoute),
-    ...operationRoutes,
-    ...docsRoutes(servers.v1.responder),
-  ];
+  return [...COUNTER_OPERATION_NAMES.map(counterRoute), ...operationRoutes];
 }
 
 /** The handler of one request of the sample: it keeps what an event says of the head. */

@@ -25,8 +25,10 @@ export interface AcceptorData {
   tls: TlsFiles | undefined;
   /** How many connections all acceptors together may have open. */
   connectionsMax: number;
-  /** Base address of the service in links. */
+  /** Base address of the service in links; '' if it listens on all addresses. */
   url: string;
+  /** Whether `url` is WEIR_PUBLIC_URL. */
+  isPublicUrl: boolean;
   control: SharedArrayBuffer;
   engine: EngineData;
   hashKey: Uint8Array;

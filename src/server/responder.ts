@@ -8,7 +8,7 @@ import type { ResponseFormat } from '../api/common/versions.ts';
 import { ApiError, ERRORS, statusOf } from '../core/errors.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 import type { ErrorReporter } from './error-reporter.ts';
-import type { ResponseWriter } from './response-writer.ts';
+import type { Page, ResponseWriter } from './response-writer.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
 /** An internal error, for the log. */
@@ -98,13 +98,12 @@ export class Responder {
   /**
    * Sends a page that needs no key.
    * @param status a 304 has no body
-   * @param body it must never change
    */
   sendPage(
     res: HttpResponse,
     status: PageStatus,
     headers: Readonly<Record<string, string>>,
-    body: Uint8Array,
+    page: Page,
     isHead: boolean,
   ): void {
     this.#stats.heartbeat();
@@ -115,7 +114,7 @@ export class Responder {
     };
     const isWithoutBody = isHead || status === NOT_MODIFIED;
     const close = this.isDraining || (isWithoutBody && this.#writer.closesUnchecked());
-    this.#writer.respond(res, close, writeHead, body, isWithoutBody, true);
+    this.#writer.respondPage(res, close, writeHead, page, isWithoutBody);
   }
 
   /** Sends an ApiError as it is, and a 500 for any other thrown value. */

@@ -6,8 +6,8 @@
  * large response, and one of BACKPRESSURE_CHECK_EVERY others. If bytes of earlier responses are
  * still unsent, the connection is closed. The rest of a response that the kernel does not accept at
  * once (with TLS all of it, since the sent bytes are unknown) is buffered here, within a bound, and
- * sent in parts. Over the bound, or after ten seconds without progress, the connection closes. The
- * bytes of a page never change: all responses share them, and they do not count.
+ * sent in parts. Over the bound, or after ten seconds without progress, the connection closes. A
+ * page makes its bytes again from any offset: nothing of it is buffered, and it does not count.
  *
  * The backpressure of a response without a body is unknown. Those that need no key may leave a
  * connection open up to a rate; beyond it each closes its connection.
@@ -27,6 +27,19 @@ const LARGE_RESPONSE_BYTES = 4_096;
 /** Unchecked responses at once, and then in each second. A head has some 600 bytes. */
 const UNCHECKED_BURST = 1_024;
 const UNCHECKED_PER_SECOND = 10;
+
+/** A body that is not kept while the client reads it. */
+export interface Page {
+  /** In bytes. */
+  readonly size: number;
+  /** @returns the bytes from the offset to the end, until the next call of this or another page */
+  from(offset: number): Uint8Array;
+}
+
+/** @param bytes of a body that begin at `start`; they must never change */
+export function fixedPage(bytes: Uint8Array, start = 0): Page {
+  return { size: start + bytes.length, from: (offset) => bytes.subarray(offset - start) };
+}
 
 /** A property of the response object; a WeakSet would cost each response a look-up. */
 type MarkedResponse = HttpResponse & { isLastOnConnection?: true };
@@ -71,9 +84,8 @@ export class ResponseWriter {
    * Sends the response to a request whose connection may have to close after it.
    * @param close closes the connection in any case, as while the service drains
    * @param writeHead writes status and headers; gets whether the connection closes
-   * @param body copied before this returns, unless it is a page
+   * @param body copied before this returns
    * @param isHead the method is HEAD: the response has the length of the body, but no body
-   * @param isPage the bytes of the body never change
    */
   respond(
     res: HttpResponse,
@@ -81,17 +93,33 @@ export class ResponseWriter {
     writeHead: (close: boolean) => void,
     body: string | Uint8Array,
     isHead = false,
-    isPage = false,
   ): void {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-    // While the service drains, `end` would buffer a page for each client that does not read it.
-    if (this.isClosing(res) || (isPage && close)) {
-      this.#respondAndClose(res, writeHead, isPage ? bytes : new Uint8Array(bytes), isHead, isPage);
+    if (this.isClosing(res)) {
+      this.#respondAndClose(res, writeHead, fixedPage(new Uint8Array(bytes)), isHead, bytes.length);
       return;
     }
     writeHead(close);
     if (isHead) this.#endWithoutBody(res, bytes.length, close);
-    else this.#endWithBackpressureCheck(res, bytes, close, isPage);
+    else this.#endWithBackpressureCheck(res, bytes, close);
+  }
+
+  /** The same with a page, of which nothing is copied. */
+  respondPage(
+    res: HttpResponse,
+    close: boolean,
+    writeHead: (close: boolean) => void,
+    page: Page,
+    isHead: boolean,
+  ): void {
+    // While the service drains, `end` would buffer a page for each client that does not read it.
+    if (this.isClosing(res) || close) {
+      this.#respondAndClose(res, writeHead, page, isHead, 0);
+      return;
+    }
+    writeHead(false);
+    if (isHead) this.#endWithoutBody(res, page.size, false);
+    else if (!this.#tryEnd(res, page.from(0))) this.#endWhenWritable(res, page.size, 0, () => page);
   }
 
   /**
@@ -99,13 +127,15 @@ export class ResponseWriter {
    * which another request follows an unanswered one: then the second request reaches no handler,
    * and the first gets no response. If this response were sent at once, uWebSockets.js would serve
    * both requests and keep the connection open.
+   *
+   * @param keptBytes what is kept in memory until the client has read it
    */
   #respondAndClose(
     res: HttpResponse,
     writeHead: (close: boolean) => void,
-    bytes: Uint8Array,
+    page: Page,
     isHead: boolean,
-    isPage: boolean,
+    keptBytes: number,
   ): void {
     let isOpen = true;
     res.onAborted(() => {
@@ -115,8 +145,8 @@ export class ResponseWriter {
       if (!isOpen) return;
       res.cork(() => {
         writeHead(true);
-        if (isHead) this.#endWithoutBody(res, bytes.length, true);
-        else this.#endAndClose(res, bytes, isPage);
+        if (isHead) this.#endWithoutBody(res, page.size, true);
+        else this.#endAndClose(res, page, keptBytes);
       });
     });
   }
@@ -126,10 +156,10 @@ export class ResponseWriter {
    * stays unanswered until then, so that no later request of a slow client is served: after the
    * true `Content-Length`, uWebSockets.js gets a size of one byte more than the body.
    */
-  #endAndClose(res: HttpResponse, bytes: Uint8Array, isPage: boolean): void {
-    const size = bytes.length;
+  #endAndClose(res: HttpResponse, page: Page, keptBytes: number): void {
+    const { size } = page;
     if (size < 2) {
-      res.end(bytes, true);
+      res.end(page.from(0), true);
       return;
     }
     let isOpen = true;
@@ -140,21 +170,21 @@ export class ResponseWriter {
     });
     const sendRest = (): void => {
       const sent = res.getWriteOffset();
-      if (sent < size) res.tryEnd(bytes.subarray(sent), size + 1);
+      if (sent < size) res.tryEnd(page.from(sent), size + 1);
       if (res.getWriteOffset() < size) return;
       setImmediate(() => {
         if (isOpen) res.close();
       });
     };
-    res.writeHeader('Connection', 'close').tryEnd(bytes.subarray(0, size - 1), size);
+    res.writeHeader('Connection', 'close').tryEnd(page.from(0).subarray(0, size - 1), size);
     sendRest();
     if (res.getWriteOffset() === size) return;
-    if (!isPage && this.#bufferedBytes + size > UNSENT_RESPONSE_BYTES_MAX) {
+    if (this.#bufferedBytes + keptBytes > UNSENT_RESPONSE_BYTES_MAX) {
       this.#stats.increment(ACCEPTOR_STAT.shedUnreadResponses);
       res.close();
       return;
     }
-    buffered = isPage ? 0 : size;
+    buffered = keptBytes;
     this.#bufferedBytes += buffered;
     res.onWritable(() => {
       sendRest();
@@ -210,38 +240,45 @@ export class ResponseWriter {
     }
   }
 
-  #endWithBackpressureCheck(
-    res: HttpResponse,
-    body: string | Uint8Array,
-    close: boolean,
-    isPage = false,
-  ): void {
+  #endWithBackpressureCheck(res: HttpResponse, body: string | Uint8Array, close: boolean): void {
     if (close) {
       res.end(body, true);
       return;
     }
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-    const size = bytes.length;
-    const [isSent, isDone] = res.tryEnd(bytes, size);
-    if (isSent || isDone) return;
+    if (this.#tryEnd(res, bytes)) return;
     const sent = res.getWriteOffset();
-    const unsent = size - sent;
-    const isUnread = sent === 0 && size < LARGE_RESPONSE_BYTES;
-    const buffered = isPage ? 0 : unsent;
-    if (isUnread || this.#bufferedBytes + buffered > UNSENT_RESPONSE_BYTES_MAX) {
+    this.#endWhenWritable(res, bytes.length, bytes.length - sent, () => {
+      return fixedPage(new Uint8Array(bytes.subarray(sent)), sent);
+    });
+  }
+
+  /** @returns whether nothing of the response is left to send */
+  #tryEnd(res: HttpResponse, bytes: Uint8Array): boolean {
+    const [isSent, isDone] = res.tryEnd(bytes, bytes.length);
+    return isSent || isDone;
+  }
+
+  /**
+   * @param keptBytes what is kept in memory until the client has read it
+   * @param keep makes the page of which the rest is sent
+   */
+  #endWhenWritable(res: HttpResponse, size: number, keptBytes: number, keep: () => Page): void {
+    const isUnread = res.getWriteOffset() === 0 && size < LARGE_RESPONSE_BYTES;
+    if (isUnread || this.#bufferedBytes + keptBytes > UNSENT_RESPONSE_BYTES_MAX) {
       this.#stats.increment(ACCEPTOR_STAT.shedUnreadResponses);
       res.close();
       return;
     }
-    const rest = isPage ? bytes.subarray(sent) : new Uint8Array(bytes.subarray(sent));
-    this.#bufferedBytes += buffered;
+    const page = keep();
+    this.#bufferedBytes += keptBytes;
     // A request before the rest is sent closes the connection, which is an abort as well.
     res.onAborted(() => {
-      this.#bufferedBytes -= buffered;
+      this.#bufferedBytes -= keptBytes;
     });
     res.onWritable((offset) => {
-      const [, isDone] = res.tryEnd(rest.subarray(offset - sent), size);
-      if (isDone) this.#bufferedBytes -= buffered;
+      const [, isDone] = res.tryEnd(page.from(offset), size);
+      if (isDone) this.#bufferedBytes -= keptBytes;
       return true;
     });
   }

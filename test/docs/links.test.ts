@@ -34,6 +34,22 @@ test('every link and anchor of the documentation exists', () => {
   expect(faults).toEqual([]);
 });
 
+test('every path of an installed package is that of a file which the package has', () => {
+  const { name, files } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    name: string;
+    files: string[];
+  };
+  const paths = [...PAGES].flatMap(([page, text]) => {
+    const found = text.matchAll(/node_modules\/(?!\.)((?:@[\w-]+\/)?[\w-]+)\/([\w./-]*[\w-])/g);
+    return [...found].map(([, owner, path]) => ({ page, owner, path }));
+  });
+  expect(paths.length).toBeGreaterThan(0);
+  for (const { page, owner, path } of paths) {
+    const isPacked = files.some((packed) => path === packed || path.startsWith(`${packed}/`));
+    expect([page, owner, path, isPacked]).toEqual([page, name, path, true]);
+  }
+});
+
 test('every reference to a link has its definition', () => {
   const broken = [...PAGES].flatMap(([page, text]) => {
     return brokenReferencesOf(text).map((reference) => `${page}: ${reference}`);

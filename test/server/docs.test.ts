@@ -52,6 +52,99 @@ describe('pages of the documentation', () => {
     }
   });
 
+  const EXAMPLE = 'http://127.0.0.1:7070';
+  /** The base URLs that a page shows to a client with this header, and the response. */
+  const shownTo = async (host: string, path = '/docs', port = server.port) => {
+    const text = `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
+    const [response] = await exchange(port, [Buffer.from(text)], 1);
+    const urls = [
+      ...response.body.matchAll(/\bhttps?:\/\/[^\s"'&<]+?(?=\/(?:v[12]|docs\/errors)\/)/g),
+    ];
+    return { urls: [...new Set(urls.map(([url]) => url))], count: urls.length, ...response };
+  };
+
+  test('a page shows the address by which the client reaches the server', async () => {
+    for (const path of ['/docs', '/docs/errors/NOT_FOUND', '/openapi.json']) {
+      const { urls, count, headers } = await shownTo(`127.0.0.1:${server.port}`, path);
+      expect([path, urls]).toEqual([path, [server.url]]);
+      expect(count).toBeGreaterThan(path === '/docs' ? 200 : 1);
+      expect(headers.vary).toBe('Host');
+      for (const host of ['weir', 'weir.example:8443', '[::1]:80', '10.0.0.7', 'A_b-c.d']) {
+        expect([host, (await shownTo(host, path)).urls]).toEqual([host, [`http://${host}`]]);
+      }
+    }
+    const { body } = await shownTo('weir.example:80', '/openapi.json');
+    expect(JSON.parse(body).servers).toMatchObject([
+      { url: '/' },
+      { url: 'http://weir.example:80' },
+    ]);
+    expect((await shownTo('weir.example:80')).body).not.toContain(EXAMPLE);
+  });
+
+  test('a header Host that is no address is not shown', async () => {
+    for (const host of [
+      ...[
+        '',
+        'a/b',
+        'a"><script>',
+        "a'b",
+        'a&b',
+        'a b',
+        'a@b',
+        'a:b',
+        'a:99999',
+        'a:80:80',
+        '[::1',
+      ],
+      ...[
+        '[::g]',
+        '1.2.3.999',
+        '-a',
+        '.',
+        `${'a'.repeat(300)}`,
+        'a$(b)',
+        'a`b`',
+        'é',
+        'a%2fb',
+        '<',
+      ],
+    ]) {
+      const { status, urls, body } = await shownTo(host);
+      expect([host, status, urls]).toEqual([host, 200, [server.url]]);
+      expect(body).not.toContain('<script');
+    }
+  });
+
+  test('every header Host has an entity tag of its own, and its responses are whole', async () => {
+    const tags = new Set<string>();
+    for (let i = 0; i < 100; i++) {
+      const { headers, body } = await shownTo(`host-${i % 50}.example`);
+      tags.add(headers.etag);
+      expect(Buffer.byteLength(body)).toBe(Number(headers['content-length']));
+      expect(body.endsWith('</html>\n')).toBe(true);
+    }
+    expect(tags.size).toBe(50);
+    // Files without a URL are the same for all.
+    const [one, other] = [
+      await shownTo('a', '/docs/style.css'),
+      await shownTo('b', '/docs/style.css'),
+    ];
+    expect(one.headers.etag).toBe(other.headers.etag);
+  });
+
+  test('WEIR_PUBLIC_URL has precedence over the header, in characters that need no escape', async () => {
+    const directory = temporaryDirectory();
+    const env = { WEIR_PUBLIC_URL: `https://Weir.Example/a"b'c&d<e/` };
+    const other = await startServer(join(directory, 'data'), { env, args: SMALL });
+    for (const path of ['/docs', '/openapi.json']) {
+      const { urls, headers } = await shownTo('weir', path, other.port);
+      expect(urls).toEqual(['https://weir.example/a%22b%27c%26d%3Ce']);
+      expect(headers.vary).toBe('Host');
+    }
+    await other.stop();
+    removeDirectory(directory);
+  });
+
   test('a slash at the end of /docs redirects to the page, also behind a path prefix', async () => {
     for (const method of ['GET', 'HEAD']) {
       const response = await fetch(`${server.url}/docs/`, { method, redirect: 'manual' });

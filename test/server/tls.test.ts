@@ -95,6 +95,16 @@ describe('with TLS,', () => {
     expect(remainingIn(response)).toBe(999);
   });
 
+  test('pages show the scheme by which the client has reached them', async () => {
+    const request = Buffer.from('GET /docs HTTP/1.1\r\nHost: weir.example\r\n\r\n');
+    const [within] = await exchange(connect({ path }), [request]);
+    const [without] = await exchange(openTls(server), [request]);
+    expect(within.body).toContain('curl http://weir.example/v1/');
+    expect(within.body).not.toContain('https://weir.example');
+    expect(without.body).toContain('curl https://weir.example/v1/');
+    expect(without.body).not.toContain('http://weir.example');
+  });
+
   test('a Unix socket serves without TLS, with the same counters', async () => {
     for (let i = 0; i < 4; i++) {
       const bytes = requestBytes({ body: checkBody('both') });

@@ -16,5 +16,7 @@ export const PAGE_HEADERS = {
   'Content-Security-Policy': CONTENT_SECURITY_POLICY,
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Referrer-Policy': 'no-referrer',
+  // They show the address by which the client reaches the server.
+  Vary: 'Host',
   'X-Content-Type-Options': 'nosniff',
 } as const;

@@ -11,3 +11,6 @@ export const OPENAPI_PATH = '/openapi.json';
 export const REFERENCE_PATH = '/docs';
 /** One page for each error code. */
 export const ERROR_PAGES_PATH = '/docs/errors/';
+
+/** The base URL in the files of the documentation. A server replaces it by its own. */
+export const EXAMPLE_BASE_URL = 'http://127.0.0.1:7070';

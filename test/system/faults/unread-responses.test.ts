@@ -133,6 +133,38 @@ describe('a client that does not read responses', () => {
     body: JSON.stringify(Array.from({ length: 100 }, () => item)),
   });
 
+  test('gets a page completely when it reads again, and the page is not kept for it', async () => {
+    const server = await own.start();
+    const all = openConnections(server.port, 800);
+    const request = (host: string) => Buffer.from(`GET /docs HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
+    const { body } = await all[0].send(request('host-xxx'));
+    const startedMiB = residentMiB(server);
+    let maxMiB = 0;
+    for (const [i, { socket }] of all.entries()) {
+      socket.pause();
+      socket.write(request(`host-${100 + i}`));
+      if (i % 20 === 0) await sleep(10);
+      maxMiB = Math.max(maxMiB, residentMiB(server) - startedMiB);
+    }
+    for (const { socket } of all) socket.resume();
+    await Promise.all(all.map((one, i) => one.waitFor(i === 0 ? 2 : 1, 60_000)));
+    const complete = all.filter(({ responses }, i) => {
+      return responses.at(-1)?.body === body.replaceAll('host-xxx', `host-${100 + i}`);
+    });
+    const pagesMiB = Math.round((all.length * body.length) / 2 ** 20);
+    recordMeasurement(
+      'P7',
+      'pages for different hosts, read late',
+      `${all.length} of ${pagesMiB} MiB in all`,
+      `${complete.length} received completely; ${Math.round(maxMiB)} MiB added`,
+    );
+    expect(complete.length).toBe(all.length);
+    expect(maxMiB).toBeLessThan(128);
+    expect(await readMetric(server.adminUrl, 'weir_shed_total{reason="unread_responses"}')).toBe(0);
+    for (const { socket } of all) socket.destroy();
+    expect(await server.stop()).toEqual({ code: 0, signal: null });
+  });
+
   test('gets large ones completely when it reads again', async () => {
     const server = await own.start();
     const [late] = openConnections(server.port, 1);
