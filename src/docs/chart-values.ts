@@ -59,6 +59,16 @@ const peers = {
   },
 };
 const PEERS = 'one or more peers of a NetworkPolicy';
+const LABELS = {
+  accepts: 'labels',
+  schema: { type: 'object', additionalProperties: { type: 'string' } },
+};
+const SWITCH = { accepts: 'true or false', schema: { type: 'boolean' } };
+/** Of a list with fields that Kubernetes validates. */
+const listOf = (...required: string[]) => ({
+  type: 'array',
+  items: { type: 'object', required },
+});
 
 /** The values by their path. A path without a dot is a value at the top. */
 export const CHART_VALUES: Readonly<Record<string, ChartValue>> = {
@@ -136,6 +146,85 @@ export const CHART_VALUES: Readonly<Record<string, ChartValue>> = {
       additionalProperties: false,
     },
   },
+  nodeSelector: {
+    default: {},
+    description: 'Labels that a node of the pods must have.',
+    ...LABELS,
+  },
+  tolerations: {
+    default: [],
+    description: 'Taints of nodes that the pods tolerate.',
+    accepts: 'tolerations of a pod',
+    schema: listOf(),
+  },
+  affinity: {
+    default: {},
+    description: 'Rules for the nodes of the pods.',
+    accepts: 'the affinity of a pod',
+    schema: {
+      type: 'object',
+      properties: {
+        nodeAffinity: { type: 'object' },
+        podAffinity: { type: 'object' },
+        podAntiAffinity: { type: 'object' },
+      },
+      additionalProperties: false,
+    },
+  },
+  topologySpreadConstraints: {
+    default: [],
+    description:
+      'How the pods are spread over nodes and zones. It matters to the engine redis only.',
+    accepts: 'topologySpreadConstraints of a pod',
+    schema: listOf('maxSkew', 'topologyKey', 'whenUnsatisfiable'),
+  },
+  podAnnotations: {
+    default: {},
+    description: 'Further annotations of the pods.',
+    accepts: 'annotations',
+    schema: LABELS.schema,
+  },
+  podLabels: { default: {}, description: 'Further labels of the pods.', ...LABELS },
+  extraEnv: {
+    default: [],
+    description: 'Further variables of the container, such as WEIR_TLS_CERT.',
+    accepts: 'variables of a container',
+    schema: listOf('name'),
+  },
+  extraVolumes: {
+    default: [],
+    description: 'Further volumes of the pods.',
+    accepts: 'volumes of a pod',
+    schema: listOf('name'),
+  },
+  extraVolumeMounts: {
+    default: [],
+    description: 'Where the container mounts these volumes.',
+    accepts: 'volumeMounts of a container',
+    schema: listOf('name', 'mountPath'),
+  },
+  'service.type': {
+    default: 'ClusterIP',
+    description:
+      'The type of the Service for checks. With another type than ClusterIP, a second Service of ' +
+      'type ClusterIP has the port for health and metrics, because it needs no key.',
+    accepts: 'ClusterIP, NodePort or LoadBalancer',
+    schema: { type: 'string', enum: ['ClusterIP', 'NodePort', 'LoadBalancer'] },
+  },
+  'service.annotations': {
+    default: {},
+    description: 'Annotations of this Service, by which clouds configure a load balancer.',
+    accepts: 'annotations',
+    schema: LABELS.schema,
+  },
+  'persistence.existingClaim': {
+    default: '',
+    description:
+      'A PersistentVolumeClaim to use. If it is empty, the chart creates one. It applies to the ' +
+      'engine memory only.',
+    accepts: 'the name of a PersistentVolumeClaim',
+    schema: { type: 'string', maxLength: 253, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$' },
+  },
   'persistence.size': {
     default: '1Gi',
     description: 'The size of the volume. It applies to the engine memory only.',
@@ -170,14 +259,36 @@ export const CHART_VALUES: Readonly<Record<string, ChartValue>> = {
   'serviceMonitor.enabled': {
     default: false,
     description: 'Whether to create a ServiceMonitor, which needs the Prometheus Operator.',
-    accepts: 'true or false',
-    schema: { type: 'boolean' },
+    ...SWITCH,
   },
   'serviceMonitor.labels': {
     default: {},
     description: 'Further labels of the ServiceMonitor, by which Prometheus selects it.',
-    accepts: 'labels',
-    schema: { type: 'object', additionalProperties: { type: 'string' } },
+    ...LABELS,
+  },
+  'prometheusRule.enabled': {
+    default: false,
+    description:
+      'Whether to create a PrometheusRule with the recording rules and the alerts of weir print ' +
+      'prometheus-rules. It needs the Prometheus Operator.',
+    ...SWITCH,
+  },
+  'prometheusRule.labels': {
+    default: {},
+    description: 'Further labels of the PrometheusRule, by which Prometheus selects it.',
+    ...LABELS,
+  },
+  'dashboard.enabled': {
+    default: false,
+    description:
+      'Whether to create a ConfigMap with the dashboard of weir print grafana. It needs the ' +
+      'sidecar of the chart of Grafana.',
+    ...SWITCH,
+  },
+  'dashboard.labels': {
+    default: { grafana_dashboard: '1' },
+    description: 'Labels of this ConfigMap, by which the sidecar finds it.',
+    ...LABELS,
   },
 };
 

@@ -7,5 +7,7 @@ import type { Generated } from './generator.ts';
 export const printedFiles: Generated['files'] = {
   'deploy/compose/grafana/weir.json': () => grafanaDashboard(),
   'deploy/compose/prometheus-rules.yml': () => prometheusRules(),
+  'deploy/helm/files/grafana-dashboard.json': () => grafanaDashboard(),
+  'deploy/helm/files/prometheus-rules.yml': () => prometheusRules(),
   'examples/prometheus-alert/weir-alerts.yml': () => prometheusRules(),
 };

@@ -8,6 +8,8 @@ import { parse, parseAllDocuments } from 'yaml';
 import { annotations, environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
 import { CHART_VALUES, CONFIG_SETTINGS } from '../../src/docs/chart-values.ts';
 import { METRICS } from '../../src/observe/metric-declarations.ts';
+import { JOB_MATCHER } from '../../src/observe/rules/alert.ts';
+import { callWeir } from '../support/weir-command.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
 const MANIFESTS = 'deploy/kubernetes';
@@ -36,6 +38,7 @@ function podOf(name: string): { pod: Yaml; weir: Yaml } {
   return { pod, weir: containers.find(isNamed('weir'))! };
 }
 
+const POLICY = { gateway: 'nginx', limit: 2, duration: 60_000 };
 const SERVICES = ['standalone.yaml', 'replicas.yaml'];
 const PODS = ['sidecar.yaml', ...SERVICES];
 
@@ -171,6 +174,20 @@ test('one process uses a volume, and replicas share Redis', () => {
   expect(ofKind('replicas.yaml', 'PodDisruptionBudget')!.spec.maxUnavailable).toBe(1);
 });
 
+test('the chart has the rules and the dashboard that weir prints, and uses them', async () => {
+  for (const [name, file, template] of [
+    ['prometheus-rules', 'files/prometheus-rules.yml', 'prometheusrule.yaml'],
+    ['grafana', 'files/grafana-dashboard.json', 'dashboard.yaml'],
+  ]) {
+    const { stdout } = await callWeir('', ['print', name]);
+    expect([name, read(`deploy/helm/${file}`) === stdout]).toEqual([name, true]);
+    expect(read(`deploy/helm/templates/${template}`)).toContain(`.Files.Get "${file}"`);
+  }
+  // The template replaces this text by the name of the release.
+  expect(read('deploy/helm/templates/prometheusrule.yaml')).toContain('replace "job=\\"weir\\""');
+  expect(read('deploy/helm/files/prometheus-rules.yml')).toContain(JOB_MATCHER);
+});
+
 describe('the values of the chart', () => {
   const schema = JSON.parse(read('deploy/helm/values.schema.json'));
   const defaults = () => parse(read('deploy/helm/values.yaml'));
@@ -202,8 +219,15 @@ describe('the values of the chart', () => {
     expect(JSON.stringify(schema)).not.toMatch(/\(\?[!=<]/);
   });
 
+  test('accept durations with a unit, as the configuration file', () => {
+    expect(
+      isValid({ config: { drainMs: '2s', policies: { a: { ...POLICY, duration: '60s' } } } }),
+    ).toBe(true);
+    expect(isValid({ config: { drainMs: '2' } })).toBe(false);
+  });
+
   test('accept settings and policies, but no address, file or secret', () => {
-    const policies = { login: { gateway: 'nginx', limit: 2, duration: 60_000 } };
+    const policies = { login: POLICY };
     expect(isValid({ config: { logLevel: 'warn', policies } })).toBe(true);
     for (const name of ['host', 'rootKey', 'rootKeyFile', 'redisUrl', 'tlsKey', 'dataDir']) {
       expect([name, isValid({ config: { [name]: 'a' } })]).toEqual([name, false]);
@@ -221,6 +245,17 @@ describe('the values of the chart', () => {
     { config: { policies: { login: { gateway: 'nginx', limit: 2 } } } },
     { networkPolicy: { clients: [] } },
     { image: { digest: 'sha256:1' } },
+    { nodeSelector: { pool: 1 } },
+    { tolerations: {} },
+    { affinity: { nodeAfinity: {} } },
+    { topologySpreadConstraints: [{ maxSkew: 1 }] },
+    { extraEnv: [{ value: 'a' }] },
+    { extraEnv: { WEIR_DRAIN_MS: '2s' } },
+    { extraVolumeMounts: [{ name: 'tls' }] },
+    { service: { type: 'ExternalName' } },
+    { persistence: { existingClaim: 'A' } },
+    { dashboard: { enabled: 'yes' } },
+    { config: { policies: { a: { ...POLICY, gateway: 'traefik', onError: 'allow' } } } },
   ])('are rejected if they are wrong: %j', (change) => {
     expect(isValid(change)).toBe(false);
   });
