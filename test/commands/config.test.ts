@@ -61,14 +61,15 @@ describe('weir config check of a valid file', () => {
 
   test('prints the warnings about its policies', async () => {
     const raw = { ...LOGIN, identify: 'header:cf-connecting-ip' };
-    const file = writeConfigFile({ policies: { login: raw } });
+    const file = writeConfigFile({ gatewaySocket: '/a', policies: { login: raw } });
     const { code, stdout, stderr } = await checkConfig([file]);
-    expect([code, stderr]).toEqual([0, '']);
-    const [valid, warning] = stdout.trimEnd().split('\n');
-    expect(valid).toBe(`${file} and the environment are valid: 1 policy, 0 settings`);
-    expect(warning).toMatch(/^warning: policy "login": .*; use "ip:header:cf-connecting-ip"$/);
+    expect(code).toBe(0);
+    expect(stdout).toBe(`${file} and the environment are valid: 1 policy, 1 setting\n`);
+    expect(stderr).toMatch(
+      /^weir: warning: policy "login": .*; use "ip:header:cf-connecting-ip"\n$/,
+    );
     const { warnings } = JSON.parse((await checkConfig([file, '--json'])).stdout);
-    expect([`warning: ${warnings[0]}`, warnings.length]).toEqual([warning, 1]);
+    expect(warnings.map(({ message }: Error) => `weir: warning: ${message}\n`)).toEqual([stderr]);
   });
 
   test('needs no file to check the environment', async () => {

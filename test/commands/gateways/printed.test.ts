@@ -190,7 +190,7 @@ describe('the configuration of Traefik', () => {
       ['header:x-api-key', 'cookie:session'],
       ['x-forwarded-for', 'x-api-key', 'cookie', 'content-type'],
     ],
-    [['ip:header:True-Client-IP'], ['x-forwarded-for', 'true-client-ip']],
+    [['ip:header:True-Client-IP'], ['x-forwarded-for', 'true-client-ip', 'content-type']],
   ])('sends only the headers that a policy with %j reads', (identify, expected) => {
     const { http } = parse(traefik(setupOf({ policy: { identify } })));
     expect(http.middlewares.weir.forwardAuth.authRequestHeaders).toEqual(expected);
