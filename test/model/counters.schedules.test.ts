@@ -420,12 +420,10 @@ schedules('a GCRA counter allows its last token once, also if a worker dies', (t
   for (const limit of [10, 7]) {
     const deduct = (owner: number) => deductAction(owner, X, bucket, NOW_MS);
     const worker = { run: deduct(2), isMortal: true, restart: afterLockRecovery(2, deduct(3)) };
-    // 3 of 7 tokens per second equal 5 of 10 tokens, rounded up.
-    const before = limit === 7 ? 5 : 3;
     trials.explore(prepared(limit, 3), [checks[0], worker], (ending) => {
-      const more = usedTokens(ending) - before - countAllowed(ending, 0) - 1;
-      // A change of the limit rounds a fraction of a token up to one token.
-      const most = ending.deaths + (limit === 7 ? 1 : 0);
+      const more = usedTokens(ending) - 3 - countAllowed(ending, 0) - 1;
+      // A death while the limit changes leaves the larger one: 3 tokens of 7 are then 5 of 10.
+      const most = ending.deaths * (limit === 7 ? 3 : 1);
       assertEnding(ending, {
         'all usage is counted, at most once more per death': more >= 0 && more <= most,
       });

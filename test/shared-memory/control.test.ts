@@ -14,8 +14,8 @@ import {
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
   expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16, analyticsHour: 17 });
-  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([560_640, 768]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 560_640 + 2 * 768);
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([560_704, 768]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 560_704 + 2 * 768);
 });
 
 test('attaching checks that the size fits the header', () => {
@@ -47,7 +47,7 @@ test('stats blocks, and their sections, do not overlap', () => {
   worker.recordCallLatency(0.3);
   expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect(first.connections).toBe(1);
-  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(21).fill(1));
+  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(26).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
   const works = Object.values(WORKER_STAT);
