@@ -270,7 +270,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await page.getByRole('row', { name: /^10\.0\.0\.0\/8 CIDR block addresses 60 / }).waitFor();
     await press(page, 'Delete 10.0.0.0/8');
     await submit(page, 'Delete');
-    await see(page, 'The override of 10.0.0.0/8 was deleted.');
+    await see(page, 'The override of 10.0.0.0/8 in addresses was deleted.');
     // The policy of this namespace identifies clients by a header.
     await press(page, 'Add override');
     await fill(dialog, { ...fields, Identifier: '10.0.0.0/8' });
@@ -481,14 +481,14 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       }
       const page = await openSignedIn();
       await goTo(page, '#/overrides?namespace=area_1', 'Overrides');
-      await page.getByRole('row', { name: /^for_all area_1 / }).waitFor();
+      await page.getByRole('row', { name: /^for_all identifier area_1 / }).waitFor();
       await goTo(page, '#/overrides?namespace=area_2', 'Overrides');
-      await page.getByRole('row', { name: /^for_all area_2 / }).waitFor();
+      await page.getByRole('row', { name: /^for_all identifier area_2 / }).waitFor();
       const namespace = page.getByLabel('Namespace', { exact: true });
       expect(await namespace.inputValue()).toBe('area_2');
       await namespace.fill('area_1');
       await namespace.press('Enter');
-      await page.getByRole('row', { name: /^for_all area_1 / }).waitFor();
+      await page.getByRole('row', { name: /^for_all identifier area_1 / }).waitFor();
       expect(await page.evaluate('location.hash')).toBe('#/overrides?namespace=area_1');
       await goTo(page, '#/overview?namespace=area_1', 'Overview');
       await page.getByRole('img', { name: /^area_1: / }).waitFor();
