@@ -14,11 +14,13 @@ from schemathesis import openapi
 RULES_BEYOND_SCHEMA = [
     r'"namespaceId" or "namespaceName" is required$',
     r'"burst" must be an integer from 1 to the limit',
+    r'"identifier" must be a CIDR block (such as|in its canonical form, )',
+    r'no request has (an identifier|the identifier) ',
     r'"expires" must be a Unix time in ms, in the future',
     r'"reset" must be the "reset" in the response to a check with this duration',
     r'"start" must be before "end"; got',
     r'the range from "start" to "end" must have at most \d+ (hours|points);',
-    r"the maximum of \d+ (keys|namespaces|overrides with(out)? a wildcard) is reached",
+    r"the maximum of \d+ (keys|namespaces|overrides (without a wildcard|with a wildcard or a CIDR block)) is reached",
 ]
 
 
@@ -36,7 +38,7 @@ def violates_rule_beyond_schema(failure, case, response):
     if not isinstance(failure, openapi.checks.RejectedPositiveData):
         return False
     # Checks of a batch have their index before the message.
-    message = re.sub(r"^(\[\d+\]|\"overrides\[\d+\]\"): ", "", error_message(response))
+    message = re.sub(r"^(overrides)?\[\d+\]: ", "", error_message(response))
     return response.status_code == 400 and any(
         re.match(rule, message) for rule in RULES_BEYOND_SCHEMA
     )
