@@ -5,12 +5,11 @@
  */
 
 import { type LoadedSettings, loadSettings } from '../config/load.ts';
-import { findUnreachablePolicies } from '../config/policy-source.ts';
+import { findPolicyWarnings } from '../config/policy-source.ts';
 import { attempt, FileError } from '../config/setting-value.ts';
 import type { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
 import { printError } from '../core/fatal.ts';
-import { policyWarnings } from '../policies/warnings.ts';
 import { TlsCertificate } from '../runtime/tls.ts';
 import { UnixSocket } from '../runtime/unix-socket.ts';
 import { type Command, subcommand } from './command.ts';
@@ -64,17 +63,13 @@ function checkConfiguration(file: string | undefined): ConfigCheckResult {
   ] as const) {
     if (path !== undefined) attempt(onFault, () => UnixSocket.requireShortPath(setting, path));
   }
-  const warning = findUnreachablePolicies(loaded.file, loaded);
   return {
     ok: faults.size === 0,
     file: loaded.file?.path ?? file ?? process.env.WEIR_CONFIG,
     policies: loaded.file?.policies.length ?? 0,
     settings: loaded.file?.settings.size ?? 0,
     faults: [...faults.values()],
-    warnings: [
-      ...(warning === undefined ? [] : [toFinding(warning)]),
-      ...policyWarnings(loaded.file?.policies ?? []).map((message) => ({ message })),
-    ],
+    warnings: findPolicyWarnings(loaded.file, loaded).map(toFinding),
   };
 }
 

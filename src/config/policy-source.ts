@@ -7,21 +7,27 @@ import { statSync } from 'node:fs';
 import { StartError } from '../core/errors.ts';
 import { isLoopbackHost } from '../core/hosts.ts';
 import type { Policy } from '../policies/policy.ts';
+import { policyWarnings } from '../policies/warnings.ts';
 import { type ConfigFile, changedSettings, readConfigFile } from './file.ts';
 import type { Settings } from './schema.ts';
 import { FileError, throwFault } from './setting-value.ts';
 
+/** What does not stop a start, but is probably a mistake in the policies of the file. */
+export function findPolicyWarnings(file: ConfigFile | undefined, settings: Settings): StartError[] {
+  if (file === undefined || file.policies.length === 0) return [];
+  const others = policyWarnings(file.policies).map((message) => new StartError(message));
+  return areReachable(settings) ? others : [unreachable(file), ...others];
+}
+
 /**
- * Policies that gateways probably cannot reach: there is no listener for gateways, and only
- * this machine reaches the port for checks, where they need a key. Gateways on other machines use
- * that port, so it is no fault if it is open to them.
+ * Without a listener for gateways they use the port for checks, and need a key there. Those on
+ * other machines do that, so it is no mistake if the port is open to them.
  */
-export function findUnreachablePolicies(
-  file: ConfigFile | undefined,
-  { host, gatewayPort, gatewaySocket }: Settings,
-): FileError | undefined {
-  if (file === undefined || file.policies.length === 0) return undefined;
-  if ((gatewayPort ?? gatewaySocket) !== undefined || !isLoopbackHost(host)) return undefined;
+function areReachable({ host, gatewayPort, gatewaySocket }: Settings): boolean {
+  return (gatewayPort ?? gatewaySocket) !== undefined || !isLoopbackHost(host);
+}
+
+function unreachable(file: ConfigFile): FileError {
   return new FileError(
     file.path,
     file.positions.get('policies')!,
@@ -48,9 +54,8 @@ export class Policies {
     return this.#file?.policies ?? [];
   }
 
-  /** Why gateways may not reach the policies; undefined if they do. */
-  get warning(): string | undefined {
-    return findUnreachablePolicies(this.#file, this.#settings)?.message;
+  get warnings(): readonly string[] {
+    return findPolicyWarnings(this.#file, this.#settings).map(({ message }) => message);
   }
 
   /**

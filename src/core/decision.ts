@@ -42,7 +42,7 @@ export interface CheckParameters {
   burst: number;
 }
 
-/** The time at which a check passes whose cost is above its limit or burst. */
+/** `passesAt` of a check that can never pass: its cost is above its limit or burst. */
 export const NEVER = Number.POSITIVE_INFINITY;
 
 export interface Decision {

@@ -6,7 +6,6 @@
 
 import type { Policies } from '../config/policy-source.ts';
 import type { Log } from '../core/log.ts';
-import { policyWarnings } from '../policies/warnings.ts';
 import type { PolicyAuditor } from '../registry/policy-auditor.ts';
 import type { Acceptors } from './acceptors.ts';
 import type { TlsCertificate } from './tls.ts';
@@ -52,7 +51,6 @@ export class Reloader {
       await this.#auditor.recordChanges(this.#policies.all);
       const after = new Set(this.#policies.all.map(({ namespace }) => namespace));
       this.#log.info({ config: path, policies: after.size }, 'SIGHUP: the policies were reloaded');
-      for (const warning of policyWarnings(this.#policies.all)) this.#log.warn(warning);
       const removed = before.map(({ namespace }) => namespace).filter((name) => !after.has(name));
       if (removed.length > 0) {
         this.#log.warn(
@@ -60,9 +58,7 @@ export class Reloader {
           'SIGHUP: the policies of these namespaces were removed; their gateway checks get a 404',
         );
       }
-      if (this.#policies.warning !== undefined) {
-        this.#log.warn(`SIGHUP: ${this.#policies.warning}`);
-      }
+      for (const warning of this.#policies.warnings) this.#log.warn(`SIGHUP: ${warning}`);
       if (changedSettings.length === 0) return;
       this.#log.warn(
         { settings: changedSettings },

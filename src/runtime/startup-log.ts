@@ -4,7 +4,6 @@ import type { LoadedSettings } from '../config/load.ts';
 import { memoryLogFields } from '../config/memory-plan.ts';
 import type { Log } from '../core/log.ts';
 import type { RestoreResult } from '../engine/memory/checkpoint/loader.ts';
-import { policyWarnings } from '../policies/warnings.ts';
 import { describeTarget, parseRedisUrl } from '../redis/url.ts';
 import type { Foundation } from './foundation.ts';
 
@@ -31,7 +30,6 @@ export function logStartup(log: Log, foundation: Foundation): void {
   const { registry, policies } = records;
   const { checkUrls, adminUrls } = listeners;
   const { socket, gateway } = listeners.reserved.addresses;
-  for (const warning of policyWarnings(policies.all)) log.warn(warning);
   if (restored !== undefined) logRestored(log, restored);
   if (hasUnusedCheckpoints) {
     log.info(
@@ -85,7 +83,7 @@ function warnAboutEnvironment(log: Log, foundation: Foundation): void {
       'the limit of open files allows fewer connections than requested',
     );
   }
-  if (records.policies.warning !== undefined) log.warn(records.policies.warning);
+  for (const warning of records.policies.warnings) log.warn(warning);
   if (exposure !== undefined) {
     log.warn(
       exposure,

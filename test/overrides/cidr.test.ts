@@ -141,7 +141,7 @@ describe('a check', () => {
           for (const text of spellings(network)) {
             expect([text, resolver.resolveLimit('n', text)]).toEqual([text, expected?.row]);
             expect(resolver.resolveLimit('other', text)).toBeUndefined();
-            // What `explain` says is the same.
+            // `explain` finds the same override.
             const { winner, losers } = tables.match('n', text, 99);
             expect(winner?.id).toBe(expected && overrideId(expected.row));
             expect(losers.map(({ id }) => id)).toEqual(others.map(({ row }) => overrideId(row)));

@@ -664,23 +664,32 @@ function restrictLease(state: LeaseState, reservedNow: number, check: TokenCheck
 function decisionOf(
   state: LeaseState,
   reserved: number,
-  { previousUse, leftUs }: CounterAnswer,
+  answer: CounterAnswer,
   check: Readonly<CheckParameters>,
   allowed: boolean,
 ): ReplyDecision {
   const { limit, durationMs, rule } = check;
+  const { previousUse, leftUs } = answer;
   const isSliding = rule === RULE.sliding;
   const carried = isSliding ? share(previousUse, leftUs, durationMs * 1_000) : 0;
   const used = state.othersDeducted + state.spent + state.reserved + reserved;
   const reset = (state.window + 1) * durationMs;
-  // Tokens that Redis saw as used may have been returned since: a denied check would pass now.
-  const decidedMs = reset - Math.floor(leftUs / 1_000);
-  const passesAt = Math.max(decidedMs, passesAtInWindow(used, previousUse, check, reset));
   return {
     allowed,
     remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
     reset,
-    passesAt: allowed ? 0 : passesAt,
+    passesAt: allowed ? 0 : passesAtOfDenied(used, answer, check, reset),
     outcome: OUTCOME.decided,
   };
+}
+
+/** Not before the decision: tokens that Redis saw as used may have been returned since. */
+function passesAtOfDenied(
+  used: number,
+  { previousUse, leftUs }: CounterAnswer,
+  check: Readonly<CheckParameters>,
+  reset: number,
+): number {
+  const decidedMs = reset - Math.floor(leftUs / 1_000);
+  return Math.max(decidedMs, passesAtInWindow(used, previousUse, check, reset));
 }
