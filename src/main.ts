@@ -55,7 +55,9 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const store = SqliteStore.open(directory);
   const shared = await joinSharedRegistry(settings, store);
   const state = restoreSharedState(settings, directory.path, store.hashKey);
-  const records = await loadRecords(settings, store, shared, state.clock.nowMs());
+  const acceptorStats = state.control.allAcceptorStats();
+  const nowMs = state.clock.nowMs();
+  const records = await loadRecords(settings, store, shared, acceptorStats, nowMs);
   await warnAboutMemory(settings);
   const foundation: Foundation = {
     ...{ settings, uws, connections, listeners, directory, store, shared, state, records },

@@ -63,7 +63,7 @@ const hasher = new Hasher(HASH_KEY);
 const namespace: Namespace = {
   ...{ name: 'goals', id: undefined, hashState: hasher.namespace('goals') },
   ...{ decisionCounts: new Float64Array(8), trieRoots: new Int32Array(0), trieVersion: 0 },
-  ...NO_SKETCHES,
+  ...{ ...NO_SKETCHES, key: 'goals', isTransient: false },
 };
 
 parentPort!.on('message', (request: MachineRequest) => {

@@ -30,8 +30,8 @@ interface AnalyticsOptions {
   control: Control;
   clock: Clock;
   database: AnalyticsDatabase;
-  /** The names of namespaces by their row in the stats blocks. */
-  namesByRow: () => readonly string[];
+  /** The keys of namespaces by their row in the stats blocks; undefined for a free row. */
+  keysByRow: () => readonly (string | undefined)[];
   log: Log;
   /** How many minutes and hours are kept. */
   minutes: number;
@@ -53,11 +53,11 @@ export class Analytics {
 
   /** Acceptors count identifiers from now on. */
   constructor(options: AnalyticsOptions) {
-    const { control, clock, namesByRow } = options;
+    const { control, clock, keysByRow } = options;
     const nowMs = clock.nowMs();
     this.#options = options;
     this.#failureLog = new FailureLog(options.log, 'error', 'analytics are written again');
-    this.#figures = new NamespaceFigures(control.allAcceptorStats(), namesByRow, nowMs);
+    this.#figures = new NamespaceFigures(control.allAcceptorStats(), keysByRow, nowMs);
     this.#hour = hourOf(nowMs);
     Atomics.store(control.words, CONTROL.analyticsHour, this.#hour);
     this.#schedule(nowMs);
@@ -79,7 +79,8 @@ export class Analytics {
   }
 
   /**
-   * The figures of all namespaces that have some. Hours since the Unix epoch, `to` is exclusive.
+   * The figures of all namespaces that have some, by key. Hours since the Unix epoch, `to` is
+   * exclusive.
    */
   totals(fromHour: number, toHour: number): Map<string, Figures> {
     this.#write([]);
@@ -87,14 +88,14 @@ export class Analytics {
   }
 
   /** The minutes or hours since the Unix epoch in which there were checks. */
-  timeline(namespace: string, granularity: Granularity, from: number, to: number) {
+  timeline(key: string, granularity: Granularity, from: number, to: number) {
     this.#write([]);
-    return this.#options.database.timeline(namespace, granularity, from, to);
+    return this.#options.database.timeline(key, granularity, from, to);
   }
 
-  identifiers(namespace: string, fromHour: number, toHour: number): IdentifierLists {
-    this.#write(this.#sketches.of(namespace));
-    const records = this.#options.database.identifiers(namespace, fromHour, toHour);
+  identifiers(key: string, fromHour: number, toHour: number): IdentifierLists {
+    this.#write(this.#sketches.of(key));
+    const records = this.#options.database.identifiers(key, fromHour, toHour);
     const all = records.map(decodeLists);
     const merge = (name: 'denied' | 'spent') => {
       return mergeLists(
@@ -104,6 +105,19 @@ export class Analytics {
     };
     const isComplete = all.every((lists) => lists.isComplete);
     return { denied: merge('denied'), spent: merge('spent'), isComplete };
+  }
+
+  /**
+   * Deletes the figures of deleted namespaces, in which no acceptor counts any more. What cannot be
+   * deleted now is deleted at the next start.
+   */
+  deleteNamespaces(keys: readonly string[]): void {
+    this.#figures.read(this.#options.clock.nowMs());
+    for (const key of keys) {
+      this.#figures.delete(key);
+      this.#sketches.delete(key);
+    }
+    this.#try(() => this.#options.database.deleteNamespaces(keys));
   }
 
   /** Writes all that was counted. Called when no acceptor decides any more. */

@@ -42,6 +42,7 @@ const CREATE_TABLES = [
 
 /** Figures to add. */
 export interface FiguresEntry {
+  /** Its key, here and in all of this file: see `namespaceKey`. */
   namespace: string;
   /** Minutes since the Unix epoch. */
   minute: number;
@@ -149,6 +150,27 @@ export class AnalyticsDatabase {
     });
   }
 
+  /** Deletes all of some namespaces. @throws the error of SQLite */
+  deleteNamespaces(namespaces: readonly string[]): void {
+    const known = namespaces.filter((namespace) => this.#ids.has(namespace));
+    if (known.length === 0) return;
+    this.#inTransaction(() => {
+      for (const namespace of known) {
+        const id = this.#ids.get(namespace)!;
+        for (const table of [TABLES.minute, TABLES.hour, 'identifiers']) {
+          this.#statement(`DELETE FROM ${table} WHERE namespace = ?`).run(id);
+        }
+        this.#statement('DELETE FROM namespaces WHERE id = ?').run(id);
+      }
+    });
+    for (const namespace of known) this.#ids.delete(namespace);
+  }
+
+  /** Deletes all namespaces but these. @throws the error of SQLite */
+  deleteOthers(namespaces: ReadonlySet<string>): void {
+    this.deleteNamespaces([...this.#ids.keys()].filter((namespace) => !namespaces.has(namespace)));
+  }
+
   /** The figures of all namespaces that have some. @param to exclusive, as in all ranges */
   totals(fromHour: number, toHour: number): Map<string, Figures> {
     const totals = new Map<string, Figures>();
@@ -216,8 +238,8 @@ export class AnalyticsDatabase {
   #idOf(namespace: string): number {
     const known = this.#ids.get(namespace);
     if (known !== undefined) return known;
-    // No id is ever removed. libsql would take a blob that is the first argument for names.
-    const id = this.#ids.size + 1;
+    // libsql would take a blob that is the first argument for names.
+    const id = Math.max(0, ...this.#ids.values()) + 1;
     this.#statement('INSERT INTO namespaces VALUES (?, ?)').run(id, Buffer.from(namespace));
     this.#ids.set(namespace, id);
     return id;

@@ -16,6 +16,7 @@ import { SketchReader } from './sketch.ts';
 const READ_MAX = 4 * ANALYTICS_IDENTIFIERS_MAX;
 
 interface LiveNamespace {
+  /** Its key. */
   namespace: string;
   hour: number;
   /** In the order of the announcements. */
@@ -33,7 +34,7 @@ export class LiveSketches {
   /** The calls of `nextPart`. */
   #parts = 0;
 
-  add({ namespace, hour, buffer }: SketchAnnouncement): void {
+  add({ key: namespace, hour, buffer }: SketchAnnouncement): void {
     const key = keyOf(hour, namespace);
     const known = this.#live.get(key);
     const number = known?.number ?? this.#announced++;
@@ -62,6 +63,11 @@ export class LiveSketches {
   /** The lists of hours before this one. */
   before(hour: number): IdentifiersEntry[] {
     return this.#entries((live) => live.hour < hour);
+  }
+
+  /** Forgets the sketches of a deleted namespace. */
+  delete(namespace: string): void {
+    for (const [key, live] of this.#live) if (live.namespace === namespace) this.#live.delete(key);
   }
 
   /** Forgets the sketches of hours before this one. */

@@ -18,31 +18,36 @@ import { addFigures, type Figures, GRANULARITY_MS, NO_FIGURES } from './figures.
 
 export class NamespaceFigures {
   readonly #stats: readonly AcceptorStats[];
-  /** The names of namespaces by their row in the stats blocks. */
-  readonly #namesByRow: () => readonly string[];
+  /** The keys of namespaces by their row in the stats blocks; undefined for a free row. */
+  readonly #keysByRow: () => readonly (string | undefined)[];
   /** What was read so far, by row. */
   readonly #totals: (Figures | undefined)[] = [];
   /** By minute and namespace. */
   readonly #pending = new Map<string, FiguresEntry>();
   /** The minute that figures belong to, and the namespaces that have figures in it. */
   #minute: number;
-  #minuteNames = new Set<string>();
+  #minuteKeys = new Set<string>();
 
-  constructor(stats: readonly AcceptorStats[], namesByRow: () => readonly string[], nowMs: number) {
+  constructor(
+    stats: readonly AcceptorStats[],
+    keysByRow: () => readonly (string | undefined)[],
+    nowMs: number,
+  ) {
     this.#stats = stats;
-    this.#namesByRow = namesByRow;
+    this.#keysByRow = keysByRow;
     this.#minute = minuteOf(nowMs);
   }
 
   /** Reads what was counted since the last reading. */
   read(nowMs: number): void {
-    const names = this.#namesByRow();
-    for (const [row, name] of names.entries()) this.#readRow(row, name);
+    for (const [row, key] of this.#keysByRow().entries()) {
+      if (key !== undefined) this.#readRow(row, key);
+    }
     this.#readRow(OTHER_NAMESPACES_ROW, OTHER_NAMESPACE);
     const minute = minuteOf(nowMs);
     if (minute === this.#minute) return;
     this.#minute = minute;
-    this.#minuteNames = new Set();
+    this.#minuteKeys = new Set();
   }
 
   get pending(): readonly FiguresEntry[] {
@@ -54,7 +59,14 @@ export class NamespaceFigures {
     this.#pending.clear();
   }
 
-  #readRow(row: number, name: string): void {
+  /** Forgets what is pending of a deleted namespace. It must have been read before. */
+  delete(key: string): void {
+    for (const [place, { namespace }] of this.#pending) {
+      if (namespace === key) this.#pending.delete(place);
+    }
+  }
+
+  #readRow(row: number, key: string): void {
     const before = this.#totals[row] ?? NO_FIGURES;
     const total = (stat: number) => {
       return this.#stats.reduce((sum, stats) => sum + stats.namespaceStat(row, stat), 0);
@@ -69,7 +81,7 @@ export class NamespaceFigures {
       if (isSame) return;
     }
     this.#totals[row] = { allowed, denied, tokensAllowed, tokensDenied };
-    this.#add(name, {
+    this.#add(key, {
       allowed: allowed - before.allowed,
       denied: denied - before.denied,
       tokensAllowed: tokensAllowed - before.tokensAllowed,
@@ -77,21 +89,21 @@ export class NamespaceFigures {
     });
   }
 
-  #add(name: string, figures: Figures): void {
+  #add(key: string, figures: Figures): void {
     const minute = this.#minute;
-    const namespace = this.#hasOwnFigures(minute, name) ? name : OTHER_NAMESPACE;
-    const key = keyOf(minute, namespace);
-    const entry = this.#pending.get(key) ?? { namespace, minute, figures: NO_FIGURES };
-    this.#pending.set(key, { ...entry, figures: addFigures(entry.figures, figures) });
+    const namespace = this.#hasOwnFigures(minute, key) ? key : OTHER_NAMESPACE;
+    const place = placeOf(minute, namespace);
+    const entry = this.#pending.get(place) ?? { namespace, minute, figures: NO_FIGURES };
+    this.#pending.set(place, { ...entry, figures: addFigures(entry.figures, figures) });
   }
 
-  #hasOwnFigures(minute: number, name: string): boolean {
-    if (this.#pending.has(keyOf(minute, name))) return true;
+  #hasOwnFigures(minute: number, key: string): boolean {
+    if (this.#pending.has(placeOf(minute, key))) return true;
     // While the database cannot be written, memory is bounded; one entry a minute is for the rest.
     if (this.#pending.size >= ANALYTICS_PENDING_MAX) return false;
-    if (this.#minuteNames.has(name)) return true;
-    if (this.#minuteNames.size >= ANALYTICS_MINUTE_NAMESPACES_MAX) return false;
-    this.#minuteNames.add(name);
+    if (this.#minuteKeys.has(key)) return true;
+    if (this.#minuteKeys.size >= ANALYTICS_MINUTE_NAMESPACES_MAX) return false;
+    this.#minuteKeys.add(key);
     return true;
   }
 }
@@ -100,6 +112,6 @@ function minuteOf(ms: number): number {
   return Math.floor(ms / GRANULARITY_MS.minute);
 }
 
-function keyOf(minute: number, namespace: string): string {
+function placeOf(minute: number, namespace: string): string {
   return `${minute} ${namespace}`;
 }

@@ -17,7 +17,8 @@ import { SKETCH_WORDS, SketchWriter } from './sketch.ts';
 
 /** What an acceptor announces when the first decision of a namespace in an hour is made. */
 export interface SketchAnnouncement {
-  namespace: string;
+  /** Of the namespace. */
+  key: string;
   hour: number;
   /** The two sketches of SKETCHES; undefined where there was no room for them. */
   buffer: SharedArrayBuffer | undefined;
@@ -92,7 +93,15 @@ export class IdentifierRecorder {
     sketch.take(identity, amount, left, this.#scratch, 0, to);
   }
 
+  /** Gives the room of a deleted namespace to others. */
+  forget(namespace: Namespace): void {
+    const index = this.#counted.indexOf(namespace);
+    if (index >= 0) this.#counted.splice(index, 1);
+    Object.assign(namespace, NO_SKETCHES);
+  }
+
   #begin(namespace: Namespace, hour: number): void {
+    if (namespace.isTransient) return;
     if (this.#hour !== hour) {
       this.#hour = hour;
       // A namespace without checks in this hour would keep the memory of its last one.
@@ -101,7 +110,7 @@ export class IdentifierRecorder {
     }
     const hasRoom = this.#counted.length < ANALYTICS_NAMESPACES_MAX;
     const buffer = hasRoom ? new SharedArrayBuffer(SKETCHES_BYTES) : undefined;
-    this.#announce({ namespace: namespace.name, hour, buffer });
+    this.#announce({ key: namespace.key, hour, buffer });
     namespace.sketchHour = hour;
     if (buffer === undefined) return;
     this.#counted.push(namespace);

@@ -27,12 +27,12 @@ import { getIdentifiers, getNamespaces, getTimeline } from './v1/analytics.ts';
 import { listAudit } from './v1/audit.ts';
 import { explainFacts } from './v1/explain-facts.ts';
 import { createKey, listKeys, revokeKey } from './v1/keys.ts';
+import { deleteNamespace, listNamespaces } from './v1/namespaces.ts';
 import {
   deleteOverride,
   exportOverrides,
   getOverride,
   importOverrides,
-  listNamespaces,
   listOverrides,
   setOverride,
 } from './v1/overrides.ts';
@@ -48,6 +48,7 @@ const HANDLERS: Record<OperationName | QuestionName, OperationHandler> = {
   'ratelimits.exportOverrides': exportOverrides,
   'ratelimits.importOverrides': importOverrides,
   'ratelimits.listNamespaces': listNamespaces,
+  'ratelimits.deleteNamespace': deleteNamespace,
   'ratelimits.listPolicies': listPolicies,
   'keys.create': createKey,
   'keys.list': listKeys,

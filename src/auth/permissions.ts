@@ -16,6 +16,7 @@ export const CREATE_NAMESPACE = `ratelimit.*.${CREATE_ACTION}`;
 export const NAMESPACE_ACTIONS = [
   'limit',
   'read_namespace',
+  'delete_namespace',
   'set_override',
   'read_override',
   'delete_override',

@@ -1,7 +1,9 @@
-/** `weir namespaces`: lists the namespaces of a running server. */
+/** `weir namespaces`: lists and deletes the namespaces of a running server. */
 
+import type { ResponseV1 } from '../api/v1/responses.ts';
+import { parseNamespaceArgument } from './analytics.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { formatCell } from './output.ts';
+import { formatCell, formatCount, quoted } from './output.ts';
 
 const list = subcommand({
   usage: '',
@@ -13,8 +15,37 @@ const list = subcommand({
   },
 });
 
+const remove = subcommand({
+  usage: '<namespace>',
+  argumentNames: ['namespace'],
+  run: async (call) => {
+    const [namespace] = call.positionals;
+    const fields = parseNamespaceArgument(namespace);
+    const server = call.server();
+    const response = await server.post<ResponseV1<'ratelimits.deleteNamespace'>>(
+      'ratelimits.deleteNamespace',
+      fields,
+    );
+    const { overrides } = response;
+    if (!Number.isInteger(overrides)) throw server.unexpectedResponseError(200);
+    call.print(response, () => {
+      const count = formatCount(overrides, 'override');
+      return `The namespace ${quoted(namespace)} is deleted, with ${count}.`;
+    });
+    return undefined;
+  },
+});
+
 export const namespaces: Command = {
-  subcommands: { list },
-  examples: ['weir namespaces list', 'weir namespaces list --json'],
+  subcommands: { list, delete: remove },
+  notes: `
+<namespace> is a name or an id. delete also deletes the overrides, counters and figures of the
+namespace, and cannot be undone. A later check with the same name creates another namespace.
+`,
+  examples: [
+    'weir namespaces list',
+    'weir namespaces list --json',
+    'weir namespaces delete sms.send',
+  ],
   exitCodes: CLIENT_EXIT_CODES,
 };

@@ -43,7 +43,7 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('./keys.ts')).keys,
   },
   namespaces: {
-    summary: 'list the namespaces and their ids',
+    summary: 'list and delete namespaces',
     load: async () => (await import('./namespaces.ts')).namespaces,
   },
   stats: {

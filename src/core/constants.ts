@@ -10,6 +10,8 @@ export const AMOUNT_MAX = Number.MAX_SAFE_INTEGER;
 export const IDENTIFIER_MAX_CHARACTERS = 512;
 export const NAMESPACE_MAX_CHARACTERS = 512;
 export const NAMESPACES_MAX = 10_000;
+/** Deleted namespaces that are remembered, so that their counters are not found again. */
+export const DELETED_NAMESPACES_MAX = NAMESPACES_MAX;
 /** A text with this prefix is the id of a namespace, never a name. */
 export const NAMESPACE_ID_PREFIX = 'rlns_';
 
@@ -264,6 +266,8 @@ export const CLOCK_TICK_MS = 100;
 
 /** An identifier or a namespace: UTF-8 uses at most four bytes for a code point. */
 export const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_MAX_CHARACTERS);
+/** The key of a namespace: its name and a number, see `namespaceKey`. */
+export const NAMESPACE_KEY_MAX_BYTES = NAME_MAX_BYTES + 32;
 
 const INVARIANTS: readonly [boolean, string][] = [
   [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body has room for the longest namespace and identifier'],

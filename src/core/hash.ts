@@ -6,12 +6,13 @@
  *
  *   u32 length of the namespace in UTF-8 | its bytes | zeros up to a block of 16 | the identifier
  *
- * and is different for any two pairs. The blocks of a namespace are absorbed once, at its first
- * use; a check absorbs its identifier only. One `Hasher` belongs to one thread.
+ * and is different for any two pairs. The text of a namespace is its key: see `namespaceKey`. Its
+ * blocks are absorbed once, at its first use; a check absorbs its identifier only. One `Hasher`
+ * belongs to one thread.
  */
 
 import { Bytes } from './bytes.ts';
-import { NAME_MAX_BYTES } from './constants.ts';
+import { NAMESPACE_KEY_MAX_BYTES } from './constants.ts';
 
 export const HASH_KEY_BYTES = 16;
 
@@ -22,7 +23,7 @@ const PADDING_BYTE = 1;
 
 const LENGTH_BYTES = 4;
 /** The length of a namespace, its bytes, and zeros. */
-const SCRATCH_BYTES = LENGTH_BYTES + NAME_MAX_BYTES + BLOCK_BYTES;
+const SCRATCH_BYTES = LENGTH_BYTES + NAMESPACE_KEY_MAX_BYTES + BLOCK_BYTES;
 
 /** The state of the hash after a namespace: four words. */
 export type NamespaceState = Int32Array;
@@ -62,9 +63,9 @@ export class Hasher {
   }
 
   /** Absorbs a namespace. @returns its state, for every `hash` in that namespace */
-  namespace(name: string): NamespaceState {
+  namespace(key: string): NamespaceState {
     const scratch = this.#scratch;
-    const end = scratch.write(name, LENGTH_BYTES);
+    const end = scratch.write(key, LENGTH_BYTES);
     scratch.view.setUint32(0, end - LENGTH_BYTES, true);
     const blocks = Math.ceil(end / BLOCK_BYTES) * BLOCK_BYTES;
     scratch.array.fill(0, end, blocks);

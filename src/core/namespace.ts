@@ -7,6 +7,16 @@ import type { Identity, NamespaceState } from './hash.ts';
 /** The name that metrics and analytics give to all namespaces without figures of their own. */
 export const OTHER_NAMESPACE = `${NAMESPACE_ID_PREFIX}other`;
 
+/**
+ * The text that the counters, overrides and figures of a namespace go by. It is the name, unless a
+ * namespace of this name was deleted before: then it has a number too, and nothing that is left of
+ * the deleted namespace is found again. No name begins like such a key.
+ * @param predecessor the row of the deleted namespace in the store
+ */
+export function namespaceKey(name: string, predecessor: number | undefined): string {
+  return predecessor === undefined ? name : `${NAMESPACE_ID_PREFIX}${predecessor}.${name}`;
+}
+
 export interface Namespace {
   readonly name: string;
   /** Undefined until it is durable. */
@@ -26,6 +36,13 @@ export interface Namespace {
   deniedSketch: IdentifierSketch | undefined;
   /** Of the tokens of allowed checks. */
   spentSketch: IdentifierSketch | undefined;
+  /** See `namespaceKey`. */
+  readonly key: string;
+  /**
+   * Whether only the checks that have it now use the object, so that its identifiers are not
+   * counted: it was deleted.
+   */
+  isTransient: boolean;
 }
 
 /** What a namespace has before its first decision. */

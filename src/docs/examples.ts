@@ -675,6 +675,32 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
       ...badRequestV1('"cursor" must be the cursor of the previous page; got "next"'),
     },
   },
+  'ratelimits.deleteNamespace': {
+    deleted: {
+      summary: 'Deleted',
+      request: { namespaceName: 'old' },
+      ...ok({ overrides: 1 }),
+    },
+    noNamespace: {
+      summary: 'Neither namespaceId nor namespaceName',
+      request: {},
+      ...NAMESPACE_REQUIRED,
+    },
+    unknown: {
+      summary: 'The namespace does not exist',
+      request: { namespaceName: 'nowhere' },
+      ...notFoundV1('there is no namespace "nowhere"'),
+    },
+    policy: {
+      summary: 'The namespace has a policy',
+      request: { namespaceName: 'login' },
+      ...errorV1(
+        409,
+        'CONFLICT',
+        'the configuration file has the policy of the namespace "login": remove it first',
+      ),
+    },
+  },
   'ratelimits.listPolicies': {
     page: {
       summary: 'One policy, and a port for gateways',

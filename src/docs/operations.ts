@@ -12,6 +12,7 @@ import { countersValidator, refundValidator } from '../api/v1/corrections.ts';
 import { explainValidator } from '../api/v1/explain.ts';
 import { createKeyValidator, listKeysValidator, revokeKeyValidator } from '../api/v1/keys.ts';
 import { limitValidator as limitV1 } from '../api/v1/limit.ts';
+import * as namespaces from '../api/v1/namespaces.ts';
 import * as overridesV1 from '../api/v1/overrides.ts';
 import { listValidator as listPolicies } from '../api/v1/policies.ts';
 import { RESPONSES_V1 } from '../api/v1/responses.ts';
@@ -54,9 +55,9 @@ export const TAGS = {
     'An override gives an identifier, or all identifiers that match a pattern, another limit and ' +
     'duration than those of the check.',
   'Namespaces and policies':
-    'Lists of the namespaces and policies of a server. weir adds them to v1.',
+    'The namespaces and policies of a server. weir adds these operations to v1.',
   Keys: 'API keys. weir adds these operations to v1.',
-  'Audit log': 'The changes to keys, overrides and policies. weir adds it to v1.',
+  'Audit log': 'The changes to keys, namespaces, overrides and policies. weir adds it to v1.',
   Analytics:
     'Figures of namespaces by minute and by hour, and their busiest identifiers. weir adds these ' +
     'operations to v1.',
@@ -449,9 +450,32 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
         'namespace is sufficient; other namespaces are then left out.',
     ],
     permissions: inNamespace('read_namespace'),
-    request: overridesV1.namespacesValidator.schema,
+    request: namespaces.listValidator.schema,
     forbidden: LACKS_READ,
     response: RESPONSES_V1['ratelimits.listNamespaces'],
+  },
+  'ratelimits.deleteNamespace': {
+    tag: 'Namespaces and policies',
+    summary: 'Delete a namespace',
+    description: [
+      'Deletes a namespace with its overrides, its counters and its figures. This cannot be ' +
+        'undone. The response is sent when the deletion is durable and no check that arrives ' +
+        'later uses the namespace. Overrides of a pattern of namespaces stay.',
+      'A later check with the same name creates another namespace, if its key may. It has a new ' +
+        'id, counters and figures that begin at 0, and no overrides of its own. Permissions for ' +
+        'the old id stay in their keys, and grant nothing.',
+      'A namespace with a policy in the configuration file cannot be deleted. The namespace ' +
+        '`default` can.',
+      'A check that was being decided when the namespace was deleted still gets its response. ' +
+        'The memory of the counters is freed some seconds after the response. With ' +
+        '`WEIR_ENGINE=redis` they stay in Redis until their windows end, and no check finds ' +
+        'them. Each machine deletes its own figures.',
+    ],
+    permissions: inNamespace('delete_namespace'),
+    request: requireNamespace(namespaces.deleteValidator.schema),
+    response: RESPONSES_V1['ratelimits.deleteNamespace'],
+    notFound: 'The namespace does not exist.',
+    conflict: 'The configuration file has a policy for the namespace.',
   },
   'ratelimits.listPolicies': {
     tag: 'Namespaces and policies',
@@ -506,12 +530,13 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     tag: 'Audit log',
     summary: 'List the audit log',
     description: [
-      `Lists the newest ${numberText(AUDIT_ENTRIES_MAX)} changes to keys, overrides and ` +
-        'policies, the newest first. The fields of `target`, `before` and `after` depend on ' +
+      `Lists the newest ${numberText(AUDIT_ENTRIES_MAX)} changes to keys, namespaces, overrides ` +
+        'and policies, the newest first. The fields of `target`, `before` and `after` depend on ' +
         '`action`.',
       'An entry is written in the same transaction as its change. A request that is rejected or ' +
-        'changes nothing has no entry. An import has one entry. A namespace that a check creates ' +
-        'has no entry; one that `setOverride` creates has one. The log on standard error has the ' +
+        'changes nothing has no entry. An import has one entry, and so has the deletion of a ' +
+        'namespace with its overrides. A namespace that a check creates has no entry; one that ' +
+        '`setOverride` creates has one. The log on standard error has the ' +
         'same entries.',
     ],
     permissions: global('read_audit'),

@@ -202,6 +202,12 @@ export interface Engine {
 /** The engine of the process, on the main thread: what the engines of all threads share. */
 export interface EngineHost {
   stats(): EngineStats;
+  /**
+   * Frees the memory of the counters of deleted namespaces, in the background. No check finds these
+   * counters any more, so it does no harm if the process ends before.
+   * @param tags the first word of the hash state of each namespace
+   */
+  removeNamespaces(tags: ReadonlySet<number>): void;
   /** Finishes all work that is deferred, and saves the counters. Called when no thread decides. */
   drain(): Promise<void>;
   /** Ends the threads of the engine. */

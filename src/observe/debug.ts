@@ -70,6 +70,7 @@ export class DebugLog {
 
   #logActivation(version: number, publication: Publication, ms: number): void {
     const {
+      deletedNamespaces = [],
       registeredNamespaces = [],
       rejectedNamespaces = [],
       keys,
@@ -79,6 +80,9 @@ export class DebugLog {
     } = publication;
     for (const { id, name } of registeredNamespaces) {
       this.#log.debug({ namespace: this.redactKeys(name), id }, 'a namespace was created');
+    }
+    for (const { name } of deletedNamespaces) {
+      this.#log.debug({ namespace: this.redactKeys(name) }, 'a namespace was deleted');
     }
     const changed = {
       namespaces: registeredNamespaces.length,

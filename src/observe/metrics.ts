@@ -11,6 +11,7 @@ import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import type { EventFile } from '../events/event-file.ts';
 import type { Registry } from '../registry/registry.ts';
+import type { StatsRows } from '../registry/stats-rows.ts';
 import type { Writer } from '../registry/writer.ts';
 import type { ClockPublisher } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
@@ -36,6 +37,7 @@ interface MetricSources {
   engine: Pick<EngineHost, 'stats'>;
   clock: ClockPublisher;
   registry: Registry;
+  statsRows: StatsRows;
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
   /** Undefined with WEIR_ANALYTICS=off. */
@@ -64,7 +66,7 @@ export class Metrics {
     this.contentType = this.#series.contentType;
     this.#acceptors = sources.control.allAcceptorStats();
     this.#workers = sources.control.allWorkerStats();
-    registerDecisionSeries(this.#series, this.#acceptors, sources.registry);
+    registerDecisionSeries(this.#series, this.#acceptors, sources.statsRows);
     this.#registerRequests(sources);
     this.#registerTable(sources);
     this.#registerCheckpoints(sources);

@@ -24,6 +24,8 @@ export interface OverrideEntry extends OverrideValue {
   /** The row in the store, which identifies the override until it is removed. */
   row: number;
   namespace: string;
+  /** That of the namespace, for an override of one: see `namespaceKey`. Default: its name. */
+  namespaceKey?: string;
   /** If false, `namespace` is a name, in which a star is an ordinary character. */
   isNamespacePattern: boolean;
   identifier: string;
@@ -31,8 +33,10 @@ export interface OverrideEntry extends OverrideValue {
   isCidr?: boolean;
 }
 
+type OverridePlace = Pick<OverrideEntry, 'namespace' | 'namespaceKey' | 'identifier'>;
+
 /** An override that matches a check. */
-export type OverrideMatch = Omit<OverrideEntry, 'row'>;
+export type OverrideMatch = Omit<OverrideEntry, 'row' | 'namespaceKey'>;
 
 /** An override that matches a check, and another one that takes precedence. */
 export interface LosingOverride extends OverrideMatch {
@@ -76,13 +80,13 @@ export class ExactOverrideSet {
   }
 
   /** The override of a namespace and an identifier. */
-  find(namespace: string, identifier: string): OverrideMatch | undefined {
-    const value = this.table.get(this.#identify({ namespace, identifier }));
+  find(namespace: string, namespaceKey: string, identifier: string): OverrideMatch | undefined {
+    const value = this.table.get(this.#identify({ namespace, namespaceKey, identifier }));
     return value && { ...value, namespace, isNamespacePattern: false, identifier };
   }
 
-  #identify({ namespace, identifier }: Pick<OverrideEntry, 'namespace' | 'identifier'>): Identity {
-    return this.#hasher.hash(this.#hasher.namespace(namespace), identifier, this.#id);
+  #identify({ namespace, namespaceKey = namespace, identifier }: OverridePlace): Identity {
+    return this.#hasher.hash(this.#hasher.namespace(namespaceKey), identifier, this.#id);
   }
 }
 

@@ -102,10 +102,16 @@ export class OverrideTables {
    * All overrides that match a check, from the overrides that are published, or are being
    * published.
    * @param losersMax how many of those that do not apply are returned
+   * @param namespaceKey see `namespaceKey`
    */
-  match(namespace: string, identifier: string, losersMax: number): OverrideMatches {
+  match(
+    namespace: string,
+    identifier: string,
+    losersMax: number,
+    namespaceKey = namespace,
+  ): OverrideMatches {
     // An exact override takes precedence over all patterns.
-    let winner = this.#exact.find(namespace, identifier);
+    let winner = this.#exact.find(namespace, namespaceKey, identifier);
     let count = winner === undefined ? 0 : 1;
     const losers: LosingOverride[] = [];
     for (const override of this.#wildcards.matches(namespace, identifier)) {

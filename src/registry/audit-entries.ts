@@ -39,6 +39,15 @@ export function namespaceCreation({
   return { action: 'namespace.create', target: { namespaceId, namespace } };
 }
 
+/** @param overrideCount of the overrides that were deleted with it */
+export function namespaceDeletion(
+  { id: namespaceId, name: namespace }: NamespaceRecord,
+  overrideCount: number,
+): AuditDetails {
+  const target = { namespaceId, namespace };
+  return { action: 'namespace.delete', target, before: { overrideCount } };
+}
+
 /** At least one of `before` and `after` is defined. */
 export function overrideChange(
   registry: Registry,

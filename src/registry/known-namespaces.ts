@@ -13,8 +13,18 @@ import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts
 export interface RegisteredNamespace {
   id: string;
   name: string;
+  /** See `namespaceKey`. */
+  key: string;
   /** Its row in each acceptor's stats block. */
   statsRow: number;
+}
+
+/** A namespace that is deleted, or was deleted before the start. */
+export interface DeletedNamespace {
+  name: string;
+  key: string;
+  /** The key of the next namespace with the name. */
+  successorKey: string;
 }
 
 const NO_ROOTS = new Int32Array(0);
@@ -22,13 +32,15 @@ const NO_ROOTS = new Int32Array(0);
 export class KnownNamespaces {
   readonly #byName = new Map<string, Namespace>();
   readonly #byId = new Map<string, Namespace>();
-  readonly #hashStateOf: (name: string) => NamespaceState;
+  /** The keys of the next namespaces with these names, where they are not the names. */
+  readonly #successorKeys = new Map<string, string>();
+  readonly #hashStateOf: (key: string) => NamespaceState;
   readonly #statsRowOf: (row: number) => Float64Array;
   readonly #register: (name: string) => void;
 
   /** @param register sends the name of a new namespace to the main thread */
   constructor(
-    hashStateOf: (name: string) => NamespaceState,
+    hashStateOf: (key: string) => NamespaceState,
     statsRowOf: (row: number) => Float64Array,
     register: (name: string) => void,
   ) {
@@ -47,7 +59,7 @@ export class KnownNamespaces {
 
   /** A namespace that is neither remembered here nor registered. */
   makeUnregistered(name: string): Namespace {
-    return this.#make(undefined, name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
+    return this.#makeNext(name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
   }
 
   /** How many namespaces may still be created. */
@@ -58,7 +70,7 @@ export class KnownNamespaces {
   /** @returns the new namespace; undefined if there are NAMESPACES_MAX already */
   create(name: string): Namespace | undefined {
     if (this.freeCount <= 0) return undefined;
-    const namespace = this.#make(undefined, name, newNamespaceRow());
+    const namespace = this.#makeNext(name, newNamespaceRow());
     this.#byName.set(name, namespace);
     this.#register(name);
     return namespace;
@@ -66,13 +78,41 @@ export class KnownNamespaces {
 
   /** Adds durable namespaces, which this acceptor, another one or an operation has created. */
   addRegistered(records: readonly RegisteredNamespace[]): void {
-    for (const { id, name, statsRow } of records) {
-      const known = this.#byName.get(name) ?? this.#make(id, name, this.#statsRowOf(statsRow));
+    for (const { id, name, key, statsRow } of records) {
+      const found = this.#byName.get(name);
+      if (found !== undefined && found.key !== key) this.#remove(found);
+      const known = this.#byName.get(name) ?? this.#make(id, name, key, this.#statsRowOf(statsRow));
+      if (known.id !== undefined) this.#byId.delete(known.id);
       known.id = id;
       this.#moveCounts(known, statsRow);
       this.#byName.set(name, known);
       this.#byId.set(id, known);
     }
+  }
+
+  /**
+   * Removes deleted namespaces. A check that has begun before counts in no statistics any more: the
+   * next namespace may have the row by then.
+   * @returns those that this acceptor knew
+   */
+  removeDeleted(records: readonly DeletedNamespace[]): Namespace[] {
+    const removed: Namespace[] = [];
+    for (const { name, key, successorKey } of records) {
+      if (successorKey === name) this.#successorKeys.delete(name);
+      else this.#successorKeys.set(name, successorKey);
+      const known = this.#byName.get(name);
+      if (known?.key !== key) continue;
+      this.#remove(known);
+      removed.push(known);
+    }
+    return removed;
+  }
+
+  #remove(namespace: Namespace): void {
+    this.#byName.delete(namespace.name);
+    if (namespace.id !== undefined) this.#byId.delete(namespace.id);
+    namespace.isTransient = true;
+    namespace.decisionCounts = newNamespaceRow();
   }
 
   /** Removes names that exceed NAMESPACES_MAX: several acceptors may have created the last one. */
@@ -84,11 +124,21 @@ export class KnownNamespaces {
     }
   }
 
-  #make(id: string | undefined, name: string, decisionCounts: Float64Array): Namespace {
+  /** A namespace without an id, which is the next one with its name. */
+  #makeNext(name: string, decisionCounts: Float64Array): Namespace {
+    return this.#make(undefined, name, this.#successorKeys.get(name) ?? name, decisionCounts);
+  }
+
+  #make(
+    id: string | undefined,
+    name: string,
+    key: string,
+    decisionCounts: Float64Array,
+  ): Namespace {
     return {
       name,
       id,
-      hashState: this.#hashStateOf(name),
+      hashState: this.#hashStateOf(key),
       decisionCounts,
       trieRoots: NO_ROOTS,
       trieVersion: 0,
@@ -96,13 +146,16 @@ export class KnownNamespaces {
       sketchHour: 0,
       deniedSketch: undefined,
       spentSketch: undefined,
+      key,
+      isTransient: false,
     };
   }
 
   /** Adds the counts so far to a row of the stats block, in which later checks are counted. */
   #moveCounts(namespace: Namespace, index: number): void {
     const row = this.#statsRowOf(index);
-    if (namespace.decisionCounts === row) return;
+    const { buffer, byteOffset } = namespace.decisionCounts;
+    if (buffer === row.buffer && byteOffset === row.byteOffset) return;
     namespace.decisionCounts.forEach((count, i) => {
       row[i] += count;
     });

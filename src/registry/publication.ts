@@ -5,32 +5,45 @@
 
 import type { KeyChanges } from '../auth/keyring.ts';
 import type { KeyRecord } from '../auth/keys.ts';
+import { namespaceKey } from '../core/namespace.ts';
 import type { PublishedTables } from '../overrides/active.ts';
 import type { OverrideEntry } from '../overrides/sets.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import type { Policy } from '../policies/policy.ts';
-import type { RegisteredNamespace } from './known-namespaces.ts';
+import type { DeletedNamespace, RegisteredNamespace } from './known-namespaces.ts';
 import type { Registry } from './registry.ts';
+import type { StatsRows } from './stats-rows.ts';
+import type { NamespaceRecord } from './store/store.ts';
 import type { Publisher } from './writer.ts';
 
 /** The state at the start. Also fills the tables, to which later changes are applied. */
-export function initialPublication(registry: Registry, tables: OverrideTables): Publication {
+export function initialPublication(
+  registry: Registry,
+  rows: StatsRows,
+  tables: OverrideTables,
+): Publication {
   for (const override of registry.overrides())
     tables.apply(undefined, registry.overrideEntry(override));
   return {
     ...tables.compileSync(),
     keys: { added: registry.keys(), removed: [] },
-    registeredNamespaces: registry
-      .namespaces()
-      .map((namespace) => registry.registeredNamespace(namespace)),
+    registeredNamespaces: registry.namespaces().map((record) => registered(record, rows)),
+    deletedNamespaces: registry
+      .deletedNamespaces()
+      .map((record) => ({ ...keyed(record), successorKey: namespaceKey(record.name, record.row) })),
   };
 }
 
-/** @param send sends a publication to all acceptors; resolves when all have activated it */
+/**
+ * @param send sends a publication to all acceptors; resolves when all have activated it
+ * @param onDeleted called when no acceptor uses namespaces with these keys any more
+ */
 export function createPublisher(
   registry: Registry,
+  rows: StatsRows,
   tables: OverrideTables,
   send: (publication: Publication) => Promise<void>,
+  onDeleted: (keys: readonly string[]) => void,
 ): Publisher {
   // One publication after the other: the tables must not change while they are compiled.
   let last: Promise<void> = Promise.resolve();
@@ -39,14 +52,18 @@ export function createPublisher(
     const changes = committed.filter(({ table }) => table !== 'audit' && table !== 'policies');
     if (changes.length === 0 && rejectedNamespaces.length === 0) return Promise.resolve();
     const registeredNamespaces: RegisteredNamespace[] = [];
+    const deletedNamespaces: DeletedNamespace[] = [];
     const keys: Record<keyof KeyChanges, KeyRecord[]> = { added: [], removed: [] };
-    const publication: Publication = { rejectedNamespaces, registeredNamespaces, keys };
+    const publication: Publication = {
+      ...{ deletedNamespaces, registeredNamespaces, rejectedNamespaces, keys },
+    };
     const overrides: [OverrideEntry | undefined, OverrideEntry | undefined][] = [];
     for (const change of changes) {
       if (change.table === 'namespaces') {
-        // A removed one was replaced by another of its name: acceptors know the name by its new id.
-        if (change.after === undefined) continue;
-        registeredNamespaces.push(registry.registeredNamespace(change.after));
+        const { id } = (change.after ?? change.before)!;
+        const live = registry.namespaceById(id);
+        if (live !== undefined) registeredNamespaces.push(registered(live, rows));
+        else deletedNamespaces.push(...deletedOf(registry, (change.before ?? change.after)!));
       } else if (change.table === 'keys') {
         if (change.after === undefined) keys.removed.push(change.before!);
         else keys.added.push(change.after);
@@ -62,6 +79,7 @@ export function createPublisher(
       for (const [before, after] of overrides) tables.apply(before, after);
       if (overrides.length > 0) Object.assign(publication, await tables.compile());
       await send(publication);
+      if (deletedNamespaces.length > 0) onDeleted(deletedNamespaces.map(({ key }) => key));
     };
     const published = last.then(publish);
     last = published.catch(() => {});
@@ -69,10 +87,32 @@ export function createPublisher(
   };
 }
 
+function registered(record: NamespaceRecord, rows: StatsRows): RegisteredNamespace {
+  const owner = keyed(record);
+  return { id: record.id, ...owner, statsRow: rows.rowOf(owner) };
+}
+
+function keyed({ name, predecessor }: NamespaceRecord) {
+  return { name, key: namespaceKey(name, predecessor) };
+}
+
+/**
+ * What acceptors must know of a record that was deleted or forgotten.
+ * @returns nothing if another namespace has its key: acceptors know the name by its new id
+ */
+function deletedOf(registry: Registry, record: NamespaceRecord): DeletedNamespace[] {
+  const { name, key } = keyed(record);
+  const live = registry.namespaceByName(name);
+  if (live !== undefined && keyed(live).key === key) return [];
+  return [{ name, key, successorKey: namespaceKey(name, registry.predecessorOf(name)) }];
+}
+
 /** A message for acceptors, without the parts that have not changed. */
 export interface Publication extends Partial<PublishedTables> {
   /** Namespaces that have become durable. */
   registeredNamespaces?: RegisteredNamespace[];
+  /** Applied before the registered ones. */
+  deletedNamespaces?: DeletedNamespace[];
   /** Names that exceed the maximum number of namespaces. */
   rejectedNamespaces?: string[];
   keys?: KeyChanges;

@@ -6,13 +6,12 @@
  */
 
 import type { KeyRecord } from '../auth/keys.ts';
-import { NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../core/constants.ts';
+import { DELETED_NAMESPACES_MAX, NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../core/constants.ts';
 import { makeId } from '../core/ids.ts';
+import { namespaceKey } from '../core/namespace.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import { isExact, type OverrideEntry } from '../overrides/sets.ts';
 import type { Policy } from '../policies/policy.ts';
-import { OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
-import type { RegisteredNamespace } from './known-namespaces.ts';
 import type {
   AuditEntry,
   Change,
@@ -25,7 +24,7 @@ import type {
 } from './store/store.ts';
 
 type StoredKey = WithRow<KeyRecord>;
-type StoredNamespace = WithRow<NamespaceRecord>;
+export type StoredNamespace = WithRow<NamespaceRecord>;
 export type Override = WithRow<OverrideRecord>;
 
 /** What identifies an override in its scope: a block and an identifier may have the same text. */
@@ -47,12 +46,13 @@ export class Registry {
   readonly #keysByDigest = new Map<string, StoredKey>();
   /** Keys that are valid although they are not stored, by id. One of them may be stored later. */
   readonly #unstoredKeys = new Map<string, StoredKey>();
+  /** The deleted ones included. */
   readonly #namespacesById = new Map<string, StoredNamespace>();
   readonly #namespacesByName = new Map<string, StoredNamespace>();
+  /** The last one of each name that was deleted, by name; the oldest first. */
+  readonly #deletedNamespaces = new Map<string, StoredNamespace>();
   /** By scope and `overrideKey`. */
   readonly #overrides = new Map<string, Map<string, Override>>();
-  /** The rows of the stats blocks, the oldest namespace first. */
-  readonly #statsRows = new Map<string, number>();
   readonly #counts = { exact: 0, wildcard: 0 };
   /** By namespace: the policies that were last recorded in the audit log. */
   readonly #policies = new Map<string, WithRow<Policy>>();
@@ -110,7 +110,8 @@ export class Registry {
   // Namespaces
 
   namespaceById(id: string): StoredNamespace | undefined {
-    return this.#namespacesById.get(id);
+    const namespace = this.#namespacesById.get(id);
+    return namespace?.deletedMs === undefined ? namespace : undefined;
   }
 
   namespaceByName(name: string): StoredNamespace | undefined {
@@ -123,7 +124,7 @@ export class Registry {
       case 'keys':
         return this.keys().filter((key) => this.isStored(key));
       case 'namespaces':
-        return this.namespaces();
+        return this.#namespacesById.values();
       case 'overrides':
         return this.overrides();
       case 'policies':
@@ -133,16 +134,29 @@ export class Registry {
     }
   }
 
+  /** In no order: `row` is that of their creation. */
   namespaces(): StoredNamespace[] {
-    return [...this.#namespacesById.values()];
+    return [...this.#namespacesByName.values()];
   }
 
   get namespaceCount(): number {
-    return this.#namespacesById.size;
+    return this.#namespacesByName.size;
+  }
+
+  /** The last deleted namespace of each name, without those that are forgotten. */
+  deletedNamespaces(): StoredNamespace[] {
+    return [...this.#deletedNamespaces.values()];
+  }
+
+  /** The `predecessor` of the next namespace with a name. */
+  predecessorOf(name: string): number | undefined {
+    return this.#deletedNamespaces.get(name)?.row;
   }
 
   addNamespace(name: string, createdMs: number): StoredNamespace {
-    const record = { id: makeId(NAMESPACE_ID_PREFIX), name, createdMs };
+    const predecessor = this.predecessorOf(name);
+    const successor = predecessor !== undefined && { predecessor };
+    const record = { id: makeId(NAMESPACE_ID_PREFIX), name, createdMs, ...successor };
     const after = this.#withRow('namespaces', record);
     this.#change({ table: 'namespaces', before: undefined, after });
     return after;
@@ -154,14 +168,23 @@ export class Registry {
     if (!exists && this.namespaceCount < NAMESPACES_MAX) this.addNamespace(name, nowMs);
   }
 
-  /** The namespace as it is published to acceptors. */
-  registeredNamespace({ id, name }: NamespaceRecord): RegisteredNamespace {
-    return { id, name, statsRow: this.#statsRows.get(name) ?? OTHER_NAMESPACES_ROW };
+  /** Deletes a namespace and its overrides. @returns the number of these overrides */
+  deleteNamespace(namespace: StoredNamespace, deletedMs: number): number {
+    const overrides = [...this.overridesOf(namespace.id)];
+    for (const override of overrides) this.removeOverride(override);
+    const after = { ...namespace, deletedMs };
+    const former = this.#deletedNamespaces.get(namespace.name);
+    this.#change({ table: 'namespaces', before: namespace, after });
+    if (former !== undefined) this.#forgetNamespace(former);
+    else if (this.#deletedNamespaces.size > DELETED_NAMESPACES_MAX) {
+      const [oldest] = this.#deletedNamespaces.values();
+      this.#forgetNamespace(oldest);
+    }
+    return overrides.length;
   }
 
-  /** The names of the namespaces by their row in the stats blocks. */
-  statsRowNames(): string[] {
-    return [...this.#statsRows.keys()];
+  #forgetNamespace(deleted: StoredNamespace): void {
+    this.#change({ table: 'namespaces', before: deleted, after: undefined });
   }
 
   // Overrides
@@ -203,8 +226,11 @@ export class Registry {
 
   /** The override as the tables need it. */
   overrideEntry(override: Override): OverrideEntry {
-    const isNamespacePattern = isPattern(override.scope);
-    return { ...override, namespace: this.namespaceOf(override), isNamespacePattern };
+    const { scope } = override;
+    if (isPattern(scope)) return { ...override, namespace: scope, isNamespacePattern: true };
+    const { name, predecessor } = this.#namespacesById.get(scope)!;
+    const namespaceKeyed = { namespace: name, namespaceKey: namespaceKey(name, predecessor) };
+    return { ...override, ...namespaceKeyed, isNamespacePattern: false };
   }
 
   // Policies, as last recorded in the audit log
@@ -337,21 +363,21 @@ export class Registry {
   #applyNamespace(before: StoredNamespace | undefined, after: StoredNamespace | undefined): void {
     if (before !== undefined) {
       this.#namespacesById.delete(before.id);
+      const index = this.#indexOf(before);
       // Its successor under the same name may have been added first.
-      if (this.#namespacesByName.get(before.name)?.id === before.id) {
-        this.#namespacesByName.delete(before.name);
-        // A row keeps its name while later namespaces have rows.
-        const isLast = this.#statsRows.get(before.name) === this.#statsRows.size - 1;
-        if (isLast) this.#statsRows.delete(before.name);
-      }
+      if (index.get(before.name)?.id === before.id) index.delete(before.name);
     }
     if (after !== undefined) {
       this.#namespacesById.set(after.id, after);
-      this.#namespacesByName.set(after.name, after);
-      const { size } = this.#statsRows;
-      const isNew = !this.#statsRows.has(after.name);
-      if (isNew && size < OTHER_NAMESPACES_ROW) this.#statsRows.set(after.name, size);
+      const index = this.#indexOf(after);
+      // The newest is the last one.
+      if (index === this.#deletedNamespaces) index.delete(after.name);
+      index.set(after.name, after);
     }
+  }
+
+  #indexOf({ deletedMs }: StoredNamespace): Map<string, StoredNamespace> {
+    return deletedMs === undefined ? this.#namespacesByName : this.#deletedNamespaces;
   }
 
   #applyOverride(before: Override | undefined, after: Override | undefined): void {

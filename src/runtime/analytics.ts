@@ -6,6 +6,8 @@
 import { Analytics } from '../analytics/analytics.ts';
 import { AnalyticsDatabase } from '../analytics/database.ts';
 import type { Log } from '../core/log.ts';
+import { namespaceKey, OTHER_NAMESPACE } from '../core/namespace.ts';
+import type { Registry } from '../registry/registry.ts';
 import type { Foundation } from './foundation.ts';
 
 /** @returns undefined with WEIR_ANALYTICS=off, and where the file cannot be used */
@@ -20,10 +22,16 @@ export function openAnalytics(
       log.error({ err, movedTo }, 'the analytics cannot be read; weir starts with empty ones');
     });
     const { analyticsMinutes: minutes, analyticsHours: hours } = settings;
-    const namesByRow = () => records.registry.statsRowNames();
-    return new Analytics({ control, clock, database, namesByRow, log, minutes, hours });
+    // A namespace may have been deleted by another machine, or right before the process ended.
+    database.deleteOthers(new Set([...keysOf(records.registry), OTHER_NAMESPACE]));
+    const keysByRow = () => records.statsRows.owners.map((owner) => owner?.key);
+    return new Analytics({ control, clock, database, keysByRow, log, minutes, hours });
   } catch (err) {
     log.error({ err }, 'the analytics cannot be opened; weir counts none');
     return undefined;
   }
+}
+
+function keysOf(registry: Registry): string[] {
+  return registry.namespaces().map(({ name, predecessor }) => namespaceKey(name, predecessor));
 }

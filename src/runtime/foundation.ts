@@ -33,7 +33,7 @@ export function acceptorData(
   { settings, connections, listeners, store, state, records }: Foundation,
   overrides: OverrideTables,
 ): Omit<AcceptorData, 'index'> {
-  const { registry, policies } = records;
+  const { registry, statsRows, policies } = records;
   return {
     addresses: listeners.reserved.addresses,
     tls: listeners.tls?.files,
@@ -45,6 +45,9 @@ export function acceptorData(
     hashKey: store.hashKey,
     isReportingErrors: settings.logLevel === 'debug',
     events: state.events,
-    activePublication: { ...initialPublication(registry, overrides), policies: policies.all },
+    activePublication: {
+      ...initialPublication(registry, statsRows, overrides),
+      policies: policies.all,
+    },
   };
 }

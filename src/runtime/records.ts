@@ -10,10 +10,14 @@ import type { LoadedSettings } from '../config/load.ts';
 import { Policies } from '../config/policy-source.ts';
 import { Registry } from '../registry/registry.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
+import { StatsRows } from '../registry/stats-rows.ts';
 import type { Store } from '../registry/store/store.ts';
+import type { AcceptorStats } from '../shared-memory/stats.ts';
 
 export interface InitialRecords {
   registry: Registry;
+  /** Where acceptors count the decisions of each namespace. */
+  statsRows: StatsRows;
   policies: Policies;
   /** The root key that this start has made, not stored yet; undefined where there was a key. */
   firstKey: FirstKey | undefined;
@@ -29,6 +33,7 @@ export async function loadRecords(
   settings: LoadedSettings,
   store: Store,
   shared: SharedRegistry | undefined,
+  acceptors: readonly AcceptorStats[],
   nowMs: number,
 ): Promise<InitialRecords> {
   const registry = new Registry(store);
@@ -48,10 +53,11 @@ export async function loadRecords(
   }
   const makesKey =
     registry.keys().length === 0 && (shared === undefined || (await shared.claimFirstKey()));
-  if (!makesKey) return { registry, policies, firstKey: undefined };
+  const statsRows = new StatsRows(acceptors);
+  if (!makesKey) return { registry, statsRows, policies, firstKey: undefined };
   const key = makeKey();
   const record = rootKeyRecord(key, 'first root key', nowMs);
   // Valid from the start on; it is stored when it was printed.
   registry.addConfiguredKey(record);
-  return { registry, policies, firstKey: { key, record } };
+  return { registry, statsRows, policies, firstKey: { key, record } };
 }

@@ -27,13 +27,14 @@ import type { OverrideTables } from '../overrides/tables.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
-import { createPublisher } from '../registry/publication.ts';
+import { createPublisher, type Publication } from '../registry/publication.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import { Writer } from '../registry/writer.ts';
 import { totalOf, WORKER_STAT, type WorkerStatIndex } from '../shared-memory/stats.ts';
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { openAnalytics } from './analytics.ts';
 import { DashboardLoader, dashboardOperations } from './dashboard.ts';
+import { DeletedCounters } from './deleted-counters.ts';
 import { startEngine } from './engine-host.ts';
 import { openEvents } from './events.ts';
 import type { Foundation } from './foundation.ts';
@@ -58,6 +59,7 @@ export class Services {
   readonly #engine: EngineHost;
   readonly #analytics: Analytics | undefined;
   readonly #events: EventCollector | undefined;
+  readonly #deletedCounters: DeletedCounters;
   readonly #watches: { close(): void }[];
   readonly #writer: Writer;
   readonly #foundation: Foundation;
@@ -70,16 +72,22 @@ export class Services {
   constructor(foundation: Foundation, overrides: OverrideTables, acceptors: Acceptors) {
     const { settings, uws, connections, listeners, store, shared, state, records } = foundation;
     const { tls, reserved, admin } = listeners;
-    const { registry, policies } = records;
+    const { registry, statsRows, policies } = records;
     const { control, clock, clockPublisher, checkpointPlan } = state;
     const nowMs = () => clock.nowMs();
     const log = openLog(settings.logLevel, settings.logFormat);
     process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
     const debug = new DebugLog(log, clock, settings.rootKey);
     debug.logSettings(settings);
-    const publish = createPublisher(registry, overrides, (publication) => {
+    const send = (publication: Publication) => {
       if (publication.keys?.removed.length) this.#dashboard.endInvalidSessions();
       return acceptors.publish(publication);
+    };
+    const publish = createPublisher(registry, statsRows, overrides, send, (keys) => {
+      // Before its row may be used again: the figures so far are those of the deleted namespace.
+      this.#analytics?.deleteNamespaces(keys);
+      for (const key of keys) statsRows.release(key);
+      this.#deletedCounters.remove(keys);
     });
     shared?.replica.publishWith(publish);
     const ledger = shared?.replicator ?? new LocalLedger(store);
@@ -115,6 +123,7 @@ export class Services {
     };
     const engine = startEngine(state, (worker) => acceptors.openNotificationPorts(worker), log);
     this.#engine = engine;
+    this.#deletedCounters = new DeletedCounters(engine, registry, store.hashKey);
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves all: a wake-up costs more than what is done.
     this.#clockTimer = setInterval(() => {
@@ -127,6 +136,7 @@ export class Services {
       engine,
       clock: clockPublisher,
       registry,
+      statsRows,
       ...(replica && { replica }),
       ...(analytics && { analytics }),
       ...(events && { events: events.file }),
@@ -142,6 +152,7 @@ export class Services {
       control,
       engine,
       registry,
+      statsRows,
       clock,
       readiness: () => admin.readiness(),
       shedChanges: () => writer.shedChanges,
@@ -231,6 +242,7 @@ export class Services {
    * events. Called when the acceptors have ended.
    */
   async stop(): Promise<void> {
+    this.#deletedCounters.close();
     await this.#engine.drain();
     await this.#engine.stop();
     for (const watch of this.#watches) watch.close();

@@ -67,6 +67,7 @@ export class Acceptor {
   readonly #stats: AcceptorStats;
   readonly #allStats: readonly AcceptorStats[];
   readonly #knownNamespaces: KnownNamespaces;
+  readonly #identifiers: IdentifierRecorder;
   readonly #keyring: Keyring;
   readonly #overrides = new ActiveOverrides();
   readonly #engine: Engine;
@@ -99,7 +100,7 @@ export class Acceptor {
     this.#engine = engine;
     const hasher = new Hasher(data.hashKey);
     this.#knownNamespaces = new KnownNamespaces(
-      (name) => hasher.namespace(name),
+      (key) => hasher.namespace(key),
       (row) => stats.namespaceRow(row),
       (name) => this.#send({ kind: 'namespace', name }),
     );
@@ -131,11 +132,11 @@ export class Acceptor {
     const keyring = this.#keyring;
     const overrides = this.#overrides;
     const deferredResponses = new DeferredResponses(clock, stats);
-    const identifiers = new IdentifierRecorder(control, (announcement) => {
+    this.#identifiers = new IdentifierRecorder(control, (announcement) => {
       this.#send({ kind: 'sketches', announcement });
     });
     const events = data.events && new EventRecorder(data.events, data.index, clock, stats);
-    const recorder = new DecisionRecorder(identifiers, events);
+    const recorder = new DecisionRecorder(this.#identifiers, events);
     const onUnknownFields = createUnknownFieldReporter(stats, (field) => {
       this.#send({ kind: 'unknownField', field });
     });
@@ -217,13 +218,17 @@ export class Acceptor {
 
   /** All of a publication is active from the next check on: no check comes in between. */
   activate(publication: Publication): void {
-    const { registeredNamespaces, rejectedNamespaces, keys, policies } = publication;
+    const { deletedNamespaces = [], registeredNamespaces, rejectedNamespaces } = publication;
+    const { keys, policies } = publication;
+    const deleted = this.#knownNamespaces.removeDeleted(deletedNamespaces);
+    for (const namespace of deleted) this.#identifiers.forget(namespace);
     if (registeredNamespaces !== undefined)
       this.#knownNamespaces.addRegistered(registeredNamespaces);
     if (rejectedNamespaces !== undefined) this.#knownNamespaces.removeRejected(rejectedNamespaces);
     if (keys !== undefined) this.#keyring.apply(keys);
     this.#overrides.activate(publication);
     if (policies !== undefined) this.#gateway.activate(policies);
+    else if (deletedNamespaces.length > 0) this.#gateway.renewNamespaces();
   }
 
   /** Makes an App with the TLS files as they are now; connections come to it only later. */

@@ -53,6 +53,7 @@ export class ExplanationHandler {
     const { namespace } = request;
     const question: ExplainQuestion = {
       namespace: namespace.name,
+      key: namespace.key,
       identifier: request.identifier,
       mayUsePolicy: mayUsePolicy(request),
     };

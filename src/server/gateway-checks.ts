@@ -112,6 +112,16 @@ export class GatewayCheckHandler {
     );
   }
 
+  /**
+   * Namespaces were deleted. One of them may be that of a policy, if another machine has deleted it
+   * whose configuration file has no such policy. Or there is room for that of a policy now.
+   */
+  renewNamespaces(): void {
+    const compiled = [...this.#policiesByNamespace.values()];
+    if (!compiled.some(({ namespace }) => namespace.isTransient)) return;
+    this.activate(compiled.map(({ policy }) => policy));
+  }
+
   /** @param needsKey whether the gateway must send an API key; not on the port for gateways */
   routes(needsKey: boolean): Route[] {
     return [

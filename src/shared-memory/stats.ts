@@ -169,7 +169,9 @@ export const NAMESPACE_STAT = {
   /** Gateway checks of requests that the policy allows without a decision. */
   skippedChecks: 6,
 } as const;
-const NAMESPACE_STAT_COUNT = Object.keys(NAMESPACE_STAT).length;
+/** The indexes of all of them, in order. */
+export const NAMESPACE_STATS: readonly number[] = Object.values(NAMESPACE_STAT);
+const NAMESPACE_STAT_COUNT = NAMESPACE_STATS.length;
 
 /**
  * Counts a decision.

@@ -100,3 +100,23 @@ test('a damaged file is moved aside, and one of a newer version too', () => {
   expect(statSync(path).mode & 0o777).toBe(0o600);
   expect(existsSync(path)).toBe(true);
 });
+
+test('a deleted namespace leaves nothing behind, and its id may be used again', () => {
+  const database = open(1);
+  const record = { namespace: 'gone', hour: HOUR, record: '[]' };
+  database.write([point('kept', MINUTE, 1), point('gone', MINUTE, 2)], [record]);
+  database.deleteNamespaces(['gone', 'unknown']);
+  const namesAt = (at: AnalyticsDatabase) => [...at.totals(HOUR, HOUR + 1).keys()];
+  expect(namesAt(database)).toEqual(['kept']);
+  database.write([point('next', MINUTE, 3), point('gone', MINUTE + 1, 4)], []);
+  expect(database.timeline('gone', 'minute', MINUTE, MINUTE + 2)).toEqual([
+    { time: MINUTE + 1, figures: figures(4) },
+  ]);
+  expect(database.identifiers('gone', HOUR, HOUR + 1)).toEqual([]);
+  expect(database.identifiers('next', HOUR, HOUR + 1)).toEqual([]);
+  opened.pop()?.close();
+  const second = open(2);
+  expect(namesAt(second)).toEqual(['kept', 'next', 'gone']);
+  second.deleteOthers(new Set(['next', 'unknown']));
+  expect(namesAt(second)).toEqual(['next']);
+});

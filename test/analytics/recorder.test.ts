@@ -43,7 +43,8 @@ class TestAcceptor {
     if (namespace === undefined) {
       const counts = { decisionCounts: newNamespaceRow(), ...NO_SKETCHES };
       const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
-      namespace = { name, id: undefined, hashState: hasher.namespace(name), ...counts, ...tries };
+      const names = { name, key: name, id: undefined, isTransient: false };
+      namespace = { ...names, hashState: hasher.namespace(name), ...counts, ...tries };
       this.#namespaces.set(name, namespace);
     }
     return namespace;

@@ -153,9 +153,9 @@ describe('a key', () => {
 /** The permissions that an error lists as accepted. */
 const PERMISSIONS =
   '"*", "keys.create", "keys.read", "keys.revoke", "read_audit", "ratelimit.*.<action>" or' +
-  ' "ratelimit.<namespaceId>.<action>", where <action> is limit, read_namespace, set_override,' +
-  ' read_override, delete_override, refund, reset, read_analytics or, with * only,' +
-  ' create_namespace';
+  ' "ratelimit.<namespaceId>.<action>", where <action> is limit, read_namespace,' +
+  ' delete_namespace, set_override, read_override, delete_override, refund, reset,' +
+  ' read_analytics or, with * only, create_namespace';
 const invalidPermission = (permission: string, hint: string) => {
   return `"permissions[0]" must be ${PERMISSIONS}; got "${permission}"${hint}`;
 };

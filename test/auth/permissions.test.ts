@@ -40,7 +40,7 @@ const OURS = 'rlns_ours';
 const THEIRS = 'rlns_theirs';
 const ACTIONS = [
   ...['limit', 'read_namespace', 'set_override', 'read_override', 'delete_override'],
-  ...['refund', 'reset', 'read_analytics'],
+  ...['refund', 'reset', 'read_analytics', 'delete_namespace'],
 ];
 
 /** A way to refer to a namespace in a request. */
@@ -96,6 +96,12 @@ const check = { identifier, limit: 5, duration, cost: 0 };
 const values = { identifier, limit: 5, duration };
 /** A permission for one namespace is sufficient to see that namespace. */
 const SOME: NamespaceCase[] = [{ name: 'some', fields: {}, id: 'any', exists: true }];
+/** None of them is there, so that each key gets the same response. */
+const DELETED_TARGETS: NamespaceCase[] = [
+  { name: 'unknown id', fields: { namespaceId: 'rlns_no' }, id: 'rlns_no', exists: false },
+  { name: 'a pattern', fields: { namespaceName: 'our*' }, exists: false },
+  { name: 'unknown name', fields: { namespaceName: 'unknown' }, exists: false },
+];
 const NOWHERE: NamespaceCase[] = [{ name: 'unknown', fields: {}, exists: false }];
 const known = (targets: NamespaceCase[]) => targets.filter(({ creates }) => !creates);
 const missing = (targets: NamespaceCase[]) => targets.map((one) => ({ ...one, exists: false }));
@@ -119,6 +125,7 @@ const ROWS: OperationCase[] = [
   row('ratelimits.exportOverrides', 'read_override', {}, EVERYWHERE),
   row('ratelimits.importOverrides', 'set_override', imported, EVERYWHERE),
   row('ratelimits.listNamespaces', 'read_namespace', {}, SOME),
+  row('ratelimits.deleteNamespace', 'delete_namespace', {}, DELETED_TARGETS),
   row('ratelimits.listPolicies', 'read_namespace', {}, SOME),
   row('keys.create', 'keys.create', made, EVERYWHERE),
   row('keys.list', 'keys.read', {}, EVERYWHERE),

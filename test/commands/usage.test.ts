@@ -24,7 +24,10 @@ const WRONG: [line: string, message: string][] = [
   ['keys lst', '"lst" is not a command of weir keys; did you mean list?'],
   ['keys --url', '"--url" is not a command of weir keys; it must be one of create, list,'],
   ['keys', 'weir keys needs a subcommand: one of create, list, revoke; see weir help keys\n'],
-  ['namespaces', 'weir namespaces needs a subcommand: list; see weir help namespaces\n'],
+  [
+    'namespaces',
+    'weir namespaces needs a subcommand: one of list, delete; see weir help namespaces\n',
+  ],
   ['version --json', '--json is not an option of weir version'],
   ['--version foo', '"foo" is one argument too many for weir version'],
   ['help keys foo', '"foo" is one argument too many for weir help'],

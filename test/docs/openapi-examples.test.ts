@@ -117,6 +117,7 @@ const PREPARATIONS: Record<string, Call[]> = {
   'ratelimit.listOverrides page': [override('push'), override('push', 'user_*')],
   'ratelimit.deleteOverride deleted': [override('sms')],
   'ratelimits.listNamespaces page': [override('email.send')],
+  'ratelimits.deleteNamespace deleted': [override('old')],
   'keys.list page': [key('web server', { expires: 4_102_444_800_000 }), key('worker')],
   'keys.revoke revoked': [key()],
   'audit.list page': [key(), override('api', 'user_*'), override('api', 'user_*', 200)],

@@ -17,6 +17,7 @@ import {
   tagAt,
 } from '../../src/engine/memory/layout.ts';
 import { breakLock } from '../../src/engine/memory/lock.ts';
+import { NamespaceRemoval } from '../../src/engine/memory/removal.ts';
 import { isCounterOf } from '../../src/engine/memory/slot.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
@@ -130,6 +131,14 @@ export const sweepAction = (owner: number, nowMs = NOW_MS) =>
     const sweeper = new Sweeper(table, owner);
     while (!sweeper.step(nowMs));
     return sweeper.removedCount;
+  });
+
+/** Removes the counters of the namespace of an identity, in one step. */
+export const removeNamespaceAction = (id: TestIdentity) =>
+  tableAction(9, (table) => {
+    const removal = new NamespaceRemoval([table], new Set([id.namespaceTag]));
+    removal.step(NOW_MS);
+    return removal.removedCount;
   });
 
 /**

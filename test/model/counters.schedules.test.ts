@@ -31,6 +31,7 @@ import {
   peek,
   prepareMemory,
   readCounter,
+  removeNamespaceAction,
   SETUPS,
   slidingWindow,
   sweepAction,
@@ -154,6 +155,42 @@ schedules('a deduction and a sweep: the deduction is applied and counted', (tria
       assertEnding(ending, {
         'the deduction is applied': ending.results[0] !== DEDUCTION_OUTCOME.windowEnded,
         'the deduction is counted': usageNow(ending, X) === used + 1,
+      });
+    },
+  );
+});
+
+schedules('the removal of another namespace changes no decision and no counter', (trials) => {
+  trials.inEverySetup(
+    ({ parameters }) => [
+      decideAction(1, X, parameters),
+      deductAction(2, Y, fixedWindow(5)),
+      removeNamespaceAction(Y),
+    ],
+    (ending, { used }) => {
+      assertEnding(ending, {
+        'no partial counter is found': hasOnlyKnownCounters(ending),
+        'the check is counted':
+          usageNow(ending, X) === used + Number(countAllowed(ending, 0) === 1),
+        'the check within the limit is allowed': countAllowed(ending, 0) === 1,
+        'a counter of the namespace is left or removed as a whole': [0, 1].includes(
+          usageNow(ending, Y),
+        ),
+      });
+    },
+    isInQuickSet,
+  );
+});
+
+schedules('the removal of a namespace leaves a late check of it whole, or removes it', (trials) => {
+  trials.inEverySetup(
+    ({ parameters }) => [decideAction(1, X, parameters), removeNamespaceAction(X)],
+    (ending, { used }) => {
+      const is = usageNow(ending, X);
+      assertEnding(ending, {
+        'no partial counter is found': hasOnlyKnownCounters(ending),
+        'the check is allowed': countAllowed(ending, 0) === 1,
+        'its counter is left or removed as a whole': [0, 1, used + 1].includes(is),
       });
     },
   );

@@ -21,8 +21,8 @@ test('an acceptor creates a namespace once, without an id until it is durable', 
   expect(namespaces.get('a')?.name).toBe('a');
   expect(registered).toEqual(['a']);
   namespaces.addRegistered([
-    { id: 'rlns_a', name: 'a', statsRow: 0 },
-    { id: 'rlns_b', name: 'b', statsRow: 1 },
+    { id: 'rlns_a', name: 'a', key: 'a', statsRow: 0 },
+    { id: 'rlns_b', name: 'b', key: 'b', statsRow: 1 },
   ]);
   expect(['a', 'b'].map((name) => namespaces.get(name)?.id)).toEqual(['rlns_a', 'rlns_b']);
 });
@@ -30,11 +30,49 @@ test('an acceptor creates a namespace once, without an id until it is durable', 
 test('an acceptor creates no more namespaces than the maximum, and removes a rejected one', () => {
   const namespaces = newNamespaces(() => {});
   const records = Array.from({ length: NAMESPACES_MAX - 1 }, (_, i) => {
-    return { id: `rlns_${i}`, name: `n${i}`, statsRow: 0 };
+    return { id: `rlns_${i}`, name: `n${i}`, key: `n${i}`, statsRow: 0 };
   });
   namespaces.addRegistered(records);
   expect(namespaces.create('last')).toBeDefined();
   expect(namespaces.create('excess')).toBeUndefined();
   namespaces.removeRejected(['last']);
   expect(namespaces.get('last')).toBeUndefined();
+});
+
+test('an acceptor forgets a deleted namespace, and hashes the next one of its name differently', () => {
+  const namespaces = newNamespaces(() => {});
+  namespaces.addRegistered([{ id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 }]);
+  const deleted = namespaces.get('a')!;
+  const row = deleted.decisionCounts;
+  const record = { name: 'a', key: 'a', successorKey: 'rlns_1.a' };
+  expect(namespaces.removeDeleted([record])).toEqual([deleted]);
+  expect([namespaces.get('a'), namespaces.byId('rlns_1')]).toEqual([undefined, undefined]);
+  // A check that began before counts neither in the row nor for the next namespace.
+  deleted.decisionCounts[0]++;
+  expect(row[0]).toBe(0);
+  for (const next of [namespaces.makeUnregistered('a'), namespaces.create('a')!]) {
+    expect(next.key).toBe('rlns_1.a');
+    expect(next.hashState).not.toEqual(deleted.hashState);
+  }
+  // The message about the deletion of the first one does not remove the second.
+  expect(namespaces.removeDeleted([record])).toEqual([]);
+  const created = namespaces.get('a')!;
+  namespaces.addRegistered([{ id: 'rlns_2', name: 'a', key: 'rlns_1.a', statsRow: 1 }]);
+  expect([namespaces.get('a'), created.id]).toEqual([created, 'rlns_2']);
+});
+
+test('an acceptor replaces a namespace that was created with another key than the durable one', () => {
+  const namespaces = newNamespaces(() => {});
+  const early = namespaces.create('a')!;
+  namespaces.addRegistered([{ id: 'rlns_2', name: 'a', key: 'rlns_1.a', statsRow: 0 }]);
+  expect(namespaces.get('a')).not.toBe(early);
+  expect(namespaces.byId('rlns_2')?.key).toBe('rlns_1.a');
+});
+
+test('an acceptor counts each decision once, however often a namespace is published', () => {
+  const namespaces = newNamespaces(() => {});
+  const record = { id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 };
+  namespaces.create('a')!.decisionCounts[0] = 3;
+  for (let i = 0; i < 3; i++) namespaces.addRegistered([record]);
+  expect(namespaces.get('a')?.decisionCounts[0]).toBe(3);
 });

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import Database from 'libsql';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { DELETED_NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { namespaceKey } from '../../src/core/namespace.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
@@ -88,17 +90,71 @@ test('a configured key is valid without the store, and revoked like any other on
   });
 });
 
-test('a namespace that is rolled back leaves its row of counts to the next', () => {
-  withEmptyStore((store) => {
-    const registry = new Registry(store);
-    registry.addNamespace('kept', 1);
-    registry.commit(store);
-    registry.addNamespace('second', 2);
-    registry.addNamespace('third', 3);
-    registry.rollBack(0);
-    expect(registry.statsRowNames()).toEqual(['kept']);
-    registry.addNamespace('next', 4);
-    expect(registry.statsRowNames()).toEqual(['kept', 'next']);
+describe('the deletion of a namespace', () => {
+  const override = (scope: string, identifier: string) => {
+    const values = { limit: 1, durationMs: 60_000, isAsync: false, createdMs: 1 };
+    return { id: `rlor_${identifier.padStart(24, '0')}`, scope, identifier, ...values };
+  };
+  const keysOf = (registry: Registry) => {
+    return registry.namespaces().map(({ name, predecessor }) => namespaceKey(name, predecessor));
+  };
+
+  test('removes its overrides, and is undone as a whole', () => {
+    withEmptyStore((store) => {
+      const registry = new Registry(store);
+      const { id } = registry.addNamespace('a', 1);
+      registry.putOverride(override(id, '1'));
+      registry.putOverride(override(id, '2'));
+      registry.putOverride(override('a*', '3'));
+      registry.commit(store);
+      expect(registry.deleteNamespace(registry.namespaceById(id)!, 2)).toBe(2);
+      expect([registry.namespaceById(id), registry.namespaceByName('a')]).toEqual([
+        undefined,
+        undefined,
+      ]);
+      expect([registry.namespaceCount, registry.overrideCounts]).toEqual([
+        0,
+        { exact: 0, wildcard: 1 },
+      ]);
+      registry.rollBack(0);
+      expect([registry.namespaceByName('a')?.id, registry.namespaceCount]).toEqual([id, 1]);
+      expect(registry.overrideCounts).toEqual({ exact: 2, wildcard: 1 });
+      expect(registry.deletedNamespaces()).toEqual([]);
+    });
+  });
+
+  test('gives each later namespace of the name another key, also after a restart', () => {
+    withEmptyStore((store) => {
+      const keys = new Set<string>();
+      for (let i = 0; i < 5; i++) {
+        const registry = new Registry(store);
+        registry.deleteNamespace(registry.addNamespace('a', 1), 2);
+        registry.commit(store);
+        for (const next of [registry, new Registry(store)]) {
+          next.addNamespace('a', 3);
+          keys.add(keysOf(next).join());
+          next.rollBack(0);
+        }
+        // One record is left, whose row is in the next key.
+        expect(new Registry(store).deletedNamespaces()).toHaveLength(1);
+      }
+      expect(keys.size).toBe(5);
+    });
+  });
+
+  test('keeps the newest of the deleted names up to a maximum', () => {
+    withEmptyStore((store) => {
+      const registry = new Registry(store);
+      for (let i = 0; i <= DELETED_NAMESPACES_MAX; i++) {
+        registry.deleteNamespace(registry.addNamespace(`n${i}`, 1), 2);
+      }
+      registry.commit(store);
+      for (const at of [registry, new Registry(store)]) {
+        expect(at.deletedNamespaces()).toHaveLength(DELETED_NAMESPACES_MAX);
+        expect(at.predecessorOf('n0')).toBeUndefined();
+        expect(at.predecessorOf('n1')).toBe(2);
+      }
+    });
   });
 });
 

@@ -41,7 +41,8 @@ export function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
   const identity = newIdentity();
   hasher.hash(hashState, identifier, identity);
   const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
-  const namespace = { name: 'engines', id: undefined, hashState, ...tries, ...NO_SKETCHES };
+  const names = { name: 'engines', key: 'engines', id: undefined, isTransient: false };
+  const namespace = { ...names, hashState, ...tries, ...NO_SKETCHES };
   return {
     namespace: { ...namespace, decisionCounts: newNamespaceRow() },
     ...{ identity, identifier, limit: 10, durationMs: DURATION_MS, cost: 1 },

@@ -135,7 +135,8 @@ export class OverrideResolver {
       const decisionCounts = new Float64Array(4);
       const trieRoots = new Int32Array(0);
       const tries = { trieRoots, trieVersion: 0 };
-      namespace = { name, id: undefined, hashState, decisionCounts, ...tries, ...NO_SKETCHES };
+      const names = { name, key: name, id: undefined, isTransient: false };
+      namespace = { ...names, hashState, decisionCounts, ...tries, ...NO_SKETCHES };
       this.#namespaces.set(name, namespace);
     }
     return namespace;

@@ -131,6 +131,11 @@ export class TestTables {
     }, 0);
   }
 
+  /** The tag of a namespace in its counters. */
+  tagOf(namespace: string): number {
+    return this.#hash(namespace, '')[0];
+  }
+
   readonly #states = new Map<string, Int32Array>();
 
   #hash(namespace: string, identifier: string): Int32Array {

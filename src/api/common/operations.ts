@@ -58,6 +58,7 @@ export const OPERATIONS = {
   'ratelimits.exportOverrides': { ...readV1, responseBytesEstimate: RESPONSE_BYTES.export },
   'ratelimits.importOverrides': { ...writeV1, maxBytes: IMPORT_MAX_BYTES },
   'ratelimits.listNamespaces': readV1,
+  'ratelimits.deleteNamespace': writeV1,
   'ratelimits.listPolicies': readV1,
   'keys.create': writeV1,
   'keys.list': readV1,

@@ -10,19 +10,18 @@ import {
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_NAMESPACES_PAGE_MAX,
   ANALYTICS_QUERY_HOURS_MAX,
-  NAMESPACE_MAX_CHARACTERS,
   PAGE_MAX,
   TIMELINE_POINTS_MAX,
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
-import { OTHER_NAMESPACE } from '../../core/namespace.ts';
-import { createValidator, field, integer, QUERY, text } from '../../core/schema.ts';
-import { namespaceNotFound } from '../common/namespace-reference.ts';
+import { namespaceKey, OTHER_NAMESPACE } from '../../core/namespace.ts';
+import { createValidator, field, integer, QUERY } from '../../core/schema.ts';
 import type {
   AnalyticsQueries,
   OperationContext,
   OperationHandler,
 } from '../common/operation-context.ts';
+import { findNamespace, type NamespaceQuery, namespaceFields } from './namespaces.ts';
 import type { ResponseV1 } from './responses.ts';
 
 const HOURS_OF_A_DAY = 24;
@@ -41,18 +40,6 @@ const rangeFields = (unit: string, start: string) => ({
     field(unixTime(), `End, in Unix milliseconds, rounded up to ${unit}. Default: now.`),
   ),
 });
-const namespaceFields = {
-  namespaceId: Type.Optional(
-    field(
-      text(1, NAMESPACE_MAX_CHARACTERS),
-      'Id of the namespace. `namespaceId` or `namespaceName` is required; the id has precedence.',
-    ),
-  ),
-  namespaceName: Type.Optional(
-    field(text(1, NAMESPACE_MAX_CHARACTERS), 'Name of the namespace. Patterns are not accepted.'),
-  ),
-};
-
 export const namespacesValidator = createValidator(
   Type.Object(
     {
@@ -112,13 +99,16 @@ export const getNamespaces: OperationHandler<ResponseV1<'analytics.getNamespaces
   }
   const range = rangeOf(context, query, GRANULARITY_MS.hour, HOURS_OF_A_DAY);
   requireHours(range);
-  const visible = [...requireAnalytics(context).totals(range.from, range.to)]
-    .map(([name, figures]) => ({ id: registry.namespaceByName(name)?.id, name, figures }))
-    .filter(({ id }) => permissions.may('read_analytics', id))
-    .sort((a, b) => checksOf(b.figures) - checksOf(a.figures));
-  const namespaces = visible.slice(0, query.limit ?? PAGE_MAX).map(({ id, name, figures }) => {
-    return { ...(id !== undefined && { id }), name, ...figures };
-  });
+  const totals = requireAnalytics(context).totals(range.from, range.to);
+  const counted: { id?: string; name: string; key: string }[] = registry
+    .namespaces()
+    .map(({ id, name, predecessor }) => ({ id, name, key: namespaceKey(name, predecessor) }));
+  counted.push({ name: OTHER_NAMESPACE, key: OTHER_NAMESPACE });
+  const visible = counted
+    .filter(({ id, key }) => totals.has(key) && permissions.may('read_analytics', id))
+    .map(({ key, ...namespace }) => ({ ...namespace, ...totals.get(key)! }))
+    .sort((a, b) => checksOf(b) - checksOf(a));
+  const namespaces = visible.slice(0, query.limit ?? PAGE_MAX);
   return { start: range.start, end: range.end, namespaces, total: visible.length };
 };
 
@@ -127,7 +117,7 @@ export const getTimeline: OperationHandler<ResponseV1<'analytics.getTimeline'>> 
   input,
 ) => {
   const query = context.validate(timelineValidator, input);
-  const namespace = findNamespace(context, query);
+  const { namespace, key } = findCounted(context, query);
   const { granularity = 'minute' } = query;
   const unitMs = GRANULARITY_MS[granularity];
   const defaultUnits = granularity === 'minute' ? TIMELINE_MINUTES : HOURS_OF_A_DAY;
@@ -139,7 +129,7 @@ export const getTimeline: OperationHandler<ResponseV1<'analytics.getTimeline'>> 
     throw new ApiError('BAD_REQUEST', message);
   }
   const points = requireAnalytics(context)
-    .timeline(namespace.name, granularity, from, to)
+    .timeline(key, granularity, from, to)
     .map(({ time, figures }) => ({ time: time * unitMs, ...figures }));
   return { namespace, granularity, start, end, points };
 };
@@ -149,27 +139,22 @@ export const getIdentifiers: OperationHandler<ResponseV1<'analytics.getIdentifie
   input,
 ) => {
   const query = context.validate(identifiersValidator, input);
-  const namespace = findNamespace(context, query);
+  const { namespace, key } = findCounted(context, query);
   const range = rangeOf(context, query, GRANULARITY_MS.hour, 1);
   requireHours(range);
   const { from, to, start, end } = range;
-  const lists = requireAnalytics(context).identifiers(namespace.name, from, to);
-  const shown = (items: readonly ListedIdentifier[]) => {
-    return items
-      .slice(0, query.limit ?? IDENTIFIERS_DEFAULT)
-      .map(({ text: identifier, isCutOff, count, error }) => {
-        return { identifier, ...(isCutOff && { cutOff: true }), count, error };
-      });
-  };
+  const { isComplete: complete, ...lists } = requireAnalytics(context).identifiers(key, from, to);
+  const limit = query.limit ?? IDENTIFIERS_DEFAULT;
   return {
-    namespace,
-    start,
-    end,
-    complete: lists.isComplete,
-    denied: shown(lists.denied.items),
-    spent: shown(lists.spent.items),
+    ...{ namespace, start, end, complete },
+    denied: lists.denied.items.slice(0, limit).map(shown),
+    spent: lists.spent.items.slice(0, limit).map(shown),
   };
 };
+
+function shown({ text: identifier, isCutOff, count, error }: ListedIdentifier) {
+  return { identifier, ...(isCutOff && { cutOff: true }), count, error };
+}
 
 /** @throws ApiError (400) for a range that would occupy the main thread */
 function requireHours({ from, to }: { from: number; to: number }): void {
@@ -190,29 +175,15 @@ function requireAnalytics({ analytics }: OperationContext): AnalyticsQueries {
   );
 }
 
-interface NamespaceQuery {
-  namespaceId?: string;
-  namespaceName?: string;
-}
-
 /** @throws ApiError (400, 403, 404) */
-function findNamespace({ registry, permissions }: OperationContext, query: NamespaceQuery) {
-  const { namespaceId: givenId, namespaceName: givenName } = query;
-  if (givenId === undefined && givenName === undefined) {
-    throw new ApiError('BAD_REQUEST', '"namespaceId" or "namespaceName" is required');
-  }
+function findCounted(context: OperationContext, query: NamespaceQuery) {
   // All who may read the figures of each namespace may read those of the others together.
-  if (givenId === undefined && givenName === OTHER_NAMESPACE) {
-    permissions.require('read_analytics', undefined);
-    return { name: OTHER_NAMESPACE };
+  if (query.namespaceId === undefined && query.namespaceName === OTHER_NAMESPACE) {
+    context.permissions.require('read_analytics', undefined);
+    return { namespace: { name: OTHER_NAMESPACE }, key: OTHER_NAMESPACE };
   }
-  const namespace =
-    givenId === undefined ? registry.namespaceByName(givenName!) : registry.namespaceById(givenId);
-  permissions.requireNamed('read_analytics', namespace?.id);
-  if (namespace !== undefined) return { id: namespace.id, name: namespace.name };
-  throw namespaceNotFound(
-    givenId === undefined ? { name: givenName!, field: 'namespaceName' } : { id: givenId },
-  );
+  const { id, name, predecessor } = findNamespace(context, query, 'read_analytics');
+  return { namespace: { id, name }, key: namespaceKey(name, predecessor) };
 }
 
 interface TimeRange {

@@ -12,6 +12,8 @@ import type { OperationHandler } from '../common/operation-context.ts';
 export interface ExplainQuestion {
   /** The name of the namespace. */
   namespace: string;
+  /** See `namespaceKey`. */
+  key: string;
   identifier: string;
   /** Whether the request may mean the check of a gateway. */
   mayUsePolicy: boolean;
@@ -32,12 +34,12 @@ export interface ExplainFacts {
 const NO_MATCHES: OverrideMatches = { winner: undefined, losers: [], count: 0 };
 
 export const explainFacts: OperationHandler<ExplainFacts> = ({ overrides, gateways }, input) => {
-  const { namespace, identifier: given, mayUsePolicy } = input as ExplainQuestion;
+  const { namespace, key, identifier: given, mayUsePolicy } = input as ExplainQuestion;
   const policy = mayUsePolicy
     ? gateways.policies().find((policy) => policy.namespace === namespace)
     : undefined;
   const identifier = policy === undefined ? given : identifierLike(policy, given);
   if (identifier === undefined) return { overrides: NO_MATCHES, ...(policy && { policy }) };
-  const matches = overrides.match(namespace, identifier, EXPLAINED_OVERRIDES_MAX);
+  const matches = overrides.match(namespace, identifier, EXPLAINED_OVERRIDES_MAX, key);
   return { overrides: matches, identifier, ...(policy && { policy }) };
 };

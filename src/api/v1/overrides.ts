@@ -1,6 +1,6 @@
 /**
- * The operations of v1 on overrides and namespaces: the fields of their requests and responses. On
- * the main thread. v1 of Unkey's API does not have import, export and the list of namespaces.
+ * The operations of v1 on overrides: the fields of their requests and responses. On the main
+ * thread. v1 of Unkey's API does not have import and export.
  */
 
 import Type, { type Static } from 'typebox';
@@ -87,7 +87,6 @@ export const listValidator = createValidator(
   Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY),
 );
 export const exportValidator = createValidator(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
-export const namespacesValidator = createValidator(Type.Object(pageFields(PAGE_MAX), QUERY));
 export const importValidator = createValidator(
   Type.Object(
     {
@@ -188,18 +187,6 @@ export const importOverrides: OperationHandler<ResponseV1<'ratelimits.importOver
     context.audit(overridesImport(changedNamespaces, counts));
   }
   return { ...counts, dryRun };
-};
-
-export const listNamespaces: OperationHandler<ResponseV1<'ratelimits.listNamespaces'>> = (
-  { registry, permissions, validate },
-  input,
-) => {
-  const query = validate(namespacesValidator, input);
-  if (!permissions.mayInSomeNamespace('read_namespace'))
-    permissions.require('read_namespace', undefined);
-  const visible = registry.namespaces().filter(({ id }) => permissions.may('read_namespace', id));
-  const { items, rest } = pageOf(visible, query, PAGE_MAX);
-  return { namespaces: items.map(({ id, name }) => ({ id, name })), ...rest };
 };
 
 type SetBody = Static<ReturnType<typeof overrideSchema>>;

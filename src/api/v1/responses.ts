@@ -197,9 +197,12 @@ const auditValues = (description: string) => {
       }),
     ),
   };
+  const namespaceFields = {
+    overrideCount: Type.Optional(amount('Number of the overrides of a deleted namespace.')),
+  };
   const note = 'A policy has the fields that `ratelimits.listPolicies` returns.';
   return Type.Object(
-    { ...overrideFields, ...keyFields },
+    { ...overrideFields, ...keyFields, ...namespaceFields },
     { additionalProperties: true, description: `${description} ${note}` },
   );
 };
@@ -355,6 +358,9 @@ export const RESPONSES_V1 = {
     ),
     cursor: nextCursor,
     total,
+  }),
+  'ratelimits.deleteNamespace': Type.Object({
+    overrides: amount('Number of overrides that were deleted with the namespace.'),
   }),
   'ratelimits.listPolicies': Type.Object({
     policies: listOf(policy, 'Policies of namespaces that the key may read.'),

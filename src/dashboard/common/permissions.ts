@@ -15,6 +15,7 @@ type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
 export const ACTIONS: Record<(typeof NAMESPACE_ACTIONS)[number], string> = {
   limit: 'send checks',
   read_namespace: 'see the namespace, its policy and counters',
+  delete_namespace: 'delete the namespace, with its overrides and figures',
   set_override: 'add and change overrides',
   read_override: 'see overrides',
   delete_override: 'delete overrides',

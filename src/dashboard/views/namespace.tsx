@@ -1,9 +1,17 @@
 /** One namespace: its decisions over time, its busiest identifiers, its policy and overrides. */
 
-import { useMemo } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
-import { ErrorNote, Note, Table, Unavailable, useLoad, useTicks } from '../common/controls.tsx';
+import {
+  Confirm,
+  ErrorNote,
+  Note,
+  Table,
+  Unavailable,
+  useLoad,
+  useTicks,
+} from '../common/controls.tsx';
 import { formatDuration, formatShort, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, type RankedIdentifier, type TimelinePoint } from '../common/operations.ts';
@@ -28,6 +36,7 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
     known.data?.find(({ name }) => name === namespaceName)?.id ??
     live.history.at(-1)?.namespaces.find(({ name }) => name === namespaceName)?.id;
   const [range, setRange] = useRange();
+  const [isDeleting, setDeleting] = useState(false);
   return (
     <>
       <p class="breadcrumb">
@@ -59,6 +68,29 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
       {grant.may('read_namespace', id) && <PolicySection namespaceName={namespaceName} />}
       {id !== undefined && grant.may('read_override', id) && (
         <OverridesSection namespaceName={namespaceName} namespaceId={id} />
+      )}
+      {id !== undefined && grant.may('delete_namespace', id) && (
+        <p>
+          <button type="button" onClick={() => setDeleting(true)}>
+            Delete namespace
+          </button>
+        </p>
+      )}
+      {isDeleting && (
+        <Confirm
+          title="Delete the namespace?"
+          action="Delete"
+          run={async () => {
+            await call('ratelimits.deleteNamespace', { namespaceId: id });
+            location.hash = linkTo('namespaces');
+          }}
+          onClose={() => setDeleting(false)}
+        >
+          <p>
+            The namespace <Name text={namespaceName} /> is deleted with its overrides, counters and
+            figures. This cannot be undone. A later check with this name creates another namespace.
+          </p>
+        </Confirm>
       )}
     </>
   );

@@ -1,7 +1,8 @@
 /**
  * The lock of a group: one int32 in shared memory, 0 when free, else the number of its owner: index
  * + 1 of an acceptor, or the incarnation of a shard worker's run, which no other run has and which
- * is above ACCEPTORS_MAX. So a lock whose owner died is distinguished from one whose owner waits.
+ * is above ACCEPTORS_MAX, or MAIN_THREAD_OWNER. So a lock whose owner died is distinguished from
+ * one whose owner waits.
  *
  * A release is one store, without a notification. A thread that finds the lock held spins briefly,
  * because a decision takes far less than a microsecond. Then it gives its core away in bounded
@@ -13,6 +14,9 @@
 
 import { ACCEPTORS_MAX } from '../../core/constants.ts';
 import { atomicWords, groupOf, type Lock, type Words } from './layout.ts';
+
+/** The main thread removes counters of deleted namespaces. Where it ends, the process ends. */
+export const MAIN_THREAD_OWNER = 2 ** 31 - 1;
 
 /** After so many steps of WAIT_STEP_MS the wait fails: about five seconds. */
 const WAIT_STEPS_MAX = 30_000;
@@ -60,5 +64,6 @@ function waitForLock(words: Words, lock: Lock, owner: number, onWait: () => void
 }
 
 function ownerName(owner: number): string {
+  if (owner === MAIN_THREAD_OWNER) return 'the main thread';
   return owner <= ACCEPTORS_MAX ? `acceptor ${owner - 1}` : `run ${owner} of a shard worker`;
 }

@@ -69,6 +69,9 @@ export class RedisEngineHost implements EngineHost {
     };
   }
 
+  /** Their counters are in Redis, which removes each when its windows have ended. */
+  removeNamespaces(): void {}
+
   async drain(): Promise<void> {
     await this.#supervisor?.drain();
     const counters = totalOf(this.#control.allWorkerStats(), WORKER_STAT.unreportedCounters);

@@ -5,10 +5,12 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Log } from '../../core/log.ts';
+import { Clock } from '../../shared-memory/clock.ts';
 import { Control } from '../../shared-memory/control.ts';
 import type { EngineHost, EngineStats } from '../engine.ts';
 import { lockAt } from '../memory/layout.ts';
 import { breakLock } from '../memory/lock.ts';
+import { NamespaceRemoval } from '../memory/removal.ts';
 import { workerOf } from '../memory/shard.ts';
 import { attachTable } from '../memory/table-memory.ts';
 import type { MemoryEngineData } from './allocate.ts';
@@ -17,11 +19,15 @@ import { QueueDepths } from './queue-depths.ts';
 import { ShardWorkerSupervisor } from './supervisor.ts';
 import type { ShardWorkerData } from './worker.ts';
 
+const REMOVAL_STEP_INTERVAL_MS = 1;
+
 export class WorkerEngineHost implements EngineHost {
   readonly #data: MemoryEngineData;
   readonly #control: SharedArrayBuffer;
   readonly #queueDepths: QueueDepths;
   #supervisor: ShardWorkerSupervisor | undefined;
+  readonly #removals: NamespaceRemoval[] = [];
+  #removalTimer: NodeJS.Timeout | undefined;
 
   constructor(data: MemoryEngineData, control: SharedArrayBuffer) {
     this.#data = data;
@@ -73,11 +79,27 @@ export class WorkerEngineHost implements EngineHost {
     };
   }
 
+  removeNamespaces(tags: ReadonlySet<number>): void {
+    this.#removals.push(new NamespaceRemoval(this.#data.tables.map(attachTable), tags));
+    const clock = new Clock(new Control(this.#control));
+    // Each step is in a turn of its own, between the other work of this thread.
+    this.#removalTimer ??= setInterval(() => {
+      if (this.#removals[0]?.step(clock.nowMs())) this.#removals.shift();
+      if (this.#removals.length === 0) this.#endRemovals();
+    }, REMOVAL_STEP_INTERVAL_MS);
+  }
+
+  #endRemovals(): void {
+    clearInterval(this.#removalTimer);
+    this.#removalTimer = undefined;
+  }
+
   async drain(): Promise<void> {
     await this.#supervisor?.drain();
   }
 
   async stop(): Promise<void> {
+    this.#endRemovals();
     await this.#supervisor?.stop();
   }
 }

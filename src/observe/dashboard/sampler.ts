@@ -3,11 +3,11 @@
  * the last snapshot, from which the figures of an interval follow.
  */
 
-import { METRIC_NAMESPACES_MAX } from '../../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../../core/errors.ts';
 import { OTHER_NAMESPACE } from '../../core/namespace.ts';
 import type { EngineHost } from '../../engine/engine.ts';
 import type { Registry } from '../../registry/registry.ts';
+import type { StatsRows } from '../../registry/stats-rows.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import {
@@ -15,11 +15,11 @@ import {
   type AcceptorStats,
   checkpointedUntilMs,
   NAMESPACE_STAT,
-  OTHER_NAMESPACES_ROW,
   totalOf,
   WORKER_STAT,
   type WorkerStats,
 } from '../../shared-memory/stats.ts';
+import { type NamespaceCounts, namespaceCounts } from '../namespace-counts.ts';
 import type { Readiness } from '../readiness.ts';
 import type { UnknownFields } from '../unknown-fields.ts';
 import type {
@@ -35,6 +35,7 @@ export interface SamplerSources {
   control: Control;
   engine: Pick<EngineHost, 'stats'>;
   registry: Registry;
+  statsRows: StatsRows;
   clock: Clock;
   readiness: () => Readiness;
   /** Changes that the writer has rejected because too many were pending. */
@@ -116,26 +117,19 @@ export class Sampler {
   }
 
   #namespaces(totals: Totals): NamespaceFigures[] {
-    const { registry } = this.#sources;
-    const names = registry.statsRowNames();
+    const { registry, statsRows } = this.#sources;
     // As in the metrics, so that a snapshot is bounded.
-    const figures = names.slice(0, METRIC_NAMESPACES_MAX).map((name, row): NamespaceFigures => {
+    const figures = namespaceCounts(statsRows).map((counts): NamespaceFigures => {
+      const { name } = counts;
       const id = registry.namespaceByName(name)?.id;
-      return { ...(id !== undefined && { id }), name, ...this.#decisions(totals, name, [row]) };
+      return { ...(id !== undefined && { id }), name, ...this.#decisions(totals, counts) };
     });
-    const others = [...names.keys()].slice(METRIC_NAMESPACES_MAX);
-    const other = this.#decisions(totals, OTHER_NAMESPACE, [...others, OTHER_NAMESPACES_ROW]);
-    const isUsed = Object.values(other.total).some((total) => total > 0);
-    return isUsed ? [...figures, { name: OTHER_NAMESPACE, ...other }] : figures;
+    return figures.filter(({ name, total }) => {
+      return name !== OTHER_NAMESPACE || Object.values(total).some((count) => count > 0);
+    });
   }
 
-  #decisions(totals: Totals, name: string, rows: readonly number[]) {
-    const total = (stat: number) => {
-      const totalOfRow = (row: number) => {
-        return this.#acceptors.reduce((sum, stats) => sum + stats.namespaceStat(row, stat), 0);
-      };
-      return rows.reduce((sum, row) => sum + totalOfRow(row), 0);
-    };
+  #decisions(totals: Totals, { name, total }: NamespaceCounts) {
     const figures: Decisions = {
       allowed: total(NAMESPACE_STAT.allowed),
       denied: total(NAMESPACE_STAT.denied),

@@ -84,7 +84,9 @@ export class Replica {
       const others = changes.filter((change) => !isRemovedNamespace(change));
       registry.apply(others);
       this.#publishChanges(others);
-      registry.apply(changes.filter(isRemovedNamespace));
+      const removed = changes.filter(isRemovedNamespace);
+      registry.apply(removed);
+      this.#publishChanges(removed);
     }
     this.#mark = mark;
     this.#commit(() => storeOrder(snapshot.changesFrom(this.#storeSnapshot())), mark);

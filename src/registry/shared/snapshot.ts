@@ -131,6 +131,7 @@ export function decodeChanges(text: string): Change[] {
 const isText = (value: unknown) => typeof value === 'string';
 const isObject = (value: unknown) => typeof value === 'object' && value !== null;
 const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
+const isOptionalCount = (value: unknown) => value === undefined || isCount(value);
 const isAmount = (value: unknown) => isCount(value) && (value as number) <= AMOUNT_MAX;
 const isDigest = (value: unknown) => isText(value) && /^[0-9a-f]{64}$/.test(value as string);
 const isOverrideId = (value: unknown) =>
@@ -149,7 +150,13 @@ const FIELDS: Readonly<Record<TableName, Readonly<Record<string, FieldCheck>>>> 
     createdMs: isCount,
     expiresMs: (value) => value === null || isCount(value),
   },
-  namespaces: { id: isText, name: isText, createdMs: isCount },
+  namespaces: {
+    id: isText,
+    name: isText,
+    createdMs: isCount,
+    predecessor: isOptionalCount,
+    deletedMs: isOptionalCount,
+  },
   overrides: {
     id: isOverrideId,
     scope: isText,

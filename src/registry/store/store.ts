@@ -12,6 +12,10 @@ export interface NamespaceRecord {
   id: string;
   name: string;
   createdMs: number;
+  /** The row of the namespace of the same name that was deleted last. */
+  predecessor?: number;
+  /** Set when it is deleted. The record is kept for its row, which its successor refers to. */
+  deletedMs?: number;
 }
 
 export interface OverrideRecord {
@@ -31,6 +35,7 @@ export const AUDIT_ACTIONS = [
   'key.create',
   'key.revoke',
   'namespace.create',
+  'namespace.delete',
   'override.create',
   'override.update',
   'override.delete',

@@ -42,7 +42,7 @@ const WIDTHS = [360, 1_440];
 const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]][] = [
   ['#/overview', 'Overview', 'Shard workers', []],
   ['#/namespaces', 'Namespaces', 'login', []],
-  ['#/namespaces/login', 'login', 'Search and change its overrides', []],
+  ['#/namespaces/login', 'login', 'Search and change its overrides', ['Delete namespace']],
   ['#/policies', 'Policies', 'Identified by', []],
   [
     ...(['#/overrides', 'Overrides', 'vip_*'] as const),
@@ -553,6 +553,26 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await page
       .getByRole('listitem')
       .filter({ hasText: /key\.revoke.*made here/ })
+      .waitFor();
+  });
+
+  test('a namespace is deleted, and is then no longer listed', async () => {
+    const override = { namespaceName: 'to delete', identifier: 'abc', limit: 1, duration: 60_000 };
+    await callOperationOk(server.port, 'ratelimits.setOverride', override);
+    const page = await openSignedIn();
+    await goTo(page, '#/namespaces', 'Namespaces');
+    await page.getByRole('link', { name: 'to delete' }).click();
+    await press(page, 'Delete namespace');
+    await submit(page, 'Delete');
+    await page.getByRole('heading', { name: 'Namespaces' }).waitFor();
+    await see(page, 'login');
+    expect(await page.getByRole('link', { name: 'to delete' }).count()).toBe(0);
+    const { namespaces } = await callOperationOk(server.port, 'ratelimits.listNamespaces');
+    expect(JSON.stringify(namespaces)).not.toContain('to delete');
+    await goTo(page, '#/audit', 'Audit log');
+    await page
+      .getByRole('listitem')
+      .filter({ hasText: /namespace\.delete.*to delete/ })
       .waitFor();
   });
 

@@ -1,0 +1,89 @@
+import { expect, test } from 'vitest';
+import { OverrideTables } from '../../src/overrides/tables.ts';
+import { createPublisher, type Publication } from '../../src/registry/publication.ts';
+import { Registry } from '../../src/registry/registry.ts';
+import { StatsRows } from '../../src/registry/stats-rows.ts';
+import type { Change, Store } from '../../src/registry/store/store.ts';
+import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { withStore } from '../support/store.ts';
+
+/** A registry without records, and what is published of changes by another machine. */
+function open(store: Store) {
+  const registry = new Registry(store);
+  const rows = new StatsRows(new Control(allocateControl(1, 1)).allAcceptorStats());
+  const noTask = new URL('file:///nowhere');
+  const tables = new OverrideTables(store.hashKey, noTask, () => {});
+  const sent: Publication[] = [];
+  const deleted: string[] = [];
+  const send = async (publication: Publication) => {
+    sent.push(publication);
+  };
+  const publish = createPublisher(registry, rows, tables, send, (keys) => deleted.push(...keys));
+  return {
+    deleted,
+    apply: async (changes: Change[]) => {
+      registry.apply(changes);
+      await publish(changes, []);
+      return sent.at(-1)!;
+    },
+  };
+}
+
+async function withRegistry(work: (opened: ReturnType<typeof open>) => Promise<void>) {
+  const path = temporaryDirectory();
+  // The store is read at the start only.
+  await work(withStore(path, open));
+  removeDirectory(path);
+}
+
+const record = (row: number, fields: object = {}) => {
+  return { row, id: `rlns_${row}`, name: 'a', createdMs: 1, ...fields };
+};
+
+test('the deletion of a namespace is published, and then its key is released', async () => {
+  await withRegistry(async ({ apply, deleted }) => {
+    const live = record(1);
+    await apply([{ table: 'namespaces', before: undefined, after: live }]);
+    const after = { ...live, deletedMs: 2 };
+    const next = record(2, { predecessor: 1 });
+    const publication = await apply([
+      { table: 'namespaces', before: live, after },
+      { table: 'namespaces', before: undefined, after: next },
+    ]);
+    expect(publication.deletedNamespaces).toEqual([
+      { name: 'a', key: 'a', successorKey: 'rlns_1.a' },
+    ]);
+    expect(publication.registeredNamespaces).toMatchObject([{ id: 'rlns_2', key: 'rlns_1.a' }]);
+    expect(deleted).toEqual(['a']);
+  });
+});
+
+test('acceptors learn of a namespace that was created and deleted while the machine was away', async () => {
+  await withRegistry(async ({ apply }) => {
+    const after = record(7, { deletedMs: 2 });
+    const publication = await apply([{ table: 'namespaces', before: undefined, after }]);
+    expect(publication.deletedNamespaces).toEqual([
+      { name: 'a', key: 'a', successorKey: 'rlns_7.a' },
+    ]);
+    // The record is forgotten: the next one has the name as its key again.
+    const forgotten = await apply([{ table: 'namespaces', before: after, after: undefined }]);
+    expect(forgotten.deletedNamespaces).toEqual([{ name: 'a', key: 'a', successorKey: 'a' }]);
+  });
+});
+
+test('a namespace whose id another registry has replaced keeps its counters', async () => {
+  await withRegistry(async ({ apply, deleted }) => {
+    const [old, other] = [record(1), record(2)];
+    const first = await apply([{ table: 'namespaces', before: undefined, after: old }]);
+    const publication = await apply([
+      { table: 'namespaces', before: undefined, after: other },
+      { table: 'namespaces', before: old, after: undefined },
+    ]);
+    expect(publication.deletedNamespaces).toEqual([]);
+    expect(publication.registeredNamespaces).toEqual([
+      { ...first.registeredNamespaces![0], id: 'rlns_2' },
+    ]);
+    expect(deleted).toEqual([]);
+  });
+});
