@@ -40,7 +40,7 @@ export interface Namespace {
   readonly key: string;
   /**
    * Whether only the checks that have it now use the object, so that its identifiers are not
-   * counted: it was deleted.
+   * counted: it was deleted, or does not exist and is not created by a check without a cost.
    */
   isTransient: boolean;
 }

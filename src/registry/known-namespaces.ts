@@ -59,7 +59,9 @@ export class KnownNamespaces {
 
   /** A namespace that is neither remembered here nor registered. */
   makeUnregistered(name: string): Namespace {
-    return this.#makeNext(name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
+    const namespace = this.#makeNext(name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
+    namespace.isTransient = true;
+    return namespace;
   }
 
   /** How many namespaces may still be created. */

@@ -4,6 +4,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
+import { ANALYTICS_NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, describeOnce } from '../support/engine-modes.ts';
@@ -124,6 +125,22 @@ describeEngines('analytics, decided %s,', (mode) => {
       expect(points).toEqual([]);
     });
 
+    test('count a check without a cost for the namespace that its batch creates', async () => {
+      const batch = (namespace: string, costs: number[]) => {
+        const check = { namespace, identifier: 'x', limit: 5, duration: 60_000 };
+        return server.ok(
+          'ratelimit.multiLimit',
+          costs.map((cost) => ({ ...check, cost })),
+        );
+      };
+      await batch('zero first', [0, 1]);
+      await batch('zero last', [1, 0]);
+      for (const name of ['zero first', 'zero last']) {
+        await server.namespaceId(name);
+        expect((await figuresOf(server))[name]).toMatchObject({ allowed: 2, tokensAllowed: 1 });
+      }
+    });
+
     test('reject a range that is empty or has too many points, and say what is accepted', async () => {
       const tooLong = 'the range from "start" to "end" must have at most 744 hours; got 745';
       const hours = { start: 0, end: HOUR_MS * 745 };
@@ -174,6 +191,17 @@ describeEngines('analytics, decided %s,', (mode) => {
       const others = { namespaceName: OTHER_NAMESPACE };
       const { namespace, points } = await server.ok('analytics.getTimeline', others);
       expect([namespace, points]).toEqual([{ name: OTHER_NAMESPACE }, []]);
+    });
+
+    test('keep no identifiers of checks that create no namespace', async () => {
+      // Each of them would take the room of a namespace.
+      for (let i = 0; i < 2 * ANALYTICS_NAMESPACES_MAX; i++) {
+        await server.check({ ...LONGEST, namespace: `none ${i}`, identifier: 'x', cost: 0 });
+      }
+      await create(server, 'roomy');
+      await server.check({ ...LONGEST, namespace: 'roomy', identifier: 'x' });
+      const roomy = { namespaceName: 'roomy' };
+      expect((await server.ok('analytics.getIdentifiers', roomy)).complete).toBe(true);
     });
   });
 });

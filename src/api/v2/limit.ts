@@ -131,7 +131,9 @@ export class CheckReaderV2 {
       }
       for (index of missing) {
         const check = checks[index];
-        check.namespace = namespaces.getOrCreate(check.namespaceIdOrName, check.cost !== 0);
+        const { namespaceIdOrName: name } = check;
+        // A check without a cost is one of the namespace that another check of the list creates.
+        check.namespace = namespaces.getOrCreate(name, created.has(name));
       }
       return checks;
     } catch (error) {
