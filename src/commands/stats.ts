@@ -9,9 +9,9 @@ import {
   NO_FIGURES,
 } from '../analytics/figures.ts';
 import {
-  ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_NAMESPACES_PAGE_MAX,
   ANALYTICS_QUERY_HOURS_MAX,
+  PAGE_MAX,
   TIMELINE_POINTS_MAX,
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
@@ -116,7 +116,7 @@ async function namespaceText(
   const granularity = by === undefined ? defaultGranularity(last) : parseGranularity(by);
   const pointsMax = granularity === 'hour' ? ANALYTICS_QUERY_HOURS_MAX : TIMELINE_POINTS_MAX;
   const start = last === undefined ? undefined : startOf(last, granularity, pointsMax);
-  const identifiersMax = limitOf(limit, ANALYTICS_IDENTIFIERS_MAX);
+  const identifiersMax = limitOf(limit, PAGE_MAX);
   const timeline = await client.timeline({ ...fields, granularity, start });
   const { start: from, end: to, points } = timeline;
   const range = { start: from, end: to };

@@ -25,6 +25,7 @@ import {
   type NamespaceAction,
 } from '../auth/permissions.ts';
 import {
+  ANALYTICS_IDENTIFIERS_MAX,
   AUDIT_ENTRIES_MAX,
   CHECK_QUEUE_ENTRIES,
   EXACT_OVERRIDES_MAX,
@@ -579,6 +580,8 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     description: [
       'Lists the identifiers that were denied most often, and those that used most tokens, ' +
         'in whole hours. Without `start` it covers the current hour.',
+      `weir keeps ${ANALYTICS_IDENTIFIERS_MAX} identifiers of each list at most. A page has the ` +
+        'same positions of both lists.',
       'weir counts identifiers in a sketch of a fixed size, so counts may be too high: by ' +
         '`error` at most. An identifier is in the list if it had a larger share of the checks ' +
         `of its namespace than about 1 in 1 000. ${ANALYTICS_OF_THIS_MACHINE}`,

@@ -125,6 +125,45 @@ describeEngines('analytics, decided %s,', (mode) => {
       expect(points).toEqual([]);
     });
 
+    test('have pages, with the limits of other lists', async () => {
+      await create(server, 'pages');
+      for (let i = 0; i < 5; i++) {
+        const costs = { namespace: 'pages', identifier: `p${i}`, cost: 5 - i };
+        await server.check({ ...LONGEST, ...costs });
+      }
+      type Page = { spent: Fields[]; denied: Fields[]; cursor?: string };
+      // After a step of the clock, the hour of the acceptors is late by a second at most.
+      const of = { namespaceName: 'pages', start: server.nowMs() - 5 * HOUR_MS };
+      const page = (fields: Fields) => {
+        return server.ok<Page>('analytics.getIdentifiers', { ...of, ...fields });
+      };
+      const named = ({ spent }: Page) => spent.map(({ identifier }) => identifier);
+      const first = await page({ limit: 2 });
+      const second = await page({ limit: 2, cursor: first.cursor });
+      const third = await page({ limit: 2, cursor: second.cursor });
+      expect([first, second, third].flatMap(named)).toEqual(['p0', 'p1', 'p2', 'p3', 'p4']);
+      expect([third.cursor, third.denied]).toEqual([undefined, []]);
+      expect([named(await page({ limit: 100 })).length, (await page({})).cursor]).toEqual([
+        5,
+        undefined,
+      ]);
+      expect(await server.errorOf('analytics.getIdentifiers', { limit: 101 })).toEqual([
+        400,
+        '"limit" must be an integer from 1 to 100; got 101',
+      ]);
+      type Totals = { namespaces: Fields[]; cursor?: string; total: number };
+      const all = await server.ok<Totals>('analytics.getNamespaces');
+      const listed: unknown[] = [];
+      let cursor: string | undefined;
+      do {
+        const fields = { limit: 1, ...(cursor !== undefined && { cursor }) };
+        const one = await server.ok<Totals>('analytics.getNamespaces', fields);
+        listed.push(...one.namespaces);
+        cursor = one.cursor;
+      } while (cursor !== undefined);
+      expect([listed, listed.length]).toEqual([all.namespaces, all.total]);
+    });
+
     test('count a check without a cost for the namespace that its batch creates', async () => {
       const batch = (namespace: string, costs: number[]) => {
         const check = { namespace, identifier: 'x', limit: 5, duration: 60_000 };

@@ -1,7 +1,8 @@
 /**
  * Pages of lists. Records are listed by row, in the order of their creation; a cursor is the row of
  * the last record of a page. So a client that lists while records are added or removed gets every
- * record that stays exactly once.
+ * record that stays exactly once. The cursor of a ranking is a position: an item that changes its
+ * place meanwhile may be missing, or be on two pages.
  */
 
 import Type from 'typebox';
@@ -52,4 +53,20 @@ export function pageOf<T extends { row: number }>(
   if (items.length <= limit) return { items, rest: { total } };
   items.pop();
   return { items, rest: { cursor: String(items[limit - 1].row), total } };
+}
+
+/**
+ * A page of a ranking that is in memory.
+ * @param defaultLimit items of a page without `limit`
+ * @returns `cursor` is a field of the response, empty on the last page
+ */
+export function pageOfRanking<T>(
+  ranking: readonly T[],
+  { limit, cursor }: PageRequest,
+  defaultLimit: number,
+): { items: T[]; cursor: { cursor?: string } } {
+  const from = Number(cursor ?? 0);
+  const to = from + (limit ?? defaultLimit);
+  const next = to < ranking.length ? { cursor: String(to) } : {};
+  return { items: ranking.slice(from, to), cursor: next };
 }

@@ -5,9 +5,8 @@
 
 import Type from 'typebox';
 import { type Figures, GRANULARITIES, GRANULARITY_MS } from '../../analytics/figures.ts';
-import type { ListedIdentifier } from '../../analytics/identifier-list.ts';
+import type { IdentifierList, ListedIdentifier } from '../../analytics/identifier-list.ts';
 import {
-  ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_NAMESPACES_PAGE_MAX,
   ANALYTICS_QUERY_HOURS_MAX,
   PAGE_MAX,
@@ -21,6 +20,7 @@ import type {
   OperationContext,
   OperationHandler,
 } from '../common/operation-context.ts';
+import { pageFields, pageOfRanking } from '../common/pages.ts';
 import { findNamespace, type NamespaceQuery, namespaceFields } from './namespaces.ts';
 import type { ResponseV1 } from './responses.ts';
 
@@ -44,13 +44,7 @@ export const namespacesValidator = createValidator(
   Type.Object(
     {
       ...rangeFields('an hour', '23 hours before the hour of `end`'),
-      limit: Type.Optional(
-        field(
-          integer(1, ANALYTICS_NAMESPACES_PAGE_MAX),
-          'Maximum number of namespaces: those with the most checks.',
-          PAGE_MAX,
-        ),
-      ),
+      ...pageFields(ANALYTICS_NAMESPACES_PAGE_MAX, PAGE_MAX),
     },
     QUERY,
   ),
@@ -76,13 +70,7 @@ export const identifiersValidator = createValidator(
     {
       ...namespaceFields,
       ...rangeFields('an hour', 'the begin of the current hour'),
-      limit: Type.Optional(
-        field(
-          integer(1, ANALYTICS_IDENTIFIERS_MAX),
-          'Maximum number of identifiers in each list.',
-          IDENTIFIERS_DEFAULT,
-        ),
-      ),
+      ...pageFields(PAGE_MAX, IDENTIFIERS_DEFAULT),
     },
     QUERY,
   ),
@@ -108,8 +96,8 @@ export const getNamespaces: OperationHandler<ResponseV1<'analytics.getNamespaces
     .filter(({ id, key }) => totals.has(key) && permissions.may('read_analytics', id))
     .map(({ key, ...namespace }) => ({ ...namespace, ...totals.get(key)! }))
     .sort((a, b) => checksOf(b) - checksOf(a));
-  const namespaces = visible.slice(0, query.limit ?? PAGE_MAX);
-  return { start: range.start, end: range.end, namespaces, total: visible.length };
+  const { items: namespaces, cursor } = pageOfRanking(visible, query, PAGE_MAX);
+  return { start: range.start, end: range.end, namespaces, ...cursor, total: visible.length };
 };
 
 export const getTimeline: OperationHandler<ResponseV1<'analytics.getTimeline'>> = (
@@ -144,11 +132,14 @@ export const getIdentifiers: OperationHandler<ResponseV1<'analytics.getIdentifie
   requireHours(range);
   const { from, to, start, end } = range;
   const { isComplete: complete, ...lists } = requireAnalytics(context).identifiers(key, from, to);
-  const limit = query.limit ?? IDENTIFIERS_DEFAULT;
+  const pageOf = ({ items }: IdentifierList) => pageOfRanking(items, query, IDENTIFIERS_DEFAULT);
+  const [denied, spent] = [pageOf(lists.denied), pageOf(lists.spent)];
   return {
     ...{ namespace, start, end, complete },
-    denied: lists.denied.items.slice(0, limit).map(shown),
-    spent: lists.spent.items.slice(0, limit).map(shown),
+    denied: denied.items.map(shown),
+    spent: spent.items.map(shown),
+    ...denied.cursor,
+    ...spent.cursor,
   };
 };
 

@@ -412,6 +412,7 @@ export const RESPONSES_V1 = {
       }),
       'The namespaces with checks in the range that the key may read, the busiest first.',
     ),
+    cursor: nextCursor,
     total,
   }),
   'analytics.getTimeline': Type.Object({
@@ -434,6 +435,9 @@ export const RESPONSES_V1 = {
     spent: listOf(
       listedIdentifier('tokens of allowed checks'),
       'The identifiers that used most tokens, the first most.',
+    ),
+    cursor: Type.Optional(
+      named('The `cursor` of the next page of both lists. It is absent on their last page.'),
     ),
   }),
 } as const;
