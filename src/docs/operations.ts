@@ -447,8 +447,10 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     tag: 'Namespaces and policies',
     summary: 'List namespaces',
     description: [
-      `Lists the namespaces that the key may read, with their ids. ${PAGES} A permission in one ` +
-        'namespace is sufficient; other namespaces are then left out.',
+      `Lists the namespaces that the key may read, with their ids. ${PAGES} This is the order in ` +
+        'which weir has stored them. Of namespaces whose first checks arrive within the same ' +
+        'milliseconds, any may be the first. The order stays the same from then on.',
+      'A permission in one namespace is sufficient; other namespaces are then left out.',
     ],
     permissions: inNamespace('read_namespace'),
     request: namespaces.listValidator.schema,

@@ -4,7 +4,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
-import { ANALYTICS_NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { AMOUNT_MAX, ANALYTICS_NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, describeOnce } from '../support/engine-modes.ts';
@@ -178,6 +178,23 @@ describeEngines('analytics, decided %s,', (mode) => {
         await server.namespaceId(name);
         expect((await figuresOf(server))[name]).toMatchObject({ allowed: 2, tokensAllowed: 1 });
       }
+    });
+
+    test('round sums above 2^53, as their description says', async () => {
+      await create(server, 'huge');
+      const huge = { limit: AMOUNT_MAX, duration: 60_000, namespace: 'huge', identifier: 'x' };
+      for (let i = 0; i < 3; i++) await server.check({ ...huge, cost: AMOUNT_MAX });
+      const { tokensAllowed, tokensDenied } = (await figuresOf(server)).huge as Record<
+        string,
+        number
+      >;
+      expect(tokensAllowed).toBe(AMOUNT_MAX);
+      expect(tokensDenied).toBe(2 * AMOUNT_MAX);
+      await server.check({ ...huge, cost: 1 });
+      expect((await figuresOf(server)).huge).toMatchObject({ tokensDenied: 2 * AMOUNT_MAX + 2 });
+      const openapi = JSON.stringify(await (await fetch(`${server.url}/openapi.json`)).json());
+      const sentence = 'Exact up to 2^53; a larger sum is rounded with each addition.';
+      expect(openapi.split(sentence).length - 1).toBeGreaterThanOrEqual(4);
     });
 
     test('reject a range that is empty or has too many points, and say what is accepted', async () => {

@@ -233,8 +233,12 @@ const auditEntry = Type.Object({
   ),
 });
 
-/** A sum may exceed the largest amount. It is exact up to 2 ** 53. */
-const sum = (description: string) => Type.Integer({ minimum: 0, description });
+/** It may exceed the largest amount. */
+const count = (description: string) => Type.Integer({ minimum: 0, description });
+/** A double, as the counts of which it consists. */
+const sum = (what: string) => {
+  return count(`${what} Exact up to 2^53; a larger sum is rounded with each addition.`);
+};
 const figures = {
   allowed: sum('Number of allowed checks.'),
   denied: sum('Number of denied checks.'),
@@ -258,8 +262,8 @@ const listedIdentifier = (what: string) =>
     cutOff: Type.Optional(
       flagged(`\`true\` if only the first ${TEXT_BYTES} bytes of the identifier are known.`),
     ),
-    count: sum(`Number of ${what}, at most.`),
-    error: sum('The true number is between `count` minus `error` and `count`.'),
+    count: count(`Number of ${what}, at most.`),
+    error: count('The true number is between `count` minus `error` and `count`.'),
   });
 
 export const RESPONSES_V1 = {
