@@ -53,7 +53,11 @@ export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteName
   context,
   input,
 ) => {
-  const namespace = findNamespace(context, context.validate(deleteValidator, input), 'delete_namespace');
+  const namespace = findNamespace(
+    context,
+    context.validate(deleteValidator, input),
+    'delete_namespace',
+  );
   const { registry, gateways } = context;
   const { name } = namespace;
   const isOfPolicy =
