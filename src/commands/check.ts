@@ -5,7 +5,7 @@ import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { V2_DURATION_MAX_MS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { DECISION_MEANINGS, EXIT } from '../core/exit.ts';
-import type { RuleName } from '../core/window-rules.ts';
+import { DEFAULT_RULE, type RuleName } from '../core/window-rules.ts';
 import { isoTime, systemMs } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import {
@@ -38,7 +38,7 @@ const OPTIONS = {
   duration: WINDOW_OPTION,
   algorithm: {
     ...ALGORITHM_OPTION,
-    help: `window rule: ${ALGORITHM_NAMES}; default: fixed`,
+    help: `window rule: ${ALGORITHM_NAMES}; default: ${DEFAULT_RULE}`,
   },
   burst: {
     type: 'string',
@@ -100,7 +100,7 @@ export const check: Command = {
           duration: parseDuration('duration', required('duration', values.duration)),
           cost: cost === undefined ? undefined : parseInteger('cost', cost),
         };
-        const { algorithm = 'fixed', burst } = parseWindowRule(values, fields.limit);
+        const { algorithm = DEFAULT_RULE, burst } = parseWindowRule(values, fields.limit);
         const request = { ...fields, algorithm, burst };
         // v2 does not have these.
         const { identifier, duration } = fields;

@@ -4,6 +4,7 @@ import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { AMOUNT_MAX } from '../core/constants.ts';
 import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
+import { DEFAULT_RULE } from '../core/window-rules.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { parseWindowRule } from './check.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
@@ -63,7 +64,10 @@ interface ExplainResponse {
 const OPTIONS = {
   limit: { type: 'string', value: '<tokens>', help: 'limit of the check, with --duration' },
   duration: WINDOW_OPTION,
-  algorithm: { ...ALGORITHM_OPTION, help: `window rule: ${ALGORITHM_NAMES}; default: fixed` },
+  algorithm: {
+    ...ALGORITHM_OPTION,
+    help: `window rule: ${ALGORITHM_NAMES}; default: ${DEFAULT_RULE}`,
+  },
   burst: {
     type: 'string',
     value: '<tokens>',
@@ -109,8 +113,8 @@ export const explain: Command = {
   notes: `Shows the override that applies and why others do not, the terms of the check and their
 sources, the decision that it would get, and the counters. Nothing changes. Without --limit and
 --duration, the policy of the namespace sets them if there is one. If no override or policy sets
-them, they are those of the last counted check. A check of v2 without an algorithm slides: add
---algorithm sliding. If the identifier begins with -, put both arguments at the end, after --.`,
+them, they are those of the last counted check. For a check of v1 without an algorithm, add
+--algorithm fixed. If the identifier begins with -, put both arguments at the end, after --.`,
   examples: [
     'weir explain email.send user_1',
     'weir explain email.send user_1 --limit 10 --duration 60s --cost 3',

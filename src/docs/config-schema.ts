@@ -97,7 +97,7 @@ const POLICY_EXAMPLES: Readonly<Record<string, readonly unknown[]>> = {
   windows: [
     [
       { limit: 10, duration: '1s' },
-      { limit: 1_000, duration: '1h', algorithm: 'sliding' },
+      { limit: 100_000, duration: '30d', algorithm: 'fixed' },
     ],
   ],
   identify: ['ip', 'ip:header:cf-connecting-ip', 'header:x-api-key', ['cookie:session', 'path']],

@@ -320,10 +320,10 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
         at: 1795179540600,
         success: false,
         cause: 'limit_reached',
-        passesAt: RESET,
+        passesAt: RESET + 1,
         reason:
-          'The check is denied: the fixed window of 60000 ms has 0 of 5 tokens left, and the ' +
-          'cost is 1. It can pass at 2026-11-20T13:00:00Z, if no other is counted.',
+          'The check is denied: the sliding window of 60000 ms has 0 of 5 tokens left, and the ' +
+          'cost is 1. It can pass at 2026-11-20T13:00:00.001Z, if no other is counted.',
         isExact: true,
         override: {
           id: OVERRIDE_ID,
@@ -353,11 +353,11 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
             remaining: 0,
             reset: RESET,
             cause: 'limit_reached',
-            passesAt: RESET,
+            passesAt: RESET + 1,
             terms: {
               limit: { value: 5, from: 'override' },
               duration: { value: 60_000, from: 'override' },
-              algorithm: { value: 'fixed', from: 'default' },
+              algorithm: { value: 'sliding', from: 'default' },
               async: { value: false, from: 'default' },
               cost: { value: 1, from: 'default' },
             },

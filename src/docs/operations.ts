@@ -267,8 +267,8 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     description: [
       'Says which override applies to an identifier, what its counters hold, and what its next ' +
         'check would get. Nothing changes: no token is used, and no namespace is created.',
-      'With `limit` and `duration` the check is one of the API. `algorithm` is then `fixed` ' +
-        'unless the field is set; for a check of v2 without an algorithm, set `sliding`. An ' +
+      'With `limit` and `duration` the check is one of the API. `algorithm` is then `sliding` ' +
+        'unless the field is set; for a check of v1 without an algorithm, set `fixed`. An ' +
         'override that matches replaces `limit` and `duration`.',
       'Without `limit`, `duration`, `algorithm` and `burst`, the check is that of a gateway, if ' +
         'the namespace has a policy. `windows` then has an entry for each window of the policy, ' +

@@ -24,6 +24,7 @@ import { readDuration } from '../core/duration.ts';
 import { ApiError } from '../core/errors.ts';
 import { nearestName } from '../core/nearest.ts';
 import { createValidator, field, flag, integer, milliseconds } from '../core/schema.ts';
+import { DEFAULT_RULE } from '../core/window-rules.ts';
 import { FAIL_CLOSED_GATEWAYS, GATEWAYS, type Gateway, isEnvoyBased } from './gateways.ts';
 import { readPart } from './identifier.ts';
 import { PLAIN_PATH, PLAIN_PATH_RULE } from './path.ts';
@@ -61,7 +62,7 @@ const duration = () => {
 
 const WINDOW_DESCRIPTION = 'an object with limit and duration';
 export const WindowSchema = Type.Object(
-  { limit: limit(), duration: duration(), ...algorithmFields('fixed') },
+  { limit: limit(), duration: duration(), ...algorithmFields(DEFAULT_RULE) },
   { accepts: WINDOW_DESCRIPTION },
 );
 
@@ -77,7 +78,7 @@ export const PolicySchema = Type.Object(
     ),
     limit: Type.Optional(limit()),
     duration: Type.Optional(duration()),
-    ...algorithmFields('fixed'),
+    ...algorithmFields(DEFAULT_RULE),
     windows: Type.Optional(
       field(
         Type.Array(Type.Unknown(), {
@@ -163,7 +164,7 @@ const MISSING_ACTIONS = {
   refuse: 'deny',
 } as const;
 
-/** Tokens per duration in ms, by a fixed window unless it names another algorithm. */
+/** Tokens per duration in ms, by the default rule unless it names another algorithm. */
 type PolicyWindow = Static<typeof WindowSchema>;
 
 /** A policy with its defaults. */

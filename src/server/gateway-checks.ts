@@ -21,7 +21,7 @@ import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
 import { type Hasher, type MutableIdentity, newIdentity } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
-import { NO_BURST, RULE } from '../core/window-rules.ts';
+import { DEFAULT_RULE, NO_BURST, RULE } from '../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
 import type { RequestDetails } from '../events/decision-event.ts';
 import { detailsOfHead } from '../events/request-details.ts';
@@ -153,7 +153,7 @@ export class GatewayCheckHandler {
     );
     const identity = newIdentity();
     const checks = policy.windows.map((window): WindowCheck => {
-      const { limit, duration: durationMs, algorithm = 'fixed', burst = NO_BURST } = window;
+      const { limit, duration: durationMs, algorithm = DEFAULT_RULE, burst = NO_BURST } = window;
       const terms = { limit, durationMs, cost, rule: RULE[algorithm], burst, isAsync: false };
       const override = { overrideId: undefined, needsOverrideId: recorder.hasEvents };
       return { namespace, identity, identifier: '', ...terms, ...override };

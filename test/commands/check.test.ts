@@ -16,14 +16,16 @@ describe('weir check', () => {
     expect(answers.map(({ stderr }) => stderr)).toEqual(['', '', '']);
     const allowed = `^allowed: limit 2, remaining 1, resets at ${ISO_TIME} \\(in \\d+ s\\)\n$`;
     expect(answers[0].stdout).toMatch(new RegExp(allowed));
-    expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 1, passes at /);
+    // After a denial by a sliding window nothing remains, also for a smaller cost.
+    expect(answers[1].stdout).toMatch(/^denied: limit 2, remaining 0, passes at /);
     expect((await weir(args)).code).toBe(EXIT.DENIED);
     const [unchanged] = await lines([...args, '--cost', '0']);
     const counter = { limit: 2, remaining: 0, reset: expect.any(Number) };
     expect(unchanged).toEqual({ success: true, ...counter });
     const denied = await weir([...args, '--json']);
     expect([denied.code, denied.stderr]).toEqual([EXIT.DENIED, '']);
-    const passesAt = counter.reset;
+    // The next window begins with two carried tokens. One of them is free a millisecond later.
+    const passesAt = (unchanged as { reset: number }).reset + 1;
     expect(JSON.parse(denied.stdout)).toEqual({ ...unchanged, success: false, passesAt });
   });
 
@@ -37,12 +39,14 @@ describe('weir check', () => {
     expect(denied).toMatch(/^denied: limit 10, remaining 0, passes at .* \(in 25\d{4} s\)\n$/);
   });
 
-  test('takes the algorithm of a window', async () => {
+  test('takes the algorithm of a window, which is sliding by default', async () => {
     const args = ['check', 'sliding_1', '--limit', '3', '--duration', '30d', '--cost', '2'];
     await weir(args);
-    const { stdout } = await weir([...args, '--algorithm', 'sliding']);
-    expect(stdout).toMatch(/^denied: limit 3, remaining 0, passes at /);
     expect((await weir([...args, '--algorithm', 'fixed'])).stdout).toContain('remaining 1,');
+    for (const rule of [['--algorithm', 'sliding'], []]) {
+      const { stdout } = await weir([...args, ...rule]);
+      expect(stdout).toMatch(/^denied: limit 3, remaining 0, passes at /);
+    }
   });
 
   test('of a sliding window says when the check passes, which is not the end of the window', async () => {
@@ -57,7 +61,7 @@ describe('weir check', () => {
   test('says that a check never passes, and why', async () => {
     const args = ['check', 'never', '--limit', '4', '--duration', '1h'];
     expect((await weir([...args, '--cost', '5'])).stdout).toBe(
-      'denied: limit 4, remaining 4, never passes: the cost is above the limit\n',
+      'denied: limit 4, remaining 0, never passes: the cost is above the limit\n',
     );
     const burst = ['--algorithm', 'gcra', '--burst', '2', '--cost', '3'];
     expect((await weir([...args, ...burst])).stdout).toContain(

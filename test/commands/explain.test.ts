@@ -24,7 +24,7 @@ describe('weir explain', () => {
     expect([explained.code, explained.stderr]).toEqual([0, '']);
     const [reason, applies, others, check, counters] = explained.stdout.trimEnd().split('\n\n');
     expect(reason).toMatch(
-      /^The check is denied: the fixed window of 2592000000 ms has 1 of 5 tokens left, and the co/,
+      /^The check is denied: the sliding window of 2592000000 ms has 1 of 5 tokens left, and the co/,
     );
     expect(applies).toMatch(
       /^Override: rlor_\w+ applies, identifier "explained\*" in the namespace "cli": limit 5, du/,
@@ -36,8 +36,8 @@ describe('weir explain', () => {
     expect(check).toMatch(/^Next check:\n/);
     expect(cellsOf(check)).toEqual([
       [
-        ...['5 (override)', '30d (override)', 'fixed (default)', '-', '2 (request)'],
-        ...['no (default)', '1', 'denied', expect.stringMatching(/T00:00:00Z$/)],
+        ...['5 (override)', '30d (override)', 'sliding (default)', '-', '2 (request)'],
+        ...['no (default)', '1', 'denied', expect.stringMatching(/T00:00:00\.001Z$/)],
       ],
     ]);
     expect(counters).toMatch(/^Counters:\nDURATION {2}/);

@@ -53,6 +53,8 @@ const POLICIES: Record<string, PolicySettings> = {
   gcra: { limit: 100, algorithm: 'gcra', burst: 2, identify: 'header:x-key', missing: 'allow' },
   sliding: { limit: 60, duration: 3_600_000, algorithm: 'sliding' },
   skipping: { limit: 1, skip: ['preflight', '/healthz'], missing: 'deny' },
+  default: { limit: 60, duration: 3_600_000 },
+  fixed: { limit: 60, duration: 3_600_000, algorithm: 'fixed' },
   lowered: { limit: 100, algorithm: 'gcra', burst: 3 },
 };
 
@@ -137,7 +139,7 @@ describeEngines('decided %s, a gateway', (mode) => {
     const asking = () =>
       ask('/v1/check/five?cost=0&limit=100', { ...forwardedFor('10.0.0.4'), ...forged });
     expect(await statuses(3, asking)).toEqual([200, 200, 429]);
-    expect((await asking()).headers.ratelimit).toContain('"five";r=1;');
+    expect((await asking()).headers.ratelimit).toContain('"five";r=0;');
   });
 
   const chain = (...lines: string[]) => ({ 'X-Forwarded-For': lines });
@@ -373,6 +375,30 @@ describeEngines('decided %s, a gateway', (mode) => {
     expect([above.status, above.headers['retry-after']]).toEqual([429, undefined]);
     expect(JSON.parse(above.body).detail).toContain('can never pass: its cost is above the limit');
   });
+
+  testInMemory(
+    'allows twice the limit around the end of a window only if it is fixed',
+    async () => {
+      const untilNextHour = () => 3_600_000 - (server.nowMs() % 3_600_000);
+      const allowed = async (namespace: string, address: string) => {
+        const all = await statuses(60, () => ask(`/v1/check/${namespace}`, forwardedFor(address)));
+        return all.filter((status) => status === 200).length;
+      };
+      await server.stepClock(untilNextHour() + 3_590_000);
+      for (const rule of ['fixed', 'sliding', 'default']) {
+        expect([rule, await allowed(rule, '10.0.3.9')]).toEqual([rule, 60]);
+      }
+      // A minute and more of this hour passes: the sliding window has carried over all but two.
+      await server.stepClock(untilNextHour() + 61_000);
+      for (const [rule, tokens] of [
+        ['fixed', 60],
+        ['sliding', 2],
+        ['default', 2],
+      ] as const) {
+        expect([rule, await allowed(rule, '10.0.3.9')]).toEqual([rule, tokens]);
+      }
+    },
+  );
 
   testInMemory('a client that obeys Retry-After passes within its window', async () => {
     const asking = () => ask('/v1/check/sliding', forwardedFor('10.0.3.2'));

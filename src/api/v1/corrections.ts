@@ -23,7 +23,7 @@ import {
   milliseconds,
   text,
 } from '../../core/schema.ts';
-import { hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
+import { DEFAULT_RULE_V1, hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import type { CounterState } from '../../engine/engine.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
@@ -52,7 +52,7 @@ export const refundValidator = createValidator(
   Type.Object(
     {
       ...counterFields,
-      algorithm: algorithm('The `algorithm` of the check.', 'fixed'),
+      algorithm: algorithm('The `algorithm` of the check.', DEFAULT_RULE_V1),
       duration: field(
         duration(),
         'The `duration` in the request of the check, in milliseconds, also if an override has ' +
@@ -122,7 +122,7 @@ export function readRefund(
 ): Refund {
   const body = readBody(refundValidator, bytes, 'ratelimits.refund', key, onUnknownFields);
   const { namespace: name = DEFAULT_NAMESPACE, identifier, algorithm, reset = 0, cost } = body;
-  const rule = RULE[algorithm ?? 'fixed'];
+  const rule = RULE[algorithm ?? DEFAULT_RULE_V1];
   if (body.reset === undefined && hasWindows(rule)) throw resetMissing();
   const namespace = namespaces.find(key, 'refund', name) ?? namespaces.getOrCreate(name, false);
   return { namespace, identifier, durationMs: body.duration, rule, reset, cost };

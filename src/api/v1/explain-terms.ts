@@ -9,7 +9,7 @@
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
-import { NO_BURST, RULE, type RuleName } from '../../core/window-rules.ts';
+import { DEFAULT_RULE, NO_BURST, RULE, type RuleName } from '../../core/window-rules.ts';
 import type { CounterState, ExplainedChecks } from '../../engine/engine.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
 import type { Policy } from '../../policies/policy.ts';
@@ -52,8 +52,6 @@ interface OwnWindow {
   algorithm: Term<RuleName>;
   burst: Term<number> | undefined;
 }
-
-const DEFAULT_ALGORITHM = 'fixed';
 
 /** Whether a gateway would send the check: the request does not describe another one. */
 export function mayUsePolicy({ limit, algorithm, burst }: RequestedTerms): boolean {
@@ -112,7 +110,7 @@ function requestWindow({ limit, duration, algorithm, burst }: RequestedTerms): O
   return {
     ...(limit !== undefined && { limit: { value: limit, from: 'request' } }),
     ...(duration !== undefined && { duration: { value: duration, from: 'request' } }),
-    algorithm: given(algorithm) ?? byDefault(DEFAULT_ALGORITHM),
+    algorithm: given(algorithm) ?? byDefault(DEFAULT_RULE),
     burst: given(burst),
   };
 }
@@ -130,7 +128,7 @@ function counterWindows(
     // A counter in Redis has no limit if nothing was allowed since it was reset.
     if (limit === 0 || (algorithm !== undefined && usage[algorithm] === undefined)) return [];
     const own: Term<RuleName> =
-      usage.gcra === undefined ? byDefault(DEFAULT_ALGORITHM) : ofCounter('gcra');
+      usage.gcra === undefined ? byDefault(DEFAULT_RULE) : ofCounter('gcra');
     return [
       {
         limit: ofCounter(limit),
@@ -146,7 +144,7 @@ function policyWindows({ windows }: Policy): OwnWindow[] {
   return windows.map(({ limit, duration, algorithm, burst }) => ({
     limit: { value: limit, from: 'policy' },
     duration: { value: duration, from: 'policy' },
-    algorithm: ofPolicy<RuleName>(algorithm) ?? byDefault(DEFAULT_ALGORITHM),
+    algorithm: ofPolicy<RuleName>(algorithm) ?? byDefault(DEFAULT_RULE),
     burst: ofPolicy(burst),
   }));
 }

@@ -24,6 +24,7 @@ import {
   milliseconds,
   text,
 } from '../../core/schema.ts';
+import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { CounterExplanation } from '../../engine/engine.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
 import type { Policy } from '../../policies/policy.ts';
@@ -72,7 +73,7 @@ export const explainValidator = createValidator(
           'Tokens that the check uses. Default: the cost of the policy, or 1 without one.',
         ),
       ),
-      ...algorithmFields('fixed'),
+      ...algorithmFields(DEFAULT_RULE),
     },
     JSON_OBJECT,
   ),

@@ -29,7 +29,7 @@ import {
   milliseconds,
   text,
 } from '../../core/schema.ts';
-import { RULE } from '../../core/window-rules.ts';
+import { DEFAULT_RULE_V1, RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD } from '../common/body-scanner.ts';
 import {
   CHECK_FIELDS,
@@ -73,7 +73,7 @@ export const limitValidator = createValidator(
           false,
         ),
       ),
-      ...algorithmFields('fixed'),
+      ...algorithmFields(DEFAULT_RULE_V1),
       meta: Type.Optional(
         field(Type.Object({}, { accepts: 'an object' }), 'Any object. weir does not use it.'),
       ),
@@ -122,7 +122,7 @@ export class CheckReaderV1 {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
     this.#onUnknownFields = onUnknownFields;
-    this.#check = new CheckRequest(scanner.memory, RULE.fixed, needsOverrideId);
+    this.#check = new CheckRequest(scanner.memory, RULE[DEFAULT_RULE_V1], needsOverrideId);
   }
 
   /** @param bytes the complete body */

@@ -16,6 +16,7 @@ import {
 import { DECISION_CAUSES } from '../../core/decision.ts';
 import { OTHER_NAMESPACE } from '../../core/namespace.ts';
 import { field } from '../../core/schema.ts';
+import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import { PRECEDENCE_RULES } from '../../overrides/precedence.ts';
 import { GATEWAYS } from '../../policies/gateways.ts';
 import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../registry/store/store.ts';
@@ -137,7 +138,7 @@ const policyWindow = Type.Object({
   limit: amount('Tokens that may be used in one window.'),
   duration: amount('Length of the window in milliseconds.'),
   algorithm: Type.Optional(
-    Type.Enum([...ALGORITHMS], { description: 'Window rule. Default: `fixed`.' }),
+    Type.Enum([...ALGORITHMS], { description: `Window rule. Default: \`${DEFAULT_RULE}\`.` }),
   ),
   burst: Type.Optional(amount('Tokens that may be used at once. Only with `gcra`.')),
 });

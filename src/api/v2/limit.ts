@@ -32,7 +32,7 @@ import {
   milliseconds,
   text,
 } from '../../core/schema.ts';
-import { RULE } from '../../core/window-rules.ts';
+import { DEFAULT_RULE, RULE } from '../../core/window-rules.ts';
 import { type BodyScanner, FIELD, UNSUPPORTED } from '../common/body-scanner.ts';
 import {
   CHECK_FIELDS,
@@ -55,7 +55,7 @@ const CheckSchema = Type.Object(
     limit: field(integer(1, AMOUNT_MAX), CHECK_FIELDS.limit),
     duration: field(milliseconds(DURATION_MIN_MS, V2_DURATION_MAX_MS), CHECK_FIELDS.duration),
     cost: Type.Optional(field(integer(0, AMOUNT_MAX), CHECK_FIELDS.cost, DEFAULT_COST)),
-    ...algorithmFields('sliding'),
+    ...algorithmFields(DEFAULT_RULE),
   },
   JSON_OBJECT,
 );
@@ -81,7 +81,7 @@ export class CheckReaderV2 {
     this.#namespaces = namespaces;
     this.#checks = Array.from(
       { length: MULTI_LIMIT_MAX },
-      () => new CheckRequest(scanner.memory, RULE.sliding, true),
+      () => new CheckRequest(scanner.memory, RULE[DEFAULT_RULE], true),
     );
   }
 

@@ -5,6 +5,7 @@
  */
 
 import { useState } from 'preact/hooks';
+import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { ViewProps } from '../common/context.ts';
 import {
   Confirm,
@@ -121,7 +122,11 @@ export function IdentifierView({ grant, route }: ViewProps) {
     if (at === address && isAsked) answer.reload();
     else navigate(at);
   };
-  const check = async () => ({ decision: await call('ratelimits.limit', checkFieldsOf(form)) });
+  const check = async () => {
+    // v1 counts in fixed windows by default, unlike policies, v2 and explain.
+    const fields = { algorithm: DEFAULT_RULE, ...checkFieldsOf(form) };
+    return { decision: await call('ratelimits.limit', fields) };
+  };
   const setField = (name: keyof Question, value: string) => setForm({ ...form, [name]: value });
   return (
     <>
@@ -177,7 +182,10 @@ export function IdentifierView({ grant, route }: ViewProps) {
               label="Algorithm"
               value={form.algorithm}
               onChoose={(name) => setField('algorithm', name)}
-              options={[['', 'default'], ...ALGORITHMS.map((name) => [name, name] as const)]}
+              options={[
+                ['', `default (${DEFAULT_RULE})`],
+                ...ALGORITHMS.map((name) => [name, name] as const),
+              ]}
             />
           </div>
           <p class="hint">
