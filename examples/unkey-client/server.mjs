@@ -8,8 +8,11 @@ const rootKey = process.env.WEIR_KEY;
 if (!rootKey) throw new Error('WEIR_KEY is not set');
 
 const TIMEOUT_MS = Number(process.env.CHECK_TIMEOUT_MS ?? 1_000);
-/** The decision while weir fails: this one is fail-open. `success: false` is fail-closed. */
-const DECISION_ON_FAILURE = { success: true, limit: 0, remaining: 0, reset: 0 };
+/** How long the circuit breaker is open. Then one request sends a check, and waits for it. */
+const OPEN_MS = 1_000;
+/** The decision while weir fails: these are fail-open. `success: false` is fail-closed. */
+const DECISION_IF_LATE = { success: true, limit: 0, remaining: 0, reset: 0 };
+const DECISION_IF_REJECTED = { ...DECISION_IF_LATE };
 
 const limiter = new Ratelimit({
   baseUrl: process.env.WEIR_URL ?? 'http://127.0.0.1:7070',
@@ -18,17 +21,35 @@ const limiter = new Ratelimit({
   limit: 5,
   duration: '60s',
   // weir is stopped or late. The client retries within this time.
-  timeout: { ms: TIMEOUT_MS, fallback: DECISION_ON_FAILURE },
+  timeout: { ms: TIMEOUT_MS, fallback: DECISION_IF_LATE },
   // weir rejects the check, for example because of an invalid key.
   onError: (error) => {
     console.warn('weir has not decided:', error.message);
-    return DECISION_ON_FAILURE;
+    return DECISION_IF_REJECTED;
   },
 });
 
+let isOpen = false;
+let nextCheckAt = 0;
+
+/**
+ * A circuit breaker: after a check without a response, requests do not wait for weir. A rejected
+ * check leaves it closed, because one client could cause that for all others.
+ * @param {string} identifier
+ */
+async function decide(identifier) {
+  if (isOpen && Date.now() < nextCheckAt) return DECISION_IF_LATE;
+  // While it is open, the requests that come during this check do not wait.
+  nextCheckAt = Date.now() + TIMEOUT_MS + OPEN_MS;
+  const decision = await limiter.limit(identifier);
+  isOpen = decision === DECISION_IF_LATE;
+  if (isOpen) nextCheckAt = Date.now() + OPEN_MS;
+  return decision;
+}
+
 const server = createServer(async (request, response) => {
-  const decision = await limiter.limit(request.socket.remoteAddress ?? 'disconnected');
-  if (decision !== DECISION_ON_FAILURE) setQuotaHeaders(response, decision);
+  const decision = await decide(request.socket.remoteAddress ?? 'disconnected');
+  if (decision.limit > 0) setQuotaHeaders(response, decision);
   if (!decision.success) response.statusCode = 429;
   response.end(decision.success ? 'report\n' : 'too many requests\n');
 });
