@@ -6,7 +6,7 @@
 export const RULE = { fixed: 0, sliding: 1, gcra: 2 } as const;
 
 /** The rule of checks and policies that name none. */
-export const DEFAULT_RULE: RuleName = 'sliding';
+export const DEFAULT_RULE = 'sliding' satisfies RuleName;
 
 /** The rule of checks of v1 that name none: its clients expect fixed windows. */
 export const DEFAULT_RULE_V1: RuleName = 'fixed';

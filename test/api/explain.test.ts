@@ -116,7 +116,7 @@ describeEngines('decided %s:', (mode) => {
       expect(termsOf(allowed)).toEqual({
         limit: [12, 'counter'],
         duration: [MONTH_MS, 'counter'],
-        algorithm: ['fixed', 'default'],
+        algorithm: ['sliding', 'default'],
         async: [false, 'default'],
         cost: [2, 'request'],
       });
@@ -124,7 +124,7 @@ describeEngines('decided %s:', (mode) => {
       expect(denied).toMatchObject({ success: false, cause: 'limit_reached', passesAt: reset });
       const source = `. 12 per ${MONTH_MS} ms is the limit of the last counted check: `;
       const why = 'the request has none, and no override or policy sets one.';
-      const assumed = ' The counter may be of fixed or sliding windows: fixed is assumed.';
+      const assumed = ' The counter may be of fixed or sliding windows: sliding is assumed.';
       expect(denied.reason).toMatch(/^The check is denied: the fixed window of .* counted/);
       expect(denied.reason.endsWith(source + why)).toBe(true);
       expect(allowed.reason.endsWith(source + why + assumed)).toBe(true);

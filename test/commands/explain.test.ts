@@ -64,7 +64,7 @@ describe('weir explain', () => {
     expect(override).toBe('Override: none matches.');
     expect(check).toMatch(/^Next check:\n/);
     expect(cellsOf(check)[0].slice(0, 3)).toEqual([
-      ...['10 (last counted check)', '30d (last counted check)', 'fixed (default)'],
+      ...['10 (last counted check)', '30d (last counted check)', 'sliding (default)'],
     ]);
     const terms = ['--limit', '5', '--duration', '60s'];
     await weir(['check', 'in_code', '--namespace', 'cli', ...terms]);

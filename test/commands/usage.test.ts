@@ -112,7 +112,7 @@ const WRONG: [line: string, message: string][] = [
   ['stats login --last 5s', '--last must be from 60s to'],
   ['stats --last 30m', '--last must be from 60m to 44640m; got "30m"'],
   ['stats --limit 0', '--limit must be an integer from 1 to 1000; got "0"'],
-  ['stats login --limit 51', '--limit must be an integer from 1 to 50; got "51"'],
+  ['stats login --limit 101', '--limit must be an integer from 1 to 100; got "101"'],
   ["stats ''", '<namespace> must have from 1 to 512 characters; got 0'],
   ['top --interval 5', '--interval must be a duration with a unit'],
   ['top --interval 1ms', '--interval must be from 100ms to 3600000ms; got "1ms"'],

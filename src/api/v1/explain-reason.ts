@@ -1,6 +1,7 @@
 /** The sentences with which POST /v1/ratelimits.explain says why a check is allowed or denied. */
 
 import type { DecisionCause } from '../../core/decision.ts';
+import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { CounterExplanation, Prediction } from '../../engine/engine.ts';
 import { isoTime } from '../../shared-memory/clock.ts';
 import { type CheckTerms, isFromCounter } from './explain-terms.ts';
@@ -43,7 +44,7 @@ const NO_LIMIT =
 function assumedText(terms: readonly CheckTerms[]): string {
   const isWindow = terms.some(({ algorithm }) => algorithm.from === 'default');
   const isBucket = terms.some(({ burst }) => burst?.from === 'default');
-  const window = ' The counter may be of fixed or sliding windows: fixed is assumed.';
+  const window = ` The counter may be of fixed or sliding windows: ${DEFAULT_RULE} is assumed.`;
   const bucket = ' The counter does not have the burst: the limit is assumed.';
   return `${isWindow ? window : ''}${isBucket ? bucket : ''}`;
 }
