@@ -164,7 +164,7 @@ for i = 2, #KEYS do
   end
   local status = 0
   if window > w then status = 2
-  elseif not isReport and
+  elseif not isReport and fence > 0 and
       (startUs < fence or readsPrevious and isSliding and startUs - duration * 1000 < fence) then
     status = 2
   elseif sequence <= lastSequence or sequence <= pSequence then status = 1

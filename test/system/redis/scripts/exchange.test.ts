@@ -39,6 +39,14 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
     expect(other).toMatchObject({ served: [unproven], others: spent });
   });
 
+  it('serves a sliding window that began in 1970: no recovery is later than the one before', async () => {
+    const of = { ...newCounter(), isSliding: true };
+    const answer = await a.send({ ...of, checks: [{ ...costs(4, 5), isSliding: true }] });
+    expect(answer).toMatchObject({ window: 0, served: [allowed] });
+    const other = await b.send({ ...of, checks: [{ ...costs(2, 5), isSliding: true }] });
+    expect(other.served).toEqual([unproven]);
+  });
+
   it('grants a lease of at most 5 % of the limit, and of the rate in 15 s', async () => {
     const of = newCounter();
     const wanted = { ...of, wantsLease: true, checks: [costs(1, 10_000)] };
