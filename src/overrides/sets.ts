@@ -54,7 +54,11 @@ export interface OverrideMatches {
   count: number;
 }
 
-export function isExact({ isNamespacePattern, identifier, isCidr }: OverrideEntry): boolean {
+export function isExact({
+  isNamespacePattern,
+  identifier,
+  isCidr,
+}: Pick<OverrideEntry, 'isNamespacePattern' | 'identifier' | 'isCidr'>): boolean {
   return !isNamespacePattern && isCidr !== true && !isPattern(identifier);
 }
 

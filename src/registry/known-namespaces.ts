@@ -27,6 +27,15 @@ export interface DeletedNamespace {
   successorKey: string;
 }
 
+/** What a publication changes. */
+export interface NamespaceChanges {
+  /** Namespaces that have become durable. */
+  registeredNamespaces?: readonly RegisteredNamespace[];
+  deletedNamespaces?: readonly DeletedNamespace[];
+  /** Names that exceed the maximum number of namespaces. */
+  rejectedNamespaces?: readonly string[];
+}
+
 const NO_ROOTS = new Int32Array(0);
 
 export class KnownNamespaces {
@@ -78,8 +87,23 @@ export class KnownNamespaces {
     return namespace;
   }
 
+  /**
+   * A deletion makes room: a name that was rejected may be registered in the same publication.
+   * @returns the deleted ones that this acceptor knew
+   */
+  apply({
+    deletedNamespaces = [],
+    rejectedNamespaces = [],
+    registeredNamespaces = [],
+  }: NamespaceChanges): Namespace[] {
+    const deleted = this.#removeDeleted(deletedNamespaces);
+    this.#removeRejected(rejectedNamespaces);
+    this.#addRegistered(registeredNamespaces);
+    return deleted;
+  }
+
   /** Adds durable namespaces, which this acceptor, another one or an operation has created. */
-  addRegistered(records: readonly RegisteredNamespace[]): void {
+  #addRegistered(records: readonly RegisteredNamespace[]): void {
     for (const { id, name, key, statsRow } of records) {
       const found = this.#byName.get(name);
       if (found !== undefined && found.key !== key) this.#remove(found);
@@ -97,7 +121,7 @@ export class KnownNamespaces {
    * next namespace may have the row by then.
    * @returns those that this acceptor knew
    */
-  removeDeleted(records: readonly DeletedNamespace[]): Namespace[] {
+  #removeDeleted(records: readonly DeletedNamespace[]): Namespace[] {
     const removed: Namespace[] = [];
     for (const { name, key, successorKey } of records) {
       if (successorKey === name) this.#successorKeys.delete(name);
@@ -118,7 +142,7 @@ export class KnownNamespaces {
   }
 
   /** Removes names that exceed NAMESPACES_MAX: several acceptors may have created the last one. */
-  removeRejected(names: readonly string[]): void {
+  #removeRejected(names: readonly string[]): void {
     for (const name of names) {
       const known = this.#byName.get(name);
       if (known !== undefined) this.#moveCounts(known, OTHER_NAMESPACES_ROW);

@@ -10,10 +10,14 @@ import type { PublishedTables } from '../overrides/active.ts';
 import type { OverrideEntry } from '../overrides/sets.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import type { Policy } from '../policies/policy.ts';
-import type { DeletedNamespace, RegisteredNamespace } from './known-namespaces.ts';
-import type { Registry } from './registry.ts';
+import type {
+  DeletedNamespace,
+  NamespaceChanges,
+  RegisteredNamespace,
+} from './known-namespaces.ts';
+import type { Override, Registry } from './registry.ts';
 import type { StatsRows } from './stats-rows.ts';
-import type { NamespaceRecord } from './store/store.ts';
+import type { Change, NamespaceRecord } from './store/store.ts';
 import type { Publisher } from './writer.ts';
 
 /** The state at the start. Also fills the tables, to which later changes are applied. */
@@ -36,7 +40,8 @@ export function initialPublication(
 
 /**
  * @param send sends a publication to all acceptors; resolves when all have activated it
- * @param onDeleted called when no acceptor uses namespaces with these keys any more
+ * @param onDeleted called when no acceptor uses namespaces with these keys any more. Another one
+ *   that has such a key by then is left out
  */
 export function createPublisher(
   registry: Registry,
@@ -47,10 +52,11 @@ export function createPublisher(
 ): Publisher {
   // One publication after the other: the tables must not change while they are compiled.
   let last: Promise<void> = Promise.resolve();
-  return (committed, rejectedNamespaces) => {
+  return async (committed, rejectedNamespaces) => {
     // Looked up now: the next change may remove what this one refers to.
     const changes = committed.filter(({ table }) => table !== 'audit' && table !== 'policies');
-    if (changes.length === 0 && rejectedNamespaces.length === 0) return Promise.resolve();
+    if (changes.length === 0 && rejectedNamespaces.length === 0) return;
+    const entryOf = entriesAmong(changes, registry);
     const registeredNamespaces: RegisteredNamespace[] = [];
     const deletedNamespaces: DeletedNamespace[] = [];
     const keys: Record<keyof KeyChanges, KeyRecord[]> = { added: [], removed: [] };
@@ -69,22 +75,29 @@ export function createPublisher(
         else keys.added.push(change.after);
       } else if (change.table === 'overrides') {
         const { before, after } = change;
-        overrides.push([
-          before && registry.overrideEntry(before),
-          after && registry.overrideEntry(after),
-        ]);
+        overrides.push([before && entryOf(before), after && entryOf(after)]);
       }
     }
     const publish = async () => {
       for (const [before, after] of overrides) tables.apply(before, after);
       if (overrides.length > 0) Object.assign(publication, await tables.compile());
       await send(publication);
-      if (deletedNamespaces.length > 0) onDeleted(deletedNamespaces.map(({ key }) => key));
+      const unused = deletedNamespaces.filter(({ name, key }) => !isUsed(registry, name, key));
+      if (unused.length > 0) onDeleted([...new Set(unused.map(({ key }) => key))]);
     };
     const published = last.then(publish);
     last = published.catch(() => {});
-    return published;
+    await published;
   };
+}
+
+/** Finds the entries of overrides, also where one of the changes has removed their namespace. */
+function entriesAmong(changes: readonly Change[], registry: Registry) {
+  const namespaces = new Map<string, NamespaceRecord>();
+  for (const { table, before, after } of changes) {
+    if (table === 'namespaces') for (const it of [before, after]) if (it) namespaces.set(it.id, it);
+  }
+  return (override: Override) => registry.overrideEntry(override, namespaces.get(override.scope));
 }
 
 function registered(record: NamespaceRecord, rows: StatsRows): RegisteredNamespace {
@@ -102,19 +115,18 @@ function keyed({ name, predecessor }: NamespaceRecord) {
  */
 function deletedOf(registry: Registry, record: NamespaceRecord): DeletedNamespace[] {
   const { name, key } = keyed(record);
-  const live = registry.namespaceByName(name);
-  if (live !== undefined && keyed(live).key === key) return [];
+  if (isUsed(registry, name, key)) return [];
   return [{ name, key, successorKey: namespaceKey(name, registry.predecessorOf(name)) }];
 }
 
+/** Whether a namespace has this key now. */
+function isUsed(registry: Registry, name: string, key: string): boolean {
+  const live = registry.namespaceByName(name);
+  return live !== undefined && keyed(live).key === key;
+}
+
 /** A message for acceptors, without the parts that have not changed. */
-export interface Publication extends Partial<PublishedTables> {
-  /** Namespaces that have become durable. */
-  registeredNamespaces?: RegisteredNamespace[];
-  /** Applied before the registered ones. */
-  deletedNamespaces?: DeletedNamespace[];
-  /** Names that exceed the maximum number of namespaces. */
-  rejectedNamespaces?: string[];
+export interface Publication extends Partial<PublishedTables>, NamespaceChanges {
   keys?: KeyChanges;
   /** All policies. */
   policies?: readonly Policy[];

@@ -49,7 +49,7 @@ export class Registry {
   /** The deleted ones included. */
   readonly #namespacesById = new Map<string, StoredNamespace>();
   readonly #namespacesByName = new Map<string, StoredNamespace>();
-  /** The last one of each name that was deleted, by name; the oldest first. */
+  /** The last one of each name that was deleted, by name. */
   readonly #deletedNamespaces = new Map<string, StoredNamespace>();
   /** By scope and `overrideKey`. */
   readonly #overrides = new Map<string, Map<string, Override>>();
@@ -177,8 +177,7 @@ export class Registry {
     this.#change({ table: 'namespaces', before: namespace, after });
     if (former !== undefined) this.#forgetNamespace(former);
     else if (this.#deletedNamespaces.size > DELETED_NAMESPACES_MAX) {
-      const [oldest] = this.#deletedNamespaces.values();
-      this.#forgetNamespace(oldest);
+      this.#forgetNamespace(this.deletedNamespaces().reduce(olderOf));
     }
     return overrides.length;
   }
@@ -224,11 +223,14 @@ export class Registry {
     return isPattern(scope) ? scope : this.#namespacesById.get(scope)!.name;
   }
 
-  /** The override as the tables need it. */
-  overrideEntry(override: Override): OverrideEntry {
+  /**
+   * The override as the tables need it.
+   * @param namespace of its scope, where the registry may have forgotten it
+   */
+  overrideEntry(override: Override, namespace?: NamespaceRecord): OverrideEntry {
     const { scope } = override;
     if (isPattern(scope)) return { ...override, namespace: scope, isNamespacePattern: true };
-    const { name, predecessor } = this.#namespacesById.get(scope)!;
+    const { name, predecessor } = namespace ?? this.#namespacesById.get(scope)!;
     const namespaceKeyed = { namespace: name, namespaceKey: namespaceKey(name, predecessor) };
     return { ...override, ...namespaceKeyed, isNamespacePattern: false };
   }
@@ -369,10 +371,7 @@ export class Registry {
     }
     if (after !== undefined) {
       this.#namespacesById.set(after.id, after);
-      const index = this.#indexOf(after);
-      // The newest is the last one.
-      if (index === this.#deletedNamespaces) index.delete(after.name);
-      index.set(after.name, after);
+      this.#indexOf(after).set(after.name, after);
     }
   }
 
@@ -393,7 +392,8 @@ export class Registry {
 
   #updateCount(override: Override | undefined, change: number): void {
     if (override === undefined) return;
-    this.#counts[isExact(this.overrideEntry(override)) ? 'exact' : 'wildcard'] += change;
+    const isNamespacePattern = isPattern(override.scope);
+    this.#counts[isExact({ ...override, isNamespacePattern }) ? 'exact' : 'wildcard'] += change;
   }
 
   #overridesInScope(scope: string): Map<string, Override> {
@@ -404,4 +404,10 @@ export class Registry {
     }
     return overrides;
   }
+}
+
+/** The one of two deleted namespaces that was deleted first. */
+function olderOf(a: StoredNamespace, b: StoredNamespace): StoredNamespace {
+  const age = a.deletedMs! - b.deletedMs! || a.row - b.row;
+  return age <= 0 ? a : b;
 }

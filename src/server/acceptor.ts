@@ -218,13 +218,9 @@ export class Acceptor {
 
   /** All of a publication is active from the next check on: no check comes in between. */
   activate(publication: Publication): void {
-    const { deletedNamespaces = [], registeredNamespaces, rejectedNamespaces } = publication;
-    const { keys, policies } = publication;
-    const deleted = this.#knownNamespaces.removeDeleted(deletedNamespaces);
+    const { deletedNamespaces = [], keys, policies } = publication;
+    const deleted = this.#knownNamespaces.apply(publication);
     for (const namespace of deleted) this.#identifiers.forget(namespace);
-    if (registeredNamespaces !== undefined)
-      this.#knownNamespaces.addRegistered(registeredNamespaces);
-    if (rejectedNamespaces !== undefined) this.#knownNamespaces.removeRejected(rejectedNamespaces);
     if (keys !== undefined) this.#keyring.apply(keys);
     this.#overrides.activate(publication);
     if (policies !== undefined) this.#gateway.activate(policies);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { Hasher } from '../../src/core/hash.ts';
-import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
+import { KnownNamespaces, type RegisteredNamespace } from '../../src/registry/known-namespaces.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 
 const hasher = new Hasher(Buffer.alloc(16));
@@ -13,6 +13,9 @@ const newNamespaces = (register: (name: string) => void) => {
     register,
   );
 };
+const register = (namespaces: KnownNamespaces, records: RegisteredNamespace[]) => {
+  namespaces.apply({ registeredNamespaces: records });
+};
 
 test('an acceptor creates a namespace once, without an id until it is durable', () => {
   const registered: string[] = [];
@@ -20,7 +23,7 @@ test('an acceptor creates a namespace once, without an id until it is durable', 
   expect(namespaces.create('a')?.id).toBeUndefined();
   expect(namespaces.get('a')?.name).toBe('a');
   expect(registered).toEqual(['a']);
-  namespaces.addRegistered([
+  register(namespaces, [
     { id: 'rlns_a', name: 'a', key: 'a', statsRow: 0 },
     { id: 'rlns_b', name: 'b', key: 'b', statsRow: 1 },
   ]);
@@ -32,20 +35,29 @@ test('an acceptor creates no more namespaces than the maximum, and removes a rej
   const records = Array.from({ length: NAMESPACES_MAX - 1 }, (_, i) => {
     return { id: `rlns_${i}`, name: `n${i}`, key: `n${i}`, statsRow: 0 };
   });
-  namespaces.addRegistered(records);
+  register(namespaces, records);
   expect(namespaces.create('last')).toBeDefined();
   expect(namespaces.create('excess')).toBeUndefined();
-  namespaces.removeRejected(['last']);
+  namespaces.apply({ rejectedNamespaces: ['last'] });
   expect(namespaces.get('last')).toBeUndefined();
+});
+
+test('an acceptor knows a name by its id that was rejected and registered in one publication', () => {
+  const namespaces = newNamespaces(() => {});
+  namespaces.create('a')!.decisionCounts[0] = 3;
+  const [record] = [{ id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 }];
+  namespaces.apply({ rejectedNamespaces: ['a'], registeredNamespaces: [record] });
+  expect(namespaces.get('a')).toMatchObject({ id: 'rlns_1', name: 'a' });
+  expect(namespaces.byId('rlns_1')).toBe(namespaces.get('a'));
 });
 
 test('an acceptor forgets a deleted namespace, and hashes the next one of its name differently', () => {
   const namespaces = newNamespaces(() => {});
-  namespaces.addRegistered([{ id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 }]);
+  register(namespaces, [{ id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 }]);
   const deleted = namespaces.get('a')!;
   const row = deleted.decisionCounts;
   const record = { name: 'a', key: 'a', successorKey: 'rlns_1.a' };
-  expect(namespaces.removeDeleted([record])).toEqual([deleted]);
+  expect(namespaces.apply({ deletedNamespaces: [record] })).toEqual([deleted]);
   expect([namespaces.get('a'), namespaces.byId('rlns_1')]).toEqual([undefined, undefined]);
   // A check that began before counts neither in the row nor for the next namespace.
   deleted.decisionCounts[0]++;
@@ -55,16 +67,16 @@ test('an acceptor forgets a deleted namespace, and hashes the next one of its na
     expect(next.hashState).not.toEqual(deleted.hashState);
   }
   // The message about the deletion of the first one does not remove the second.
-  expect(namespaces.removeDeleted([record])).toEqual([]);
+  expect(namespaces.apply({ deletedNamespaces: [record] })).toEqual([]);
   const created = namespaces.get('a')!;
-  namespaces.addRegistered([{ id: 'rlns_2', name: 'a', key: 'rlns_1.a', statsRow: 1 }]);
+  register(namespaces, [{ id: 'rlns_2', name: 'a', key: 'rlns_1.a', statsRow: 1 }]);
   expect([namespaces.get('a'), created.id]).toEqual([created, 'rlns_2']);
 });
 
 test('an acceptor replaces a namespace that was created with another key than the durable one', () => {
   const namespaces = newNamespaces(() => {});
   const early = namespaces.create('a')!;
-  namespaces.addRegistered([{ id: 'rlns_2', name: 'a', key: 'rlns_1.a', statsRow: 0 }]);
+  register(namespaces, [{ id: 'rlns_2', name: 'a', key: 'rlns_1.a', statsRow: 0 }]);
   expect(namespaces.get('a')).not.toBe(early);
   expect(namespaces.byId('rlns_2')?.key).toBe('rlns_1.a');
 });
@@ -73,6 +85,6 @@ test('an acceptor counts each decision once, however often a namespace is publis
   const namespaces = newNamespaces(() => {});
   const record = { id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 };
   namespaces.create('a')!.decisionCounts[0] = 3;
-  for (let i = 0; i < 3; i++) namespaces.addRegistered([record]);
+  for (let i = 0; i < 3; i++) register(namespaces, [record]);
   expect(namespaces.get('a')?.decisionCounts[0]).toBe(3);
 });

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { makeOverrideId } from '../../src/overrides/id.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
 import { createPublisher, type Publication } from '../../src/registry/publication.ts';
 import { Registry } from '../../src/registry/registry.ts';
@@ -22,6 +23,7 @@ function open(store: Store) {
   const publish = createPublisher(registry, rows, tables, send, (keys) => deleted.push(...keys));
   return {
     deleted,
+    registry,
     apply: async (changes: Change[]) => {
       registry.apply(changes);
       await publish(changes, []);
@@ -84,6 +86,36 @@ test('a namespace whose id another registry has replaced keeps its counters', as
     expect(publication.registeredNamespaces).toEqual([
       { ...first.registeredNamespaces![0], id: 'rlns_2' },
     ]);
+    expect(deleted).toEqual([]);
+  });
+});
+
+test('one name can be deleted twice in one publication, with overrides', async () => {
+  await withRegistry(async ({ apply, registry, deleted }) => {
+    const ids = Array.from({ length: 3 }, makeOverrideId);
+    for (let round = 0; round < 3; round++) {
+      const namespace = registry.namespaceByName('a') ?? registry.addNamespace('a', round);
+      const scope = namespace.id;
+      const fields = { limit: 1, durationMs: 1_000, isAsync: false, createdMs: 1 };
+      registry.putOverride({ id: ids[round], scope, identifier: 'user_*', ...fields });
+      if (round < 2) registry.deleteNamespace(namespace, round);
+    }
+    const { trie, registeredNamespaces } = await apply([...registry.takeJournal()]);
+    expect(registeredNamespaces).toHaveLength(1);
+    expect(trie).toBeDefined();
+    expect(deleted).toEqual(['a', 'rlns_1.a']);
+    expect([...registry.overrides()].map(({ id }) => id)).toEqual(ids.slice(2));
+  });
+});
+
+test('a key that another namespace has got meanwhile is not released', async () => {
+  await withRegistry(async ({ apply, deleted }) => {
+    const live = record(1);
+    await apply([{ table: 'namespaces', before: undefined, after: live }]);
+    // Another registry replaces the first one, and its next version has the name again.
+    const removal = apply([{ table: 'namespaces', before: live, after: undefined }]);
+    const next = apply([{ table: 'namespaces', before: undefined, after: record(2) }]);
+    await Promise.all([removal, next]);
     expect(deleted).toEqual([]);
   });
 });

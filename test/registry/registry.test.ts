@@ -145,14 +145,20 @@ describe('the deletion of a namespace', () => {
   test('keeps the newest of the deleted names up to a maximum', () => {
     withEmptyStore((store) => {
       const registry = new Registry(store);
-      for (let i = 0; i <= DELETED_NAMESPACES_MAX; i++) {
+      const last = registry.addNamespace('last', 1);
+      for (let i = 0; i < DELETED_NAMESPACES_MAX; i++) {
         registry.deleteNamespace(registry.addNamespace(`n${i}`, 1), 2);
       }
+      registry.deleteNamespace(last, 3);
       registry.commit(store);
-      for (const at of [registry, new Registry(store)]) {
+      for (const [i, at] of [registry, new Registry(store)].entries()) {
         expect(at.deletedNamespaces()).toHaveLength(DELETED_NAMESPACES_MAX);
         expect(at.predecessorOf('n0')).toBeUndefined();
-        expect(at.predecessorOf('n1')).toBe(2);
+        expect(at.predecessorOf('n1')).toBe(3);
+        // The next one to be forgotten is the one that was deleted first, not created first.
+        at.deleteNamespace(at.addNamespace(`next${i}`, 4), 4);
+        expect([at.predecessorOf('n1'), at.predecessorOf('last')]).toEqual([undefined, last.row]);
+        at.rollBack(0);
       }
     });
   });

@@ -19,7 +19,6 @@ export type ReplicaLog = Pick<Log, 'info' | 'warn' | 'error'>;
 
 export class Replica {
   readonly #store: Store;
-  readonly #log: ReplicaLog;
   #mark: ReplicaMark | undefined;
   #registry: Registry | undefined;
   #publish: Publisher | undefined;
@@ -28,7 +27,6 @@ export class Replica {
 
   constructor(store: Store, log: ReplicaLog) {
     this.#store = store;
-    this.#log = log;
     this.#failures = new FailureLog(log, 'warn', 'the store is written again');
     this.#mark = store.replica;
   }
@@ -111,9 +109,8 @@ export class Replica {
   }
 
   #publishChanges(changes: readonly Change[]): void {
-    this.#publish?.(changes, []).catch((err) => {
-      this.#log.error({ err }, 'changes of other machines were not activated');
-    });
+    // If this fails, the process ends, as for own changes: acceptors would lack them from then on.
+    void this.#publish?.(changes, []);
   }
 
   #commit(changes: () => readonly Change[], mark: ReplicaMark): void {
