@@ -22,7 +22,7 @@
  * Every section begins on its own cache line.
  */
 
-import { CACHE_LINE_BYTES, NAMESPACES_MAX } from '../core/constants.ts';
+import { CACHE_LINE_BYTES, NAMESPACES_MAX, PENDING_CHANGES_MAX } from '../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { REDIS_ERROR_KINDS, type RedisErrorKind } from '../redis/errors.ts';
 
@@ -183,8 +183,10 @@ export function countDecision(row: Float64Array, cost: number, isAllowed: boolea
   row[isAllowed ? NAMESPACE_STAT.tokensAllowed : NAMESPACE_STAT.tokensDenied] += cost;
 }
 
+/** Rows for namespaces that replace deleted ones, whose own rows are not free yet. */
+const SPARE_ROWS = PENDING_CHANGES_MAX;
 /** The row of checks in namespaces that could not be registered. */
-export const OTHER_NAMESPACES_ROW = NAMESPACES_MAX;
+export const OTHER_NAMESPACES_ROW = NAMESPACES_MAX + SPARE_ROWS;
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
