@@ -14,7 +14,11 @@ import { ApiError } from '../core/errors.ts';
 import type { AuditDetails } from '../registry/audit-entries.ts';
 import type { Writer } from '../registry/writer.ts';
 import { parseBody, parseQuery } from './common/input.ts';
-import type { OperationContext, OperationHandler } from './common/operation-context.ts';
+import {
+  type OperationContext,
+  type OperationHandler,
+  UnfinishedDeletion,
+} from './common/operation-context.ts';
 import {
   EXECUTED,
   type OperationName,
@@ -88,10 +92,17 @@ export class OperationExecutor {
       // Items of an import may have the same ones.
       const unknownFields = new Set<string>();
       // Parsed when it executes: a waiting write takes only the memory of its bytes.
+      let unfinished: UnfinishedDeletion | undefined;
       const work = () => {
-        return HANDLERS[operation](this.#contextFor(keyId, unknownFields), parseInput(input));
+        const context = this.#contextFor(keyId, unknownFields);
+        return HANDLERS[operation](context, parseInput(input), unfinished);
       };
-      const body = isWrite ? await this.#writer.submit(input.length, work) : work();
+      const run = () => (isWrite ? this.#writer.submit(input.length, work) : work());
+      let body = await run();
+      while (body instanceof UnfinishedDeletion) {
+        unfinished = body;
+        body = await run();
+      }
       if (unknownFields.size > 0) {
         // The question of an acceptor has no fields of a client.
         this.#onUnknownFields(operation as OperationName, keyId, [...unknownFields]);

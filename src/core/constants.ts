@@ -12,6 +12,8 @@ export const NAMESPACE_MAX_CHARACTERS = 512;
 export const NAMESPACES_MAX = 10_000;
 /** Deleted namespaces that are remembered, so that their counters are not found again. */
 export const DELETED_NAMESPACES_MAX = NAMESPACES_MAX;
+/** Overrides of a namespace that are deleted in one transaction. */
+export const DELETED_OVERRIDES_MAX = 1_000;
 /** A text with this prefix is the id of a namespace, never a name. */
 export const NAMESPACE_ID_PREFIX = 'rlns_';
 

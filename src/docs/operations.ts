@@ -28,6 +28,7 @@ import {
   ANALYTICS_IDENTIFIERS_MAX,
   AUDIT_ENTRIES_MAX,
   CHECK_QUEUE_ENTRIES,
+  DELETED_OVERRIDES_MAX,
   EXACT_OVERRIDES_MAX,
   KEYS_MAX,
   MULTI_LIMIT_MAX,
@@ -464,6 +465,9 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
       'Deletes a namespace with its overrides, its counters and its figures. This cannot be ' +
         'undone. The response is sent when the deletion is durable and no check that arrives ' +
         'later uses the namespace. Overrides of a pattern of namespaces stay.',
+      `${numberText(DELETED_OVERRIDES_MAX)} overrides or more are deleted before the namespace, ` +
+        'in several transactions, each with an entry `overrides.delete` in the audit log. If ' +
+        'weir ends meanwhile, the namespace stays with the rest: repeat the request.',
       'A later check with the same name creates another namespace, if its key may. It has a new ' +
         'id, counters and figures that begin at 0, and no overrides of its own. Permissions for ' +
         'the old id stay in their keys, and grant nothing.',

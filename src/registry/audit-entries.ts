@@ -48,6 +48,11 @@ export function namespaceDeletion(
   return { action: 'namespace.delete', target, before: { overrideCount } };
 }
 
+/** Of the first overrides of a namespace that is being deleted. */
+export function overridesDeletion(namespace: NamespaceRecord, overrideCount: number): AuditDetails {
+  return { ...namespaceDeletion(namespace, overrideCount), action: 'overrides.delete' };
+}
+
 /** At least one of `before` and `after` is defined. */
 export function overrideChange(
   registry: Registry,

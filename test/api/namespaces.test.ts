@@ -1,9 +1,10 @@
 /** The deletion of namespaces, and the order of their list. */
 
 import { describe, expect, test } from 'vitest';
+import { DELETED_OVERRIDES_MAX } from '../../src/core/constants.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, describeOnce, testInMemory } from '../support/engine-modes.ts';
-import { LONGEST_WINDOW_MS, sendRequest } from '../support/http.ts';
+import { LONGEST_WINDOW_MS, readMetrics, sendRequest } from '../support/http.ts';
 import type { ApiClient, Fields } from '../support/operations.ts';
 import { forwardedFor } from '../support/policy-config.ts';
 import { waitUntil } from '../support/server.ts';
@@ -19,6 +20,9 @@ const setOverride = (server: ApiClient, namespaceName: string, identifier: strin
 };
 const remove = (server: ApiClient, namespaceName: string) => {
   return server.ok('ratelimits.deleteNamespace', { namespaceName });
+};
+const groupCommits = async (server: ApiClient & { adminUrl: string }) => {
+  return (await readMetrics(server.adminUrl)).get('weir_write_transactions_total')!;
 };
 const figuresOf = async (server: ApiClient, name: string) => {
   const { namespaces } = await server.ok<{ namespaces: Fields[] }>('analytics.getNamespaces');
@@ -164,6 +168,25 @@ describeEngines('a deleted namespace, decided %s,', (mode) => {
         before: { overrideCount: 2 },
       });
       expect(entries[0].keyId).toMatch(/^key_/);
+    });
+
+    test('loses many overrides in several transactions, each with an entry', async () => {
+      const overrides = Array.from({ length: 2 * DELETED_OVERRIDES_MAX + 500 }, (_, i) => {
+        const fields = { limit: 9, duration: LONGEST_WINDOW_MS };
+        return { namespaceName: 'many', identifier: i < 9 ? `user${i}*` : `user${i}`, ...fields };
+      });
+      await server.ok('ratelimits.importOverrides', { overrides });
+      const commits = await groupCommits(server);
+      expect(await remove(server, 'many')).toEqual({ overrides: overrides.length });
+      expect((await groupCommits(server)) - commits).toBe(3);
+      expect(await remaining(server, 'many')).toBe(4);
+      const { entries } = await server.ok<{ entries: Fields[] }>('audit.list', { limit: 3 });
+      expect(entries.map(({ action, before }) => [action, before])).toEqual([
+        ['namespace.delete', { overrideCount: overrides.length }],
+        ['overrides.delete', { overrideCount: DELETED_OVERRIDES_MAX }],
+        ['overrides.delete', { overrideCount: DELETED_OVERRIDES_MAX }],
+      ]);
+      expect(new Set(entries.map(({ keyId }) => keyId)).size).toBe(1);
     });
 
     test('gives its tokens back to no check, and its name to a check without a cost', async () => {

@@ -41,11 +41,30 @@ export interface GatewayInfo {
   addresses: GatewayAddresses;
 }
 
-/** @returns the object of the 200 response. @throws ApiError */
+/**
+ * What a handler returns of a write that is too large for one transaction: this part is to be made
+ * durable, and then the handler is called again with this object.
+ */
+export class UnfinishedDeletion {
+  readonly namespaceId: string;
+  /** How many of its overrides are deleted so far. */
+  readonly overrides: number;
+
+  constructor(namespaceId: string, overrides: number) {
+    this.namespaceId = namespaceId;
+    this.overrides = overrides;
+  }
+}
+
+/**
+ * @param unfinished what the call before has returned for this request, if it was not the last
+ * @returns the object of the 200 response. @throws ApiError
+ */
 export type OperationHandler<Response extends object = object> = (
   context: OperationContext,
   input: unknown,
-) => Response;
+  unfinished?: UnfinishedDeletion,
+) => Response | UnfinishedDeletion;
 
 /** Where weir listens for gateways: both are undefined without such a listener. */
 export interface GatewayAddresses {

@@ -5,13 +5,17 @@
 
 import Type from 'typebox';
 import type { NamespaceAction } from '../../auth/permissions.ts';
-import { NAMESPACE_MAX_CHARACTERS, PAGE_MAX } from '../../core/constants.ts';
+import { DELETED_OVERRIDES_MAX, NAMESPACE_MAX_CHARACTERS, PAGE_MAX } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
 import { createValidator, field, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
-import { namespaceDeletion } from '../../registry/audit-entries.ts';
+import { namespaceDeletion, overridesDeletion } from '../../registry/audit-entries.ts';
 import type { StoredNamespace } from '../../registry/registry.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
-import type { OperationContext, OperationHandler } from '../common/operation-context.ts';
+import {
+  type OperationContext,
+  type OperationHandler,
+  UnfinishedDeletion,
+} from '../common/operation-context.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
 import type { ResponseV1 } from './responses.ts';
 
@@ -48,16 +52,18 @@ export const listNamespaces: OperationHandler<ResponseV1<'ratelimits.listNamespa
   return { namespaces: items.map(({ id, name }) => ({ id, name })), ...rest };
 };
 
-/** Deletes a namespace with its overrides. What acceptors and analytics have follows. */
+/**
+ * Deletes a namespace with its overrides. What acceptors and analytics have follows. If there are
+ * many overrides, the first ones are deleted before, in transactions of their own.
+ */
 export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteNamespace'>> = (
   context,
   input,
+  unfinished,
 ) => {
-  const namespace = findNamespace(
-    context,
-    context.validate(deleteValidator, input),
-    'delete_namespace',
-  );
+  const query = context.validate(deleteValidator, input);
+  // Another namespace may have the name by now.
+  const namespace = findNamespace(context, unfinished ?? query, 'delete_namespace');
   const { registry, gateways } = context;
   const { name } = namespace;
   const isOfPolicy =
@@ -67,10 +73,25 @@ export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteName
     const policy = `the policy of the namespace ${JSON.stringify(name)}`;
     throw new ApiError('CONFLICT', `the configuration file has ${policy}: remove it first`);
   }
-  const overrides = registry.deleteNamespace(namespace, context.nowMs());
+  const deletedBefore = unfinished?.overrides ?? 0;
+  const first = [...take(registry.overridesOf(namespace.id), DELETED_OVERRIDES_MAX)];
+  if (first.length === DELETED_OVERRIDES_MAX) {
+    for (const override of first) registry.removeOverride(override);
+    context.audit(overridesDeletion(namespace, first.length));
+    return new UnfinishedDeletion(namespace.id, deletedBefore + first.length);
+  }
+  const overrides = deletedBefore + registry.deleteNamespace(namespace, context.nowMs());
   context.audit(namespaceDeletion(namespace, overrides));
   return { overrides };
 };
+
+function* take<T>(items: Iterable<T>, most: number): Iterable<T> {
+  let count = 0;
+  for (const item of items) {
+    if (count++ === most) return;
+    yield item;
+  }
+}
 
 /** @throws ApiError (400, 403, 404) */
 export function findNamespace(

@@ -40,6 +40,7 @@ export const AUDIT_ACTIONS = [
   'override.update',
   'override.delete',
   'overrides.import',
+  'overrides.delete',
   'policy.create',
   'policy.update',
   'policy.delete',
