@@ -119,7 +119,7 @@ function fieldsText(fields: Fields): string {
 
 function valueText(name: string, value: unknown): string {
   if (name === 'duration' && typeof value === 'number') return formatDuration(value);
-  if (name === 'expires' && value === null) return 'never';
+  if (name === 'expires' && (value ?? null) === null) return 'never';
   if (name === 'expires' && typeof value === 'number') return isoTime(value);
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (Array.isArray(value)) return `[${value.map((item) => valueText('', item)).join(', ')}]`;

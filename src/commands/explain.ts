@@ -16,7 +16,7 @@ import {
   requireIdentifier,
   WINDOW_OPTION,
 } from './options.ts';
-import { formatCell, formatTable, quoted } from './output.ts';
+import { formatCell, formatEnd, formatTable, quoted } from './output.ts';
 
 interface MatchedOverride {
   id: string;
@@ -26,6 +26,7 @@ interface MatchedOverride {
   limit: number;
   duration: number;
   async: boolean;
+  expires?: number;
 }
 
 interface Term<T> {
@@ -145,11 +146,12 @@ function describe(response: ExplainResponse): string {
 function overrideParagraphs(response: ExplainResponse): string[] {
   const { override, otherOverrides, matchingOverrides } = response;
   if (override === undefined) return ['Override: none matches.'];
-  const { id, namespace, identifier, cidr, limit, duration, async: isAsync } = override;
+  const { id, namespace, identifier, cidr, limit, duration, async: isAsync, expires } = override;
   const selector = `${cidr ? 'CIDR block' : 'identifier'} ${quoted(identifier)}`;
   const texts = `${selector} in the namespace ${quoted(namespace)}`;
   const values = `limit ${limit}, duration ${formatDuration(duration)}`;
-  const applies = `Override: ${id} applies, ${texts}: ${values}${isAsync ? ', async' : ''}.`;
+  const end = expires === undefined ? '' : `, until ${isoTime(expires)}`;
+  const applies = `Override: ${id} applies, ${texts}: ${values}${isAsync ? ', async' : ''}${end}.`;
   if (matchingOverrides < 2) return [applies];
   const others = matchingOverrides - 1;
   const shown = otherOverrides.length < others ? `, the first ${otherOverrides.length}` : '';
@@ -159,9 +161,11 @@ function overrideParagraphs(response: ExplainResponse): string[] {
     `${formatCell(other.identifier)}${other.cidr ? ' (CIDR)' : ''}`,
     String(other.limit),
     formatDuration(other.duration),
+    formatEnd(other.expires),
     other.reason,
   ]);
-  const header = ['ID', 'NAMESPACE', 'IDENTIFIER', 'LIMIT', 'DURATION', 'WHY IT DOES NOT APPLY'];
+  const columns = ['ID', 'NAMESPACE', 'IDENTIFIER', 'LIMIT', 'DURATION', 'EXPIRES'];
+  const header = [...columns, 'WHY IT DOES NOT APPLY'];
   const table = formatTable(header, rows).trimEnd();
   return [applies, `Other overrides that match: ${others}${shown}\n${table}`];
 }

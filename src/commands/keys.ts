@@ -7,8 +7,8 @@ import { CREATE_ACTION, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/pe
 import { StartError } from '../core/errors.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { parseExpiry, required } from './options.ts';
-import { formatCell } from './output.ts';
+import { EXPIRES_OPTION, expiresFieldOf, required } from './options.ts';
+import { formatCell, formatEnd } from './output.ts';
 
 const DEFAULT_DATA_DIR = './weir-data';
 
@@ -27,11 +27,7 @@ const create = subcommand({
       value: '<permission>',
       help: 'may be repeated: "*" for all permissions, "keys.create", ...',
     },
-    expires: {
-      type: 'string',
-      value: '<when>',
-      help: 'a duration such as 90s or 30d, 2030-01-31 or 2030-01-31T12:00:00Z',
-    },
+    expires: EXPIRES_OPTION,
     offline: { type: 'boolean', help: 'write to the data directory of a stopped server' },
     'data-dir': {
       type: 'string',
@@ -43,12 +39,7 @@ const create = subcommand({
     const { values } = call;
     const name = required('name', values.name);
     const permissions = required('permission', values.permission);
-    const { expires } = values;
-    const fields = {
-      name,
-      permissions,
-      ...(expires === undefined ? {} : { expires: parseExpiry('expires', expires) }),
-    };
+    const fields = { name, permissions, ...expiresFieldOf(values.expires) };
     let created: NewKey;
     if (values.offline) {
       const path = values['data-dir'] ?? process.env.WEIR_DATA_DIR ?? DEFAULT_DATA_DIR;
@@ -86,7 +77,7 @@ const list = subcommand({
         keyId,
         formatCell(name),
         isoTime(createdAt),
-        expires === undefined ? 'never' : isoTime(expires),
+        formatEnd(expires),
         permissions.map(formatCell).join(' '),
       ];
     };

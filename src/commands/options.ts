@@ -24,6 +24,13 @@ export const WINDOW_OPTION = {
   help: 'length of a window: 90000 (milliseconds), 90s, 15m, 1h, 30d',
 } as const;
 
+/** `--expires` of a key and of an override. */
+export const EXPIRES_OPTION = {
+  type: 'string',
+  value: '<when>',
+  help: 'a duration such as 90s or 30d, 2030-01-31 or 2030-01-31T12:00:00Z',
+} as const;
+
 /** `--algorithm` of a check and of a reset. */
 export const ALGORITHM_OPTION = { type: 'string', value: '<name>' } as const;
 
@@ -77,6 +84,11 @@ export function parseExpiry(option: string, value: string): number {
   }
   if (ms > systemMs()) return ms;
   throw new StartError(`--${option} must be in the future; got ${formatValue(value)}`);
+}
+
+/** The field `expires` of a request, from the value of `--expires`. */
+export function expiresFieldOf(value: string | undefined): { expires?: number } {
+  return value === undefined ? {} : { expires: parseExpiry('expires', value) };
 }
 
 /** An identifier to check or reset. An empty one is usually an unset shell variable. */

@@ -1,5 +1,7 @@
 /** Text on standard output: tables, and values that a terminal shows without interpreting them. */
 
+import { isoTime } from '../shared-memory/clock.ts';
+
 /** Characters that a terminal interprets or does not show. */
 const UNPRINTABLE_CHARACTERS = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
@@ -38,6 +40,11 @@ export function formatTable(
       return `${cells.join('  ').trimEnd()}\n`;
     })
     .join('');
+}
+
+/** The time at which something ends, which may have no end. @param ms Unix time */
+export function formatEnd(ms: number | undefined): string {
+  return ms === undefined ? 'never' : isoTime(ms);
 }
 
 /** A count with its noun: `1 counter`, `2 counters`. */

@@ -7,9 +7,18 @@ import { formatDuration } from '../core/duration.ts';
 import { describeFileError } from '../core/errno.ts';
 import { StartError } from '../core/errors.ts';
 import { findJsonSyntaxError } from '../core/json-text.ts';
+import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, printLines, subcommand } from './command.ts';
-import { parseDuration, parseInteger, parseNamespace, required, WINDOW_OPTION } from './options.ts';
-import { formatCell, formatCount, quoted } from './output.ts';
+import {
+  EXPIRES_OPTION,
+  expiresFieldOf,
+  parseDuration,
+  parseInteger,
+  parseNamespace,
+  required,
+  WINDOW_OPTION,
+} from './options.ts';
+import { formatCell, formatCount, formatEnd, quoted } from './output.ts';
 import { ServerError } from './server-client.ts';
 
 const NAMESPACE_OPTIONS = {
@@ -28,14 +37,16 @@ interface Override {
   limit: number;
   duration: number;
   async: boolean;
+  expires?: number;
 }
 
-const HEADER = ['IDENTIFIER', 'CIDR', 'LIMIT', 'DURATION', 'ASYNC', 'ID'];
+const HEADER = ['IDENTIFIER', 'CIDR', 'LIMIT', 'DURATION', 'ASYNC', 'EXPIRES', 'ID'];
 const yesOrNo = (flag: boolean) => (flag ? 'yes' : 'no');
-const overrideRow = ({ identifier, cidr = false, limit, duration, async, id }: Override) => {
+const overrideRow = (override: Override) => {
+  const { identifier, cidr = false, limit, duration, async, expires, id } = override;
   const flags = { cidr: yesOrNo(cidr), async: yesOrNo(async) };
   const terms = [`${limit}`, formatDuration(duration)];
-  return [formatCell(identifier), flags.cidr, ...terms, flags.async, id];
+  return [formatCell(identifier), flags.cidr, ...terms, flags.async, formatEnd(expires), id];
 };
 
 /** @param cidr left out of a request if it is not given, for servers that do not know it */
@@ -56,6 +67,10 @@ const set = subcommand({
     ...CIDR_OPTION,
     limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; 0 denies every check' },
     duration: WINDOW_OPTION,
+    expires: {
+      ...EXPIRES_OPTION,
+      help: 'when it ends: 7d, 2030-01-31 or 2030-01-31T12:00:00Z; default: never',
+    },
     async: { type: 'boolean', help: 'decide the matching checks asynchronously' },
   },
   run: async (call) => {
@@ -65,6 +80,7 @@ const set = subcommand({
       ...selectorOf(positionals[0], values.cidr),
       limit: parseInteger('limit', required('limit', values.limit)),
       duration: parseDuration('duration', required('duration', values.duration)),
+      ...expiresFieldOf(values.expires),
     };
     const server = call.server();
     const response = await server.postV2<{ overrideId: string }>('ratelimit.setOverride', {
@@ -84,7 +100,8 @@ const set = subcommand({
       const what = `${limit} for ${describeSelector(override)}`;
       const place = `in the namespace ${quoted(namespace.text)}`;
       const mode = values.async ? ', asynchronous' : '';
-      return `Override ${overrideId} is set ${place}: ${what}${mode}.`;
+      const end = override.expires === undefined ? '' : `, until ${isoTime(override.expires)}`;
+      return `Override ${overrideId} is set ${place}: ${what}${mode}${end}.`;
     });
     return undefined;
   },
@@ -238,10 +255,14 @@ line, as JSON, for all namespaces. import reads the same format:
   {"namespaceName":"default","identifier":"user_*","limit":100,"duration":60000,"async":false}
 
 An import sets all of its overrides in one transaction, or none. It changes no other override.
+
+With --expires an override ends by itself. A set replaces all values: without --expires, the
+override is permanent again. In a line of an import, "expires" is a Unix time in ms, in the future.
 `,
   examples: [
     "weir overrides set 'user_*' --namespace default --limit 100 --duration 60s",
     'weir overrides set 203.0.113.0/24 --cidr --namespace default --limit 100 --duration 60s',
+    'weir overrides set acme --namespace default --limit 1000 --duration 60s --expires 7d',
     'weir overrides list --namespace default --json',
     'weir overrides export > overrides.jsonl',
     'weir overrides import overrides.jsonl --dry-run',

@@ -12,8 +12,6 @@ export const NAMESPACE_MAX_CHARACTERS = 512;
 export const NAMESPACES_MAX = 10_000;
 /** Deleted namespaces that are remembered, so that their counters are not found again. */
 export const DELETED_NAMESPACES_MAX = NAMESPACES_MAX;
-/** Overrides of a namespace that are deleted in one transaction. */
-export const DELETED_OVERRIDES_MAX = 1_000;
 /** A text with this prefix is the id of a namespace, never a name. */
 export const NAMESPACE_ID_PREFIX = 'rlns_';
 
@@ -77,6 +75,10 @@ export const AUDIT_ENTRIES_MAX = 10_000;
 /** Items that an entry of the audit log lists. They bound its size; the others are only counted. */
 export const AUDIT_PERMISSIONS_MAX = 100;
 export const AUDIT_NAMESPACES_MAX = 16;
+/** Overrides that end, or are deleted with their namespace, in one group commit. */
+export const REMOVED_OVERRIDES_MAX = 1_000;
+/** Up to so many that end have an entry each in the audit log. More have one together. */
+export const AUDITED_ENDS_MAX = 100;
 /** Verified header values that an acceptor caches. */
 export const VERIFIED_TOKENS_MAX = 4_096;
 

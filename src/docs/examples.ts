@@ -20,6 +20,8 @@ export const REQUEST_ID = 'req_732be5619067ac98cad7fd0a_0';
 export const DOCS_URL = EXAMPLE_BASE_URL + ERROR_PAGES_PATH;
 const NAMESPACE_ID = 'rlns_0c6a4e7a1d4f4b6f0a3a9b52';
 const OVERRIDE_ID = 'rlor_790becb6effb09af04b82f13';
+/** The end of an override: 2100-01-01. */
+const END = 4_102_444_800_000;
 const KEY_ID = 'key_23d70cfe6912bd5c8cab0f36';
 const RESET = 1795179600000;
 const HOUR_MS = 3_600_000;
@@ -431,6 +433,20 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
       },
       ...ok({ overrideId: OVERRIDE_ID }),
     },
+    ended: {
+      summary: 'An end that is in the past',
+      request: {
+        namespaceName: 'email.send',
+        identifier: 'vip_*',
+        limit: 100,
+        duration: 60_000,
+        expires: 1_700_000_000_000,
+      },
+      ...badRequestV1(
+        '"expires" must be a Unix time in ms, in the future; got 1700000000000, which is ' +
+          '2023-11-14T22:13:20Z',
+      ),
+    },
     invalid: {
       summary: 'A limit of 0, which only v2 sets',
       request: { namespaceName: 'email.send', identifier: 'vip_*', limit: 0, duration: 60_000 },
@@ -579,6 +595,17 @@ export const EXAMPLES: Readonly<Record<ApiOperation, Readonly<Record<string, Exa
     exact: {
       summary: 'A limit of 0 denies every check',
       request: { namespace: 'api', identifier: 'abuser', limit: 0, duration: 60_000 },
+      ...okV2({ overrideId: OVERRIDE_ID }),
+    },
+    ending: {
+      summary: 'A higher limit until a time',
+      request: {
+        namespace: 'api',
+        identifier: 'acme',
+        limit: 1_000,
+        duration: 60_000,
+        expires: END,
+      },
       ...okV2({ overrideId: OVERRIDE_ID }),
     },
     invalid: {

@@ -28,11 +28,11 @@ import {
   ANALYTICS_IDENTIFIERS_MAX,
   AUDIT_ENTRIES_MAX,
   CHECK_QUEUE_ENTRIES,
-  DELETED_OVERRIDES_MAX,
   EXACT_OVERRIDES_MAX,
   KEYS_MAX,
   MULTI_LIMIT_MAX,
   NAMESPACES_MAX,
+  REMOVED_OVERRIDES_MAX,
   WILDCARD_OVERRIDES_MAX,
 } from '../core/constants.ts';
 import {
@@ -134,6 +134,10 @@ const OVERRIDE_PRECEDENCE = [
 ].join('\n');
 const CHECK_NOT_FOUND =
   'The namespace does not exist, and the key lacks the permission to create it.';
+const ENDS =
+  'An override with `expires` ends by itself at that time. Checks then have the next override ' +
+  'that matches, or their own limit. A set replaces all values: without `expires`, the override ' +
+  'has no end any more. An override that is set after its end is a new one, with another id.';
 const OVERRIDE_NOT_FOUND = 'The namespace or the override does not exist.';
 const LACKS = 'the API key lacks the permission';
 const LACKS_READ = `${LACKS} "ratelimit.*.read_namespace"`;
@@ -301,6 +305,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     description: [
       SETS_OVERRIDE,
       APPLIES,
+      ENDS,
       'If several overrides match, the first difference in this order decides:',
       OVERRIDE_PRECEDENCE,
       'A `namespaceName` that contains `*` is a pattern. A pattern needs the permission ' +
@@ -375,6 +380,8 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
         '`ratelimits.setOverride`. An import also accepts identifiers of 1 or 2 characters and a ' +
         'limit of 0, as v2 does.',
       'An import deletes no override. The same import again changes and writes nothing.',
+      'An `expires` that is not in the future rejects the import. So leave out the overrides of ' +
+        'an older export that have ended.',
       CREATES_NAMESPACE,
     ],
     permissions: inNamespace('set_override'),
@@ -401,6 +408,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
       SETS_OVERRIDE,
       'An override that v2 sets is synchronous. A limit of 0 denies every check with a cost.',
       APPLIES,
+      ENDS,
       'The precedence, patterns and maximums are those of `ratelimits.setOverride`.',
       CREATES_NAMESPACE,
     ],
@@ -465,7 +473,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
       'Deletes a namespace with its overrides, its counters and its figures. This cannot be ' +
         'undone. The response is sent when the deletion is durable and no check that arrives ' +
         'later uses the namespace. Overrides of a pattern of namespaces stay.',
-      `${numberText(DELETED_OVERRIDES_MAX)} overrides or more are deleted before the namespace, ` +
+      `${numberText(REMOVED_OVERRIDES_MAX)} overrides or more are deleted before the namespace, ` +
         'in several transactions, each with an entry `overrides.delete` in the audit log. If ' +
         'weir ends meanwhile, the namespace stays with the rest: repeat the request.',
       'A later check with the same name creates another namespace, if its key may. It has a new ' +

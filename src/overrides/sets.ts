@@ -31,6 +31,8 @@ export interface OverrideEntry extends OverrideValue {
   identifier: string;
   /** Whether `identifier` is a CIDR block, in canonical form. */
   isCidr?: boolean;
+  /** The end, Unix time in ms. The tables do not have it. */
+  expiresMs?: number;
 }
 
 type OverridePlace = Pick<OverrideEntry, 'namespace' | 'namespaceKey' | 'identifier'>;
@@ -68,6 +70,8 @@ export class ExactOverrideSet {
   isChanged = false;
   readonly #hasher: Hasher;
   readonly #id = newIdentity();
+  /** The ends of those that have one, by `placeKey`: the table has no room for them. */
+  readonly #ends = new Map<string, number>();
 
   constructor(hashKey: Uint8Array) {
     this.#hasher = new Hasher(hashKey);
@@ -76,22 +80,34 @@ export class ExactOverrideSet {
   put(override: OverrideEntry): void {
     this.isChanged = true;
     this.table.put(this.#identify(override), override);
+    if (override.expiresMs !== undefined) this.#ends.set(placeKey(override), override.expiresMs);
+    else if (this.#ends.size > 0) this.#ends.delete(placeKey(override));
   }
 
   remove(override: OverrideEntry): void {
     this.isChanged = true;
     this.table.remove(this.#identify(override));
+    if (this.#ends.size > 0) this.#ends.delete(placeKey(override));
   }
 
   /** The override of a namespace and an identifier. */
   find(namespace: string, namespaceKey: string, identifier: string): OverrideMatch | undefined {
-    const value = this.table.get(this.#identify({ namespace, namespaceKey, identifier }));
-    return value && { ...value, namespace, isNamespacePattern: false, identifier };
+    const place = { namespace, namespaceKey, identifier };
+    const value = this.table.get(this.#identify(place));
+    if (value === undefined) return undefined;
+    const expiresMs = this.#ends.get(placeKey(place));
+    const end = expiresMs === undefined ? {} : { expiresMs };
+    return { ...value, namespace, isNamespacePattern: false, identifier, ...end };
   }
 
   #identify({ namespace, namespaceKey = namespace, identifier }: OverridePlace): Identity {
     return this.#hasher.hash(this.#hasher.namespace(namespaceKey), identifier, this.#id);
   }
+}
+
+/** A text that no other place has. */
+function placeKey({ namespace, namespaceKey = namespace, identifier }: OverridePlace): string {
+  return `${namespaceKey.length} ${namespaceKey}${identifier}`;
 }
 
 interface Wildcard {

@@ -35,6 +35,8 @@ export class OverrideTables {
   readonly #wildcards = new WildcardOverrideSet();
   readonly #exactBuffers = new BufferPair();
   readonly #trieBuffers = new BufferPair();
+  /** The rows of overrides that have ended: the store still has them, the tables do not. */
+  readonly #endedRows = new Set<number>();
   readonly #taskFile: URL;
   #pool: Piscina | undefined;
   /** Resolves when the last task has ended, whether or not it failed. */
@@ -91,11 +93,27 @@ export class OverrideTables {
   /**
    * Adds, replaces or removes an override. Must not be called while `compile` runs, which reads
    * the overrides.
+   * @returns whether the tables have changed
    */
-  apply(before: OverrideEntry | undefined, after: OverrideEntry | undefined): void {
+  apply(before: OverrideEntry | undefined, after: OverrideEntry | undefined): boolean {
     const overrides = isExact((after ?? before)!) ? this.#exact : this.#wildcards;
-    if (after === undefined) overrides.remove(before!);
-    else overrides.put(after);
+    const isOut = before !== undefined && this.#endedRows.delete(before.row);
+    if (after !== undefined) overrides.put(after);
+    else if (isOut) return false;
+    else overrides.remove(before!);
+    return true;
+  }
+
+  /**
+   * Takes out an override that has ended, before its record is removed, or set again. Must not be
+   * called while `compile` runs.
+   * @returns whether it was in the tables
+   */
+  end(override: OverrideEntry): boolean {
+    if (this.#endedRows.has(override.row)) return false;
+    this.apply(override, undefined);
+    this.#endedRows.add(override.row);
+    return true;
   }
 
   /**

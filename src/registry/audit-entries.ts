@@ -48,11 +48,6 @@ export function namespaceDeletion(
   return { action: 'namespace.delete', target, before: { overrideCount } };
 }
 
-/** Of the first overrides of a namespace that is being deleted. */
-export function overridesDeletion(namespace: NamespaceRecord, overrideCount: number): AuditDetails {
-  return { ...namespaceDeletion(namespace, overrideCount), action: 'overrides.delete' };
-}
-
 /** At least one of `before` and `after` is defined. */
 export function overrideChange(
   registry: Registry,
@@ -71,8 +66,9 @@ export function overrideChange(
 
 function overrideFields(field: 'before' | 'after', override: Override | undefined): object {
   if (override === undefined) return {};
-  const { limit, durationMs: duration, isAsync } = override;
-  return { [field]: { limit, duration, async: isAsync } };
+  const { limit, durationMs: duration, isAsync, expiresMs: expires } = override;
+  const values = { limit, duration, async: isAsync };
+  return { [field]: { ...values, ...(expires !== undefined && { expires }) } };
 }
 
 /** @param namespaces names and patterns */
@@ -80,9 +76,24 @@ export function overridesImport(
   namespaces: ReadonlySet<string>,
   counts: ImportCounts,
 ): AuditDetails {
+  return { action: 'overrides.import', target: namespacesTarget(namespaces), counts };
+}
+
+/**
+ * Of many overrides at a time.
+ * @param namespaces names and patterns
+ */
+export function overridesDeletion(
+  namespaces: ReadonlySet<string>,
+  overrideCount: number,
+): AuditDetails {
+  const target = namespacesTarget(namespaces);
+  return { action: 'overrides.delete', target, before: { overrideCount } };
+}
+
+function namespacesTarget(namespaces: ReadonlySet<string>): object {
   const listed = [...namespaces].slice(0, AUDIT_NAMESPACES_MAX);
-  const target = { namespaces: listed, namespaceCount: namespaces.size };
-  return { action: 'overrides.import', target, counts };
+  return { namespaces: listed, namespaceCount: namespaces.size };
 }
 
 export function policyCreation({ namespace, ...after }: Policy): AuditDetails {

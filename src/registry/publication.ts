@@ -15,7 +15,7 @@ import type {
   NamespaceChanges,
   RegisteredNamespace,
 } from './known-namespaces.ts';
-import type { Override, Registry } from './registry.ts';
+import { hasEnded, type Override, type Registry } from './registry.ts';
 import type { StatsRows } from './stats-rows.ts';
 import type { Change, NamespaceRecord } from './store/store.ts';
 import type { Publisher } from './writer.ts';
@@ -25,9 +25,14 @@ export function initialPublication(
   registry: Registry,
   rows: StatsRows,
   tables: OverrideTables,
+  nowMs: number,
 ): Publication {
-  for (const override of registry.overrides())
-    tables.apply(undefined, registry.overrideEntry(override));
+  for (const override of registry.overrides()) {
+    const entry = registry.overrideEntry(override);
+    tables.apply(undefined, entry);
+    // It has ended while no server ran. Its record is removed when the clock ticks.
+    if (hasEnded(override, nowMs)) tables.end(entry);
+  }
   return {
     ...tables.compileSync(),
     keys: { added: registry.keys(), removed: [] },
@@ -36,6 +41,15 @@ export function initialPublication(
       .deletedNamespaces()
       .map((record) => ({ ...keyed(record), successorKey: namespaceKey(record.name, record.row) })),
   };
+}
+
+/** Overrides that are taken out of the tables in one turn of the event loop. */
+const ENDS_PER_TURN = 2_000;
+
+interface Publishers {
+  publish: Publisher;
+  /** Takes overrides that have ended out of the tables, all in one publication. */
+  publishEnds: (ended: readonly Override[]) => Promise<void>;
 }
 
 /**
@@ -49,10 +63,15 @@ export function createPublisher(
   tables: OverrideTables,
   send: (publication: Publication) => Promise<void>,
   onDeleted: (keys: readonly string[]) => void,
-): Publisher {
+): Publishers {
   // One publication after the other: the tables must not change while they are compiled.
   let last: Promise<void> = Promise.resolve();
-  return async (committed, rejectedNamespaces) => {
+  const enqueue = (publication: () => Promise<void>) => {
+    const published = last.then(publication);
+    last = published.catch(() => {});
+    return published;
+  };
+  const publish: Publisher = async (committed, rejectedNamespaces) => {
     // Looked up now: the next change may remove what this one refers to.
     const changes = committed.filter(({ table }) => table !== 'audit' && table !== 'policies');
     if (changes.length === 0 && rejectedNamespaces.length === 0) return;
@@ -78,17 +97,34 @@ export function createPublisher(
         overrides.push([before && entryOf(before), after && entryOf(after)]);
       }
     }
-    const publish = async () => {
-      for (const [before, after] of overrides) tables.apply(before, after);
-      if (overrides.length > 0) Object.assign(publication, await tables.compile());
+    const hasOthers = changes.length > overrides.length || rejectedNamespaces.length > 0;
+    await enqueue(async () => {
+      let areTablesChanged = false;
+      for (const [before, after] of overrides) {
+        if (tables.apply(before, after)) areTablesChanged = true;
+      }
+      // Only records were removed of overrides that have ended before.
+      if (!areTablesChanged && !hasOthers) return;
+      if (areTablesChanged) Object.assign(publication, await tables.compile());
       await send(publication);
       const unused = deletedNamespaces.filter(({ name, key }) => !isUsed(registry, name, key));
       if (unused.length > 0) onDeleted([...new Set(unused.map(({ key }) => key))]);
-    };
-    const published = last.then(publish);
-    last = published.catch(() => {});
-    await published;
+    });
   };
+  const publishEnds = (ended: readonly Override[]) => {
+    return enqueue(async () => {
+      let areTablesChanged = false;
+      for (const [i, override] of ended.entries()) {
+        // There may be very many: other work of this thread gets a turn.
+        if (i % ENDS_PER_TURN === ENDS_PER_TURN - 1) await new Promise(setImmediate);
+        // One that was changed meanwhile is in a publication that follows.
+        const isUnchanged = registry.override(override.scope, override) === override;
+        if (isUnchanged && tables.end(registry.overrideEntry(override))) areTablesChanged = true;
+      }
+      if (areTablesChanged) await send(await tables.compile());
+    });
+  };
+  return { publish, publishEnds };
 }
 
 /** Finds the entries of overrides, also where one of the changes has removed their namespace. */

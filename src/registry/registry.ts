@@ -30,6 +30,11 @@ export type Override = WithRow<OverrideRecord>;
 /** What identifies an override in its scope: a block and an identifier may have the same text. */
 export type OverrideSelector = Pick<OverrideRecord, 'identifier' | 'isCidr'>;
 
+/** Whether the end of an override has come. Its record is removed soon after. */
+export function hasEnded({ expiresMs }: OverrideRecord, nowMs: number): boolean {
+  return expiresMs !== undefined && expiresMs <= nowMs;
+}
+
 /** A lone surrogate, which no identifier contains. */
 const BLOCK_MARK = '\ud800';
 
@@ -54,6 +59,10 @@ export class Registry {
   /** By scope and `overrideKey`. */
   readonly #overrides = new Map<string, Map<string, Override>>();
   readonly #counts = { exact: 0, wildcard: 0 };
+  /** The overrides that have an end, by row. */
+  readonly #expiring = new Map<number, Override>();
+  /** None of them ends before this time. */
+  #firstEndMs = Number.POSITIVE_INFINITY;
   /** By namespace: the policies that were last recorded in the audit log. */
   readonly #policies = new Map<string, WithRow<Policy>>();
   readonly #nextRow: Record<TableName, number> = {
@@ -199,6 +208,18 @@ export class Registry {
 
   *overrides(): Iterable<Override> {
     for (const scope of this.#overrides.values()) yield* scope.values();
+  }
+
+  /** The overrides whose end has come. While there is none, this compares one time. */
+  endedOverrides(nowMs: number): Override[] {
+    if (nowMs < this.#firstEndMs) return [];
+    const ended: Override[] = [];
+    this.#firstEndMs = Number.POSITIVE_INFINITY;
+    for (const override of this.#expiring.values()) {
+      this.#firstEndMs = Math.min(this.#firstEndMs, override.expiresMs!);
+      if (hasEnded(override, nowMs)) ended.push(override);
+    }
+    return ended;
   }
 
   /** The numbers of overrides without and with a pattern or a CIDR block. */
@@ -382,6 +403,11 @@ export class Registry {
   #applyOverride(before: Override | undefined, after: Override | undefined): void {
     this.#updateCount(before, -1);
     this.#updateCount(after, 1);
+    if (before !== undefined) this.#expiring.delete(before.row);
+    if (after?.expiresMs !== undefined) {
+      this.#expiring.set(after.row, after);
+      this.#firstEndMs = Math.min(this.#firstEndMs, after.expiresMs);
+    }
     if (after !== undefined) this.#overridesInScope(after.scope).set(overrideKey(after), after);
     else if (before !== undefined) {
       const scope = this.#overridesInScope(before.scope);

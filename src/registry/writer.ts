@@ -23,6 +23,7 @@ import { FailureLog } from '../core/failure-log.ts';
 import type { Log } from '../core/log.ts';
 import { logAudit } from './audit-entries.ts';
 import type { Ledger } from './ledger.ts';
+import { removeEndedOverrides } from './override-expiry.ts';
 import type { Registry } from './registry.ts';
 import type { Change } from './store/store.ts';
 
@@ -63,6 +64,8 @@ export class Writer {
   #pendingBytes = 0;
   /** Names of namespaces that checks have created. */
   readonly #newNamespaceNames = new Set<string>();
+  /** Whether overrides have ended whose records are not removed. */
+  #isRemovalDue = false;
   #retryTimer: NodeJS.Timeout | undefined;
   #isRetryDue = false;
   readonly #failures: FailureLog;
@@ -110,6 +113,12 @@ export class Writer {
     if (this.#retryTimer === undefined) this.#start();
   }
 
+  /** Called when overrides have ended. */
+  removeEndedOverrides(): void {
+    this.#isRemovalDue = true;
+    if (this.#retryTimer === undefined) this.#start();
+  }
+
   /** Writes the namespaces that checks have created, if they can be written at once. */
   async flush(): Promise<void> {
     clearTimeout(this.#retryTimer);
@@ -128,7 +137,7 @@ export class Writer {
     while (
       this.#pending.length > 0 ||
       this.#isRetryDue ||
-      (this.#newNamespaceNames.size > 0 && this.#retryTimer === undefined)
+      (this.#hasOwnChanges && this.#retryTimer === undefined)
     ) {
       await this.#runGroupCommit();
       // Give other work of this thread a turn.
@@ -137,10 +146,16 @@ export class Writer {
     this.#isRunning = false;
   }
 
+  /** Whether there are changes that no client has sent. */
+  get #hasOwnChanges(): boolean {
+    return this.#newNamespaceNames.size > 0 || this.#isRemovalDue;
+  }
+
   async #runGroupCommit(): Promise<void> {
     const group = this.#takePending();
     this.#isRetryDue = false;
-    if (group.length > 0 || this.#newNamespaceNames.size > 0) this.groupCommits++;
+    if (group.length > 0 || this.#hasOwnChanges) this.groupCommits++;
+    this.#isRemovalDue = false;
     const outcomes = await this.#commitGroup(
       group.map(({ work }) => work),
       this.#publish,
@@ -157,6 +172,8 @@ export class Writer {
     for (let conflicts = 0; ; conflicts++) {
       const names = [...this.#newNamespaceNames];
       const rejected = this.#addNamespaces(names);
+      // First, so that a change that sets one of them again makes another override.
+      removeEndedOverrides(this.#registry, this.#nowMs());
       const outcomes = group.map((work) => this.#attempt(work));
       const { journalLength: changes } = this.#registry;
       const commit = await this.#ledger.commit(this.#registry);

@@ -46,7 +46,7 @@ export function acceptorData(
     isReportingErrors: settings.logLevel === 'debug',
     events: state.events,
     activePublication: {
-      ...initialPublication(registry, statsRows, overrides),
+      ...initialPublication(registry, statsRows, overrides, state.clock.nowMs()),
       policies: policies.all,
     },
   };

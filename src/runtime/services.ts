@@ -26,6 +26,7 @@ import { UnknownFields } from '../observe/unknown-fields.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
+import { OverrideExpiry } from '../registry/override-expiry.ts';
 import { PolicyAuditor } from '../registry/policy-auditor.ts';
 import { createPublisher, type Publication } from '../registry/publication.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
@@ -62,6 +63,7 @@ export class Services {
   readonly #deletedCounters: DeletedCounters;
   readonly #watches: { close(): void }[];
   readonly #writer: Writer;
+  readonly #expiry: OverrideExpiry;
   readonly #foundation: Foundation;
   #firstKeyTimer: NodeJS.Timeout | undefined;
   readonly #nowMs: () => number;
@@ -83,12 +85,19 @@ export class Services {
       if (publication.keys?.removed.length) this.#dashboard.endInvalidSessions();
       return acceptors.publish(publication);
     };
-    const publish = createPublisher(registry, statsRows, overrides, send, (keys) => {
+    const onDeleted = (keys: readonly string[]) => {
       // Before its row may be used again: the figures so far are those of the deleted namespace.
       this.#analytics?.deleteNamespaces(keys);
       for (const key of keys) statsRows.release(key);
       this.#deletedCounters.remove(keys);
-    });
+    };
+    const { publish, publishEnds } = createPublisher(
+      registry,
+      statsRows,
+      overrides,
+      send,
+      onDeleted,
+    );
     shared?.replica.publishWith(publish);
     const ledger = shared?.replicator ?? new LocalLedger(store);
     const writer = new Writer(registry, ledger, publish, log, nowMs);
@@ -105,6 +114,8 @@ export class Services {
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
+    const removeRecords = () => writer.removeEndedOverrides();
+    this.#expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, log, nowMs });
     this.#foundation = foundation;
     this.#nowMs = nowMs;
     const runOperation = (request: OperationRequest) => {
@@ -128,6 +139,7 @@ export class Services {
     // one wake-up of the main thread serves all: a wake-up costs more than what is done.
     this.#clockTimer = setInterval(() => {
       clockPublisher.tick();
+      this.#expiry.tick();
       events?.collector.tick();
     }, CLOCK_TICK_MS);
     const replica = shared && (() => replicaStatsOf(shared));
@@ -243,6 +255,7 @@ export class Services {
    */
   async stop(): Promise<void> {
     this.#deletedCounters.close();
+    this.#expiry.close();
     await this.#engine.drain();
     await this.#engine.stop();
     for (const watch of this.#watches) watch.close();

@@ -1,7 +1,7 @@
 /** The deletion of namespaces, and the order of their list. */
 
 import { describe, expect, test } from 'vitest';
-import { DELETED_OVERRIDES_MAX } from '../../src/core/constants.ts';
+import { REMOVED_OVERRIDES_MAX } from '../../src/core/constants.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, describeOnce, testInMemory } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendRequest } from '../support/http.ts';
@@ -171,7 +171,7 @@ describeEngines('a deleted namespace, decided %s,', (mode) => {
     });
 
     test('loses many overrides in several transactions, each with an entry', async () => {
-      const overrides = Array.from({ length: 2 * DELETED_OVERRIDES_MAX + 500 }, (_, i) => {
+      const overrides = Array.from({ length: 2 * REMOVED_OVERRIDES_MAX + 500 }, (_, i) => {
         const fields = { limit: 9, duration: LONGEST_WINDOW_MS };
         return { namespaceName: 'many', identifier: i < 9 ? `user${i}*` : `user${i}`, ...fields };
       });
@@ -183,8 +183,8 @@ describeEngines('a deleted namespace, decided %s,', (mode) => {
       const { entries } = await server.ok<{ entries: Fields[] }>('audit.list', { limit: 3 });
       expect(entries.map(({ action, before }) => [action, before])).toEqual([
         ['namespace.delete', { overrideCount: overrides.length }],
-        ['overrides.delete', { overrideCount: DELETED_OVERRIDES_MAX }],
-        ['overrides.delete', { overrideCount: DELETED_OVERRIDES_MAX }],
+        ['overrides.delete', { overrideCount: REMOVED_OVERRIDES_MAX }],
+        ['overrides.delete', { overrideCount: REMOVED_OVERRIDES_MAX }],
       ]);
       expect(new Set(entries.map(({ keyId }) => keyId)).size).toBe(1);
     });

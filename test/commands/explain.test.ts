@@ -31,7 +31,7 @@ describe('weir explain', () => {
     );
     expect(others).toContain('Other overrides that match: 1\n');
     expect(cellsOf(others)).toMatchObject([
-      { 2: 'explained_1', 5: 'an exact namespace takes precedence over a pattern' },
+      { 2: 'explained_1', 5: 'never', 6: 'an exact namespace takes precedence over a pattern' },
     ]);
     expect(check).toMatch(/^Next check:\n/);
     expect(cellsOf(check)).toEqual([
@@ -44,6 +44,16 @@ describe('weir explain', () => {
     expect(cellsOf(counters)[0].slice(0, 5)).toEqual(['30d', 'fixed', '5', '4', '1']);
     // Nothing has changed.
     expect(await weir(['explain', 'cli', 'explained_1', '--cost', '2'])).toEqual(explained);
+  });
+
+  test('prints the ends of the overrides', async () => {
+    const values = ['--namespace', 'cli', '--limit', '5', '--duration', '30d'];
+    const [first, second] = ['2099-01-31T00:00:00Z', '2098-01-31T00:00:00Z'];
+    await weir(['overrides', 'set', 'ending', ...values, '--expires', first]);
+    await weir(['overrides', 'set', 'endin*', ...values, '--expires', second]);
+    const [, applies, others] = (await weir(['explain', 'cli', 'ending'])).stdout.split('\n\n');
+    expect(applies).toContain(`: limit 5, duration 30d, until ${first}.`);
+    expect(cellsOf(others)[0]).toContain(second);
   });
 
   test('prints the response as JSON, and takes all terms of a check', async () => {

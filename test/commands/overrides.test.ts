@@ -27,8 +27,8 @@ describe('weir overrides', () => {
     const list = ['overrides', 'list', '--namespace', 'over*'];
     expect(await lines(list)).toEqual([override]);
     expect((await weir(list)).stdout).toBe(
-      'IDENTIFIER  CIDR  LIMIT  DURATION  ASYNC  ID\n' +
-        `user_*      no    7      1h        yes    ${overrideId}\n`,
+      'IDENTIFIER  CIDR  LIMIT  DURATION  ASYNC  EXPIRES  ID\n' +
+        `user_*      no    7      1h        yes    never    ${overrideId}\n`,
     );
     expect((await weir(['overrides', 'get', ...target])).stdout).toBe((await weir(list)).stdout);
     const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
@@ -51,6 +51,35 @@ describe('weir overrides', () => {
       EXIT.SERVER_ERROR,
       'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
     ]);
+  });
+
+  test('sets an end with --expires, as a duration or a time; without it there is none', async () => {
+    const target = ['vip', '--namespace', 'ends'];
+    const set = ['overrides', 'set', ...target, '--limit', '7', '--duration', '1h'];
+    const time = '2099-01-31T12:00:00Z';
+    const { stdout } = await weir([...set, '--expires', time, '--async']);
+    expect(stdout).toContain(`7 tokens per 1h for "vip", asynchronous, until ${time}.\n`);
+    const get = ['overrides', 'get', ...target];
+    expect(await lines(get)).toMatchObject([{ expires: Date.parse(time), async: true }]);
+    expect((await weir(get)).stdout).toMatch(new RegExp(` yes {4}${time} {2}rlor_`));
+    const [line] = (await weir(['overrides', 'export'])).stdout.match(/.*"ends".*/)!;
+    const input = line.replace(/"limit":7/, '"limit":8');
+    expect((await weir(['overrides', 'import', '-'], undefined, input)).code).toBe(0);
+    expect(await lines(get)).toMatchObject([{ expires: Date.parse(time), limit: 8 }]);
+    const before = Date.now();
+    await weir([...set, '--expires', '2d']);
+    const [{ expires }] = await lines(get);
+    expect(expires).toBeGreaterThanOrEqual(before + 2 * 86_400_000);
+    expect((await weir(['audit', 'list', '--limit', '1'])).stdout).toContain(
+      'expires: 2099-01-31T',
+    );
+    await weir(set);
+    expect((await lines(get))[0]).not.toHaveProperty('expires');
+    expect((await weir(['audit', 'list', '--limit', '1'])).stdout).toMatch(/expires: \S+ -> never/);
+    for (const when of ['2020-01-01', 'tomorrow', '0s']) {
+      const { code, stderr } = await weir([...set, '--expires', when]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, expect.stringContaining('--expires must be ')]);
+    }
   });
 
   test('sets, gets, lists and deletes CIDR blocks with --cidr', async () => {

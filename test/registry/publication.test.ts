@@ -20,7 +20,8 @@ function open(store: Store) {
   const send = async (publication: Publication) => {
     sent.push(publication);
   };
-  const publish = createPublisher(registry, rows, tables, send, (keys) => deleted.push(...keys));
+  const onDeleted = (keys: readonly string[]) => void deleted.push(...keys);
+  const { publish } = createPublisher(registry, rows, tables, send, onDeleted);
   return {
     deleted,
     registry,

@@ -18,7 +18,13 @@ import { makeOverrideId } from '../../overrides/id.ts';
 import { countStars, isPattern } from '../../overrides/pattern.ts';
 import { requireIdentifiable } from '../../policies/identifiable.ts';
 import { namespaceCreation, overrideChange } from '../../registry/audit-entries.ts';
-import type { Override, OverrideSelector, Registry } from '../../registry/registry.ts';
+import {
+  hasEnded,
+  type Override,
+  type OverrideSelector,
+  type Registry,
+} from '../../registry/registry.ts';
+import { requireFuture } from './expires.ts';
 import {
   type NamespaceReference,
   namespaceNotCreatable,
@@ -41,6 +47,9 @@ export const OVERRIDE_FIELDS = {
   selectorCidr: 'Whether the override was set with `cidr`.',
   limit: 'Tokens that may be used in one window, in place of the `limit` of a check.',
   duration: 'Length of the window in milliseconds, in place of the `duration` of a check.',
+  expires:
+    'Time at which the override ends by itself, in Unix milliseconds. It must be in the future. ' +
+    'Without it, the override applies until it is deleted, also if it had an end before.',
 } as const;
 
 /** The selector of an override, as a request names it. */
@@ -59,7 +68,17 @@ export function cidrField({ isCidr }: Pick<OverrideSelector, 'isCidr'>): { cidr?
   return isCidr === true ? { cidr: true } : {};
 }
 
-type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync'>;
+/** The field `expires` of a response. An override without an end has none. */
+export function endField({ expiresMs }: Pick<Override, 'expiresMs'>): { expires?: number } {
+  return expiresMs === undefined ? {} : { expires: expiresMs };
+}
+
+type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync' | 'expiresMs'>;
+
+/** The end of an override, as a request has it. */
+export function endOf({ expires }: { expires?: number }): Pick<Override, 'expiresMs'> {
+  return expires === undefined ? {} : { expiresMs: expires };
+}
 
 /** Creates an override, or replaces its values under the same id. Writes the audit log. */
 export function setOverride(
@@ -82,17 +101,18 @@ export function putOverride(
   values: OverrideValues,
 ) {
   const { registry, nowMs } = context;
+  requireFuture(values.expiresMs, nowMs());
   if (selector.isCidr === true) requireBlock(selector.identifier);
   else requireWildcardsMax('identifier', selector.identifier);
   const existing = resolveScope(context, reference, 'set_override');
   const newNamespace = existing === undefined ? createNamespace(context, reference) : undefined;
   const scope = existing ?? newNamespace!.id;
   requireReachable(context, scope, selector);
-  const before = registry.override(scope, selector);
+  const before = findLive(context, scope, selector);
   if (before === undefined) requireOverrideCapacity(registry, scope, selector);
   else if (hasSameValues(before, values)) return { override: before, before, newNamespace };
-  const created = { id: makeOverrideId(), scope, ...selector, createdMs: nowMs() };
-  const override = registry.putOverride({ ...(before ?? created), ...values });
+  const { id, createdMs } = before ?? { id: makeOverrideId(), createdMs: nowMs() };
+  const override = registry.putOverride({ id, scope, ...selector, createdMs, ...values });
   return { override, before, newNamespace };
 }
 
@@ -115,7 +135,7 @@ export function findOverride(
 ): Override {
   const scope = resolveScope(context, reference, action);
   if (scope === undefined) throw namespaceNotFound(reference);
-  const override = context.registry.override(scope, selector);
+  const override = findLive(context, scope, selector);
   if (override !== undefined) return override;
   const { identifier, isCidr } = selector;
   const what = `${isCidr === true ? 'the CIDR block ' : ''}${JSON.stringify(identifier)}`;
@@ -128,12 +148,31 @@ export function overridesInScope(
 ): Iterable<Override> {
   const scope = resolveScope(context, reference, 'read_override');
   if (scope === undefined) throw namespaceNotFound(reference);
-  return context.registry.overridesOf(scope);
+  return liveOverrides(context, context.registry.overridesOf(scope));
 }
 
-function hasSameValues(before: Override, { limit, durationMs, isAsync }: OverrideValues): boolean {
+/** Without those whose end has come, also if their records are not removed yet. */
+export function* liveOverrides(
+  { nowMs }: Pick<OperationContext, 'nowMs'>,
+  overrides: Iterable<Override>,
+): Iterable<Override> {
+  const now = nowMs();
+  for (const override of overrides) if (!hasEnded(override, now)) yield override;
+}
+
+function findLive(
+  { registry, nowMs }: OperationContext,
+  scope: string,
+  selector: OverrideSelector,
+): Override | undefined {
+  const override = registry.override(scope, selector);
+  return override === undefined || hasEnded(override, nowMs()) ? undefined : override;
+}
+
+function hasSameValues(before: Override, values: OverrideValues): boolean {
+  const { limit, durationMs, isAsync, expiresMs } = values;
   if (before.limit !== limit || before.durationMs !== durationMs) return false;
-  return before.isAsync === isAsync;
+  return before.isAsync === isAsync && before.expiresMs === expiresMs;
 }
 
 /**

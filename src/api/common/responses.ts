@@ -49,6 +49,11 @@ export const limitFields = {
   reset: amount(RESET),
 };
 
+/** Of an override. */
+export const overrideEnd = Type.Optional(
+  unixMs('Time at which the override ends by itself. Absent if it has no end'),
+);
+
 /** Of the next page; absent on the last one. */
 export const nextCursor = Type.Optional(
   named('The `cursor` of the next page. It is absent on the last page.'),

@@ -31,7 +31,7 @@ import type { Policy } from '../../policies/policy.ts';
 import { DEFAULT_NAMESPACE } from '../common/check-request.ts';
 import type { NamespaceFinder } from '../common/namespace-finder.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
-import { cidrField } from '../common/overrides.ts';
+import { cidrField, endField } from '../common/overrides.ts';
 import {
   type CounterOperationV1,
   readBody,
@@ -169,7 +169,8 @@ function identifierNote(request: ExplainRequest, { policy, identifier }: Explain
 function shownOverride(override: OverrideMatch) {
   const { id, namespace, identifier, limit, durationMs, isAsync } = override;
   const selector = { identifier, ...cidrField(override) };
-  return { id, namespace, ...selector, limit, duration: durationMs, async: isAsync };
+  const values = { limit, duration: durationMs, async: isAsync, ...endField(override) };
+  return { id, namespace, ...selector, ...values };
 }
 
 function shownPolicy({ gateway, shadow, skip }: Policy) {

@@ -16,7 +16,6 @@ import {
   readPermission,
 } from '../../auth/permissions.ts';
 import {
-  AMOUNT_MAX,
   KEY_NAME_MAX_CHARACTERS,
   KEYS_MAX,
   NAMESPACE_ID_PREFIX,
@@ -25,10 +24,10 @@ import {
 } from '../../core/constants.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
-import { createValidator, field, integer, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
+import { createValidator, field, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
 import { keyCreation, keyRevocation } from '../../registry/audit-entries.ts';
 import type { Registry } from '../../registry/registry.ts';
-import { isoTime } from '../../shared-memory/clock.ts';
+import { expiresField, requireFuture } from '../common/expires.ts';
 import { namespaceNotFound } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
@@ -47,8 +46,7 @@ export const createKeyValidator = createValidator(
         'What the key permits. The key of the request must have each of these permissions.',
       ),
       expires: Type.Optional(
-        field(
-          integer(1, AMOUNT_MAX, 'a Unix time in ms, an integer'),
+        expiresField(
           'Time from which the key is rejected, in Unix milliseconds. It must be in the future. ' +
             'Without it, the key does not expire.',
         ),
@@ -74,11 +72,7 @@ export function newKey(
 ): { key: string; record: KeyRecord } {
   const { name, permissions, expires } = createKeyValidator.validate(input);
   requireValidPermissions(permissions, namespaceIdOf);
-  if (expires !== undefined && expires <= nowMs) {
-    const received = `${expires}, which is ${isoTime(expires)}`;
-    const message = `"expires" must be a Unix time in ms, in the future; got ${received}`;
-    throw new ApiError('BAD_REQUEST', message);
-  }
+  requireFuture(expires, nowMs);
   const key = makeKey();
   const granted = [...new Set(permissions)];
   return { key, record: newKeyRecord(key, name, granted, nowMs, expires ?? null) };

@@ -5,7 +5,7 @@
 
 import Type from 'typebox';
 import type { NamespaceAction } from '../../auth/permissions.ts';
-import { DELETED_OVERRIDES_MAX, NAMESPACE_MAX_CHARACTERS, PAGE_MAX } from '../../core/constants.ts';
+import { NAMESPACE_MAX_CHARACTERS, PAGE_MAX, REMOVED_OVERRIDES_MAX } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
 import { createValidator, field, JSON_OBJECT, QUERY, text } from '../../core/schema.ts';
 import { namespaceDeletion, overridesDeletion } from '../../registry/audit-entries.ts';
@@ -74,10 +74,10 @@ export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteName
     throw new ApiError('CONFLICT', `the configuration file has ${policy}: remove it first`);
   }
   const deletedBefore = unfinished?.overrides ?? 0;
-  const first = [...take(registry.overridesOf(namespace.id), DELETED_OVERRIDES_MAX)];
-  if (first.length === DELETED_OVERRIDES_MAX) {
+  const first = [...take(registry.overridesOf(namespace.id), REMOVED_OVERRIDES_MAX)];
+  if (first.length === REMOVED_OVERRIDES_MAX) {
     for (const override of first) registry.removeOverride(override);
-    context.audit(overridesDeletion(namespace, first.length));
+    context.audit(overridesDeletion(new Set([name]), first.length));
     return new UnfinishedDeletion(namespace.id, deletedBefore + first.length);
   }
   const overrides = deletedBefore + registry.deleteNamespace(namespace, context.nowMs());

@@ -28,11 +28,15 @@ import {
 import { isPattern } from '../../overrides/pattern.ts';
 import { overridesImport } from '../../registry/audit-entries.ts';
 import type { Override } from '../../registry/registry.ts';
+import { expiresField } from '../common/expires.ts';
 import type { NamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import {
   cidrField,
+  endField,
+  endOf,
   findOverride,
+  liveOverrides,
   OVERRIDE_FIELDS,
   overridesInScope,
   putOverride,
@@ -69,6 +73,7 @@ const overrideSchema = (identifierMin: number, limitMin: number) => {
       field(flag(), '`true` makes the checks to which the override applies asynchronous.', false),
     ),
     cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.cidr, false)),
+    expires: Type.Optional(expiresField(OVERRIDE_FIELDS.expires)),
   };
   return Type.Object(fields, JSON_OBJECT);
 };
@@ -142,12 +147,16 @@ export const listOverrides: OperationHandler<ResponseV1<'ratelimits.listOverride
 
 /** All overrides of all namespaces, each in the form that an import accepts. */
 export const exportOverrides: OperationHandler<ResponseV1<'ratelimits.exportOverrides'>> = (
-  { registry, permissions, validate },
+  { registry, permissions, validate, nowMs },
   input,
 ) => {
   const query = validate(exportValidator, input);
   permissions.require('read_override', undefined);
-  const { items, rest } = pageOf(registry.overrides(), query, EXPORT_PAGE_MAX);
+  const { items, rest } = pageOf(
+    liveOverrides({ nowMs }, registry.overrides()),
+    query,
+    EXPORT_PAGE_MAX,
+  );
   const overrides = items.map((override) => {
     const { id: _, ...fields } = toResponseItem(override);
     const namespaceName = registry.namespaceOf(override);
@@ -191,8 +200,13 @@ export const importOverrides: OperationHandler<ResponseV1<'ratelimits.importOver
 
 type SetBody = Static<ReturnType<typeof overrideSchema>>;
 
-function overrideValuesOf({ limit, duration: durationMs, async: isAsync = false }: SetBody) {
-  return { limit, durationMs, isAsync };
+function overrideValuesOf({
+  limit,
+  duration: durationMs,
+  async: isAsync = false,
+  ...body
+}: SetBody) {
+  return { limit, durationMs, isAsync, ...endOf(body) };
 }
 
 /** In a request with both, the id has precedence. */
@@ -207,8 +221,8 @@ function namespaceReferenceOf(
 
 function toResponseItem(override: Override) {
   const { id, identifier, limit, durationMs, isAsync } = override;
-  const cidr = cidrField(override);
-  return { id, identifier, ...cidr, limit, duration: durationMs, async: isAsync };
+  const values = { limit, duration: durationMs, async: isAsync, ...endField(override) };
+  return { id, identifier, ...cidrField(override), ...values };
 }
 
 /** Adds the index of the item to the errors of an import. */

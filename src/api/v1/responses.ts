@@ -28,6 +28,7 @@ import {
   listOf,
   named,
   nextCursor,
+  overrideEnd,
   REMAINING,
   RESET,
   total,
@@ -49,6 +50,7 @@ const overrideValues = {
   limit: amount('Tokens that may be used in one window.'),
   duration: amount('Length of the window in milliseconds.'),
   async: flagged('Whether the checks to which the override applies are asynchronous.'),
+  expires: overrideEnd,
 };
 const override = Type.Object({ id: overrideId, ...overrideValues });
 /** An override in the form that an import accepts. */
@@ -175,9 +177,12 @@ const auditTarget = Type.Object(
     identifier: Type.Optional(named('Identifier, pattern or CIDR block of an override.')),
     cidr: Type.Optional(flagged('`true` if `identifier` is a CIDR block.')),
     namespaces: Type.Optional(
-      listOf(Type.String(), `Namespaces of an import: the first ${AUDIT_NAMESPACES_MAX}.`),
+      listOf(
+        Type.String(),
+        `Namespaces of an import, or of overrides that ended: the first ${AUDIT_NAMESPACES_MAX}.`,
+      ),
     ),
-    namespaceCount: Type.Optional(amount('Number of the namespaces of an import.')),
+    namespaceCount: Type.Optional(amount('Number of these namespaces.')),
   },
   { description: 'What was changed, with its name at that time.' },
 );
@@ -194,12 +199,16 @@ const auditValues = (description: string) => {
     permissionCount: Type.Optional(amount('Number of the permissions of a key.')),
     expires: Type.Optional(
       Type.Union([Type.Integer(), Type.Null()], {
-        description: 'Time from which a key is rejected, in Unix milliseconds, or `null`.',
+        description:
+          'Time from which a key is rejected, or `null`. Time at which an override ends, absent ' +
+          'without an end. In Unix milliseconds.',
       }),
     ),
   };
   const namespaceFields = {
-    overrideCount: Type.Optional(amount('Number of the overrides of a deleted namespace.')),
+    overrideCount: Type.Optional(
+      amount('Number of the overrides of a deleted namespace, or of many that ended at a time.'),
+    ),
   };
   const note = 'A policy has the fields that `ratelimits.listPolicies` returns.';
   return Type.Object(

@@ -23,10 +23,13 @@ import {
   text,
 } from '../../core/schema.ts';
 import type { Override } from '../../registry/registry.ts';
+import { expiresField } from '../common/expires.ts';
 import { parseNamespaceReference } from '../common/namespace-reference.ts';
 import type { OperationHandler } from '../common/operation-context.ts';
 import {
   cidrField,
+  endField,
+  endOf,
   findOverride,
   OVERRIDE_FIELDS,
   overridesInScope,
@@ -55,6 +58,7 @@ export const setValidator = createStrictValidator(
       ),
       duration: field(milliseconds(DURATION_MIN_MS, DURATION_MAX_MS), OVERRIDE_FIELDS.duration),
       cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.cidr, false)),
+      expires: Type.Optional(expiresField(OVERRIDE_FIELDS.expires)),
     },
     JSON_OBJECT,
   ),
@@ -82,7 +86,7 @@ export const setOverrideV2: OperationHandler<ResponseV2<'ratelimit.setOverride'>
 ) => {
   const body = setValidator.validate(input);
   const { limit, duration: durationMs } = body;
-  const values = { limit, durationMs, isAsync: false };
+  const values = { limit, durationMs, isAsync: false, ...endOf(body) };
   const reference = namespaceReferenceOf(body);
   const { id: overrideId } = setOverride(context, reference, selectorOf(body), values);
   return { data: { overrideId } };
@@ -120,5 +124,6 @@ export const listOverridesV2: OperationHandler<ResponseV2<'ratelimit.listOverrid
 
 function toResponseItem(override: Override) {
   const { id: overrideId, identifier, limit, durationMs: duration } = override;
-  return { overrideId, identifier, ...cidrField(override), limit, duration };
+  const values = { limit, duration, ...endField(override) };
+  return { overrideId, identifier, ...cidrField(override), ...values };
 }

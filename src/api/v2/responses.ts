@@ -4,7 +4,16 @@
  */
 
 import Type, { type Static, type TSchema } from 'typebox';
-import { amount, flagged, idText, limitFields, listOf, meta, named } from '../common/responses.ts';
+import {
+  amount,
+  flagged,
+  idText,
+  limitFields,
+  listOf,
+  meta,
+  named,
+  overrideEnd,
+} from '../common/responses.ts';
 
 const appliedOverride = Type.Optional(
   idText('rlor', 'Id of the override that applied. Absent if none did.'),
@@ -25,6 +34,7 @@ const override = Type.Object({
   ),
   limit: amount('Tokens that may be used in one window.'),
   duration: amount('Length of the window in milliseconds.'),
+  expires: overrideEnd,
 });
 
 const checked = Type.Object({

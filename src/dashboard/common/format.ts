@@ -90,6 +90,14 @@ export function formatUtc(ms: number): string {
   return isDate(ms) ? new Date(ms).toISOString().replace('T', ' ').replace('Z', ' UTC') : '';
 }
 
+/** The value of an input for a date and a time, in the time zone of the browser; '' for no date. */
+export function dateTimeText(ms: number | undefined): string {
+  if (ms === undefined || !isDate(ms)) return '';
+  const local = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
+  // Years from 10000 on have a sign, which inputs do not read.
+  return local.startsWith('+') ? '' : local.replace(/(\.000)?Z$/, '');
+}
+
 /** The range of times that a Date can hold. */
 function isDate(ms: number): boolean {
   return Math.abs(ms) <= 8.64e15;

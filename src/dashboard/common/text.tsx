@@ -21,6 +21,11 @@ export function Name({ text }: { text: string }) {
   );
 }
 
+/** The time at which something ends, which may have no end. */
+export function End({ ms }: { ms: number | undefined }) {
+  return ms === undefined ? 'never' : <Time ms={ms} />;
+}
+
 /** A time in the zone of the browser, with UTC as its title. */
 export function Time({ ms }: { ms: number }) {
   return <time title={formatUtc(ms)}>{formatTime(ms)}</time>;

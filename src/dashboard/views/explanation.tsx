@@ -3,7 +3,7 @@
 import { Note, Table } from '../common/controls.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
 import type { Response } from '../common/operations.ts';
-import { Name, Time } from '../common/text.tsx';
+import { End, Name, Time } from '../common/text.tsx';
 import { kindOf } from './override-dialogs.tsx';
 
 type Explanation = Response<'ratelimits.explain'>;
@@ -76,7 +76,7 @@ function Overrides({ explanation }: { explanation: Explanation }) {
     <>
       <Table
         caption="Overrides that match"
-        columns={['Namespace', 'Identifier', 'Kind', 'Limit#', 'Window', 'Result']}
+        columns={['Namespace', 'Identifier', 'Kind', 'Limit#', 'Window', 'Expires', 'Result']}
       >
         <tr>
           <OverrideCells override={override} />
@@ -97,7 +97,7 @@ function Overrides({ explanation }: { explanation: Explanation }) {
 }
 
 function OverrideCells({ override }: { override: NonNullable<Explanation['override']> }) {
-  const { namespace, identifier, limit, duration } = override;
+  const { namespace, identifier, limit, duration, expires } = override;
   return (
     <>
       <td>
@@ -109,6 +109,9 @@ function OverrideCells({ override }: { override: NonNullable<Explanation['overri
       <td>{kindOf(override)}</td>
       <td class="number">{formatWhole(limit)}</td>
       <td>{formatDuration(duration)}</td>
+      <td>
+        <End ms={expires} />
+      </td>
     </>
   );
 }

@@ -6,7 +6,7 @@ import { Confirm, ErrorNote, Note, Table, Unavailable, useLoad } from '../common
 import { formatWhole } from '../common/format.ts';
 import { type Namespace, useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, type Response } from '../common/operations.ts';
-import { Name, Time } from '../common/text.tsx';
+import { End, Name, Time } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 import { CreateKey } from './create-key.tsx';
 
@@ -119,7 +119,9 @@ function KeyRow({ record, isOwn, namespaces, onRevoke }: RowProps) {
       <td>
         <Time ms={createdAt} />
       </td>
-      <td>{expires === undefined ? 'never' : <Time ms={expires} />}</td>
+      <td>
+        <End ms={expires} />
+      </td>
       <td>
         <code>{keyId}</code>
       </td>

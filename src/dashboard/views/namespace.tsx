@@ -17,7 +17,7 @@ import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, type RankedIdentifier, type TimelinePoint } from '../common/operations.ts';
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
-import { Name } from '../common/text.tsx';
+import { End, Name } from '../common/text.tsx';
 import { kindOf } from './override-dialogs.tsx';
 import { PolicyDetails } from './policies.tsx';
 import { RateChart } from './rate-chart.tsx';
@@ -279,9 +279,9 @@ function OverridesSection(props: { namespaceName: string; namespaceId: string })
       {list.data !== undefined && list.data.overrides.length > 0 && (
         <Table
           caption="Overrides of this namespace"
-          columns={['Identifier', 'Kind', 'Limit#', 'Window#']}
+          columns={['Identifier', 'Kind', 'Limit#', 'Window#', 'Expires']}
         >
-          {list.data.overrides.map(({ id, limit, duration, ...selector }) => (
+          {list.data.overrides.map(({ id, limit, duration, expires, ...selector }) => (
             <tr key={id}>
               <th scope="row">
                 <Name text={selector.identifier} />
@@ -289,6 +289,9 @@ function OverridesSection(props: { namespaceName: string; namespaceId: string })
               <td>{kindOf(selector)}</td>
               <td class="number">{formatWhole(limit)}</td>
               <td class="number">{formatDuration(duration)}</td>
+              <td>
+                <End ms={expires} />
+              </td>
             </tr>
           ))}
         </Table>

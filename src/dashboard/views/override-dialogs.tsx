@@ -12,7 +12,13 @@ import {
   useAction,
   useLoad,
 } from '../common/controls.tsx';
-import { durationText, formatDuration, formatWhole, parseDuration } from '../common/format.ts';
+import {
+  dateTimeText,
+  durationText,
+  formatDuration,
+  formatWhole,
+  parseDuration,
+} from '../common/format.ts';
 import { call, callAll } from '../common/operations.ts';
 import type { Grant } from '../common/permissions.ts';
 import { Name } from '../common/text.tsx';
@@ -29,6 +35,7 @@ export interface Override extends OverrideName {
   limit: number;
   duration: number;
   async: boolean;
+  expires?: number;
 }
 
 /** The name or pattern of the namespace, or the id where the name would be read as a pattern. */
@@ -50,6 +57,11 @@ export function kindOf({ identifier, cidr }: Pick<Override, 'identifier' | 'cidr
 /** weir has 110 000 overrides at most. */
 const EXPORT_MAX = 200_000;
 
+/** The time of an input; undefined if it is empty. */
+function timeOf(end: string): number | undefined {
+  return end === '' ? undefined : new Date(end).getTime();
+}
+
 interface EditProps {
   /** Undefined for a new one. */
   override: Override | undefined;
@@ -66,6 +78,8 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
   const [limit, setLimit] = useState(String(override?.limit ?? ''));
   const [duration, setDuration] = useState(durationText(override?.duration ?? 60_000));
   const [isAsync, setAsync] = useState(override?.async ?? false);
+  const knownEnd = dateTimeText(override?.expires);
+  const [end, setEnd] = useState(knownEnd);
   const saving = useAction(async () => {
     const namespaceId = override?.namespaceId;
     await call('ratelimits.setOverride', {
@@ -75,6 +89,7 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
       limit: Number(limit),
       duration: parseDuration(duration) ?? duration,
       async: isAsync,
+      expires: end === knownEnd ? override?.expires : timeOf(end),
     });
     const set = override ?? { namespaceName: name, identifier };
     onDone(`The override of ${describe(set)} was ${isNew ? 'added' : 'changed'}.`);
@@ -120,6 +135,14 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
             value={duration}
             onInput={({ currentTarget }) => setDuration(currentTarget.value)}
             hint="As in 30s, 5m, 1h or 1d"
+          />
+          <Field
+            label="Expires"
+            type="datetime-local"
+            step="any"
+            value={end}
+            onInput={({ currentTarget }) => setEnd(currentTarget.value)}
+            hint="Empty: never"
           />
         </div>
         {isNew && (

@@ -15,7 +15,7 @@ import { formatDuration, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { callAll, RequestError } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
-import { Name } from '../common/text.tsx';
+import { End, Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 import {
   DeleteOverride,
@@ -31,6 +31,9 @@ import {
 const LOADED_MAX = 10_000;
 /** Rows of the table. The filter finds the others. */
 const ROWS_MAX = 200;
+const COLUMNS = [
+  ...['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Async', 'Expires', 'Actions'],
+];
 type Open =
   | { kind: 'edit'; override: Override | undefined }
   | { kind: 'delete'; override: Override }
@@ -144,10 +147,7 @@ export function OverridesView({ grant, route }: ViewProps) {
           {found.length === 0 ? (
             <p class="empty">There is no such override.</p>
           ) : (
-            <Table
-              caption={`Overrides: ${formatWhole(found.length)}`}
-              columns={['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Async', 'Actions']}
-            >
+            <Table caption={`Overrides: ${formatWhole(found.length)}`} columns={COLUMNS}>
               {found.slice(0, ROWS_MAX).map((override) => (
                 <OverrideRow
                   key={keyOf(override)}
@@ -219,6 +219,9 @@ function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
       <td class="number">{formatWhole(limit)}</td>
       <td class="number">{formatDuration(duration)}</td>
       <td>{override.async ? 'yes' : 'no'}</td>
+      <td>
+        <End ms={override.expires} />
+      </td>
       <td class="actions">
         {mayChange && (
           <button

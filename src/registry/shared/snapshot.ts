@@ -167,6 +167,7 @@ const FIELDS: Readonly<Record<TableName, Readonly<Record<string, FieldCheck>>>> 
     durationMs: isAmount,
     isAsync: (value) => typeof value === 'boolean',
     createdMs: isCount,
+    expiresMs: isOptionalCount,
   },
   audit: { at: isCount, action: isText, target: isObject },
   policies: { namespace: isText },

@@ -29,6 +29,8 @@ export interface OverrideRecord {
   durationMs: number;
   isAsync: boolean;
   createdMs: number;
+  /** The end, Unix time in ms: from then on it does not apply. Only set where there is one. */
+  expiresMs?: number;
 }
 
 export const AUDIT_ACTIONS = [
@@ -39,15 +41,20 @@ export const AUDIT_ACTIONS = [
   'override.create',
   'override.update',
   'override.delete',
-  'overrides.import',
   'overrides.delete',
+  'overrides.import',
   'policy.create',
   'policy.update',
   'policy.delete',
 ] as const;
 
-/** The sources of changes that are made without an API key. */
-export const AUDIT_SOURCES = ['configuration file', 'command line', 'first start'] as const;
+/** The sources of changes that are made without an API key. `expiry`: an override has ended. */
+export const AUDIT_SOURCES = [
+  'configuration file',
+  'command line',
+  'first start',
+  'expiry',
+] as const;
 
 /** The record of one change. */
 export interface AuditEntry {

@@ -19,6 +19,13 @@ test('an override of a CIDR block from Redis is rejected unless its block is can
   expect(decode({ ...block, isCidr: 'yes' })).toThrow('an invalid record of overrides');
 });
 
+test('the end of an override from Redis is a time, or missing', () => {
+  expect(decode({ expiresMs: 5 })()).toEqual({ ...override, expiresMs: 5, row: 7 });
+  for (const expiresMs of [null, '5', -1, 1.5]) {
+    expect(decode({ expiresMs })).toThrow('an invalid record of overrides');
+  }
+});
+
 test('an override from Redis is rejected unless a counter can hold its limit and duration', () => {
   expect(decode({})()).toEqual({ ...override, row: 7 });
   expect(decode({ limit: 0 })()).toMatchObject({ limit: 0 });

@@ -299,6 +299,55 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     expect((await listedOverrides()).map((it) => it.identifier)).toContain('vip_*');
   });
 
+  test('an override gets an end, keeps it when other values change, and loses it', async () => {
+    const page = await openSignedIn();
+    await goTo(page, '#/overrides', 'Overrides');
+    const dialog = page.getByRole('dialog');
+    const ending = async () => {
+      return (await listedOverrides()).find(({ identifier }) => identifier === 'ending_9');
+    };
+    await press(page, 'Add override');
+    const fields = { Namespace: 'login', Identifier: 'ending_9', Limit: '50', Window: '5m' };
+    await fill(dialog, { ...fields, Expires: '2020-01-31T12:00' });
+    await submit(page, 'Save');
+    await see(page, /^"expires" must be a Unix time in ms, in the future; got /);
+    forgetFailedRequests();
+    await fill(dialog, { Expires: '2099-01-31T12:00' });
+    await submit(page, 'Save');
+    const row = page.getByRole('row', { name: /^ending_9 / });
+    await row.waitFor();
+    const expires = await page.evaluate(() => new Date('2099-01-31T12:00').getTime());
+    expect(await ending()).toMatchObject({ limit: 50, expires });
+    expect(await row.textContent()).toContain('2099');
+    // An end that the input does not show exactly stays the same too.
+    const exact = { namespaceName: 'login', identifier: 'ending_9', limit: 50, duration: 300_000 };
+    for (const end of [expires + 12_345, Number.MAX_SAFE_INTEGER]) {
+      await callOperationOk(server.port, 'ratelimits.setOverride', { ...exact, expires: end });
+      await reload(page);
+      await press(page, 'Change ending_9');
+      await dialog.getByLabel('Limit').fill('60');
+      await submit(page, 'Save');
+      await see(page, 'The override of ending_9 in login was changed.');
+      expect(await ending()).toMatchObject({ limit: 60, expires: end });
+    }
+    await callOperationOk(server.port, 'ratelimits.setOverride', { ...exact, expires });
+    await goTo(page, '#/identifier?namespace=login&identifier=ending_9', 'Identifier');
+    await page
+      .getByRole('row', { name: /^login ending_9 identifier 50 5 min .*2099.* applies$/ })
+      .waitFor();
+    await goTo(page, '#/namespaces/login', 'login');
+    await page.getByRole('row', { name: /^ending_9 identifier 50 5 min .*2099/ }).waitFor();
+    await goTo(page, '#/overrides?namespace=login', 'Overrides');
+    await press(page, 'Change ending_9');
+    await dialog.getByLabel('Expires').fill('');
+    await submit(page, 'Save');
+    await page.getByRole('row', { name: /^ending_9 .* never / }).waitFor();
+    expect(await ending()).not.toHaveProperty('expires');
+    await press(page, 'Delete ending_9');
+    await submit(page, 'Delete');
+    await see(page, 'The override of ending_9 in login was deleted.');
+  });
+
   test('errors of an action are shown in its form, with the message of the API', async () => {
     const page = await openSignedIn();
     await goTo(page, '#/overrides', 'Overrides');

@@ -44,6 +44,8 @@ export interface MachineOptions {
   /** Faults of its connection. */
   faults?: Faults;
   waitForReplicas?: number;
+  /** Its time, which the test moves. */
+  clock?: { nowMs: number };
 }
 
 /** What happens to the next call of a script. */
@@ -135,7 +137,7 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
   const { log, lines: logged } = recordingLog();
-  const { waitForReplicas = 0 } = options;
+  const { waitForReplicas = 0, clock = { nowMs: 5 } } = options;
   const settings = { url, password: undefined, waitForReplicas };
   const tls = { ca: undefined, cert: undefined, key: undefined };
   const link = openRedis({ ...settings, tls });
@@ -164,7 +166,7 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   const publish = async (changes: readonly Change[]) => {
     published.push(...changes);
   };
-  const writer = new Writer(registry, replicator, publish, openLog('silent'), () => 5);
+  const writer = new Writer(registry, replicator, publish, openLog('silent'), () => clock.nowMs);
   replica.publishWith(publish);
   replicator.start({ machine: path.slice(-6), describe: () => ({ host: 'test' }) });
   const kill = async () => {
