@@ -56,8 +56,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const shared = await joinSharedRegistry(settings, store);
   const state = restoreSharedState(settings, directory.path, store.hashKey);
   const acceptorStats = state.control.allAcceptorStats();
-  const nowMs = state.clock.nowMs();
-  const records = await loadRecords(settings, store, shared, acceptorStats, nowMs);
+  const records = await loadRecords(settings, store, shared, acceptorStats, state.clock);
   await warnAboutMemory(settings);
   const foundation: Foundation = {
     ...{ settings, uws, connections, listeners, directory, store, shared, state, records },

@@ -1,17 +1,20 @@
 /**
- * The analytics of the main thread: writes figures every second, and identifiers every ten seconds,
- * and answers queries. A query writes what it needs first, so that its answer includes every check
- * that was answered before it. The main thread does this, and no shard worker: a worker that waits
- * for the disk would decide no check meanwhile.
+ * The analytics of the main thread: writes figures every second, identifiers and the use of
+ * overrides every ten seconds, and answers queries. A query writes what it needs first, or adds it,
+ * so that its answer includes every check that was answered before it. The main thread does this,
+ * and no shard worker: a worker that waits for the disk would decide no check meanwhile.
  *
  * While the database cannot be written, figures wait in memory, and the log says so. What the
- * process has not written when it is killed is lost: a second of figures, ten of identifiers.
+ * process has not written when it is killed is lost: a second of figures, ten of identifiers and
+ * of the use of overrides.
  */
 
 import {
   ANALYTICS_IDENTIFIERS_INTERVAL_MS,
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_INTERVAL_MS,
+  ANALYTICS_OVERRIDES_WRITTEN_MAX,
+  USAGE_ROWS,
 } from '../core/constants.ts';
 import { storageErrorCause } from '../core/errno.ts';
 import { FailureLog, type FileFault } from '../core/failure-log.ts';
@@ -25,6 +28,7 @@ import { decodeLists, type IdentifierLists } from './identifier-record.ts';
 import { LiveSketches } from './live-sketches.ts';
 import { NamespaceFigures } from './namespace-figures.ts';
 import type { SketchAnnouncement } from './recorder.ts';
+import type { OverrideUsage, UsageEntry, UsageRows } from './usage-rows.ts';
 
 interface AnalyticsOptions {
   control: Control;
@@ -32,13 +36,17 @@ interface AnalyticsOptions {
   database: AnalyticsDatabase;
   /** The keys of namespaces by their row in the stats blocks; undefined for a free row. */
   keysByRow: () => readonly (string | undefined)[];
+  usage: UsageRows;
   log: Log;
   /** How many minutes and hours are kept. */
   minutes: number;
   hours: number;
 }
 
-/** In how many parts the lists of all namespaces are written, one with each write of figures. */
+/**
+ * In how many parts the lists of all namespaces and the use of all overrides are written, one with
+ * each write of figures.
+ */
 const LIST_PARTS = ANALYTICS_IDENTIFIERS_INTERVAL_MS / ANALYTICS_INTERVAL_MS;
 
 export class Analytics {
@@ -50,14 +58,22 @@ export class Analytics {
   #prunedMinute = 0;
   #failures = 0;
   readonly #failureLog: FailureLog;
+  readonly #readFailureLog: FailureLog;
+  readonly #usageSinceMs: number;
 
   /** Acceptors count identifiers from now on. */
   constructor(options: AnalyticsOptions) {
-    const { control, clock, keysByRow } = options;
+    const { control, clock, database, keysByRow } = options;
     const nowMs = clock.nowMs();
     this.#options = options;
     this.#failureLog = new FailureLog(options.log, 'error', 'analytics are written again');
+    this.#readFailureLog = new FailureLog(
+      options.log,
+      'error',
+      'the use of overrides is read again',
+    );
     this.#figures = new NamespaceFigures(control.allAcceptorStats(), keysByRow, nowMs);
+    this.#usageSinceMs = database.usageSinceMs;
     this.#hour = hourOf(nowMs);
     Atomics.store(control.words, CONTROL.analyticsHour, this.#hour);
     this.#schedule(nowMs);
@@ -107,6 +123,39 @@ export class Analytics {
     return { denied: merge('denied'), spent: merge('spent'), isComplete };
   }
 
+  /** Unix time in ms from which on the use of overrides was counted. */
+  get sinceMs(): number {
+    return this.#usageSinceMs;
+  }
+
+  /** The use of an override; undefined if the database cannot be read. */
+  usageOf(id: string): OverrideUsage | undefined {
+    const { database, usage } = this.#options;
+    try {
+      const written = database.usageOf(id);
+      this.#readFailureLog.succeeded();
+      const { applied, lastAppliedMs } = usage.usageOf(id);
+      return {
+        applied: written.applied + applied,
+        lastAppliedMs: Math.max(written.lastAppliedMs, lastAppliedMs),
+      };
+    } catch (error) {
+      const details = { error: storageErrorCause(error), path: database.path };
+      this.#readFailureLog.failed(details, 'the use of overrides cannot be read');
+      return undefined;
+    }
+  }
+
+  /**
+   * Deletes the use of deleted overrides, which no acceptor counts any more. What cannot be deleted
+   * now is deleted at the next start.
+   */
+  deleteOverrides(ids: readonly string[]): void {
+    // A transaction that deletes nothing succeeds on a full disk, too.
+    if (ids.length === 0 || this.fault !== undefined) return;
+    this.#try(() => this.#options.database.deleteUsage(ids));
+  }
+
   /**
    * Deletes the figures of deleted namespaces, in which no acceptor counts any more. What cannot be
    * deleted now is deleted at the next start.
@@ -123,7 +172,7 @@ export class Analytics {
   /** Writes all that was counted. Called when no acceptor decides any more. */
   close(): void {
     clearTimeout(this.#timer);
-    this.#write(this.#sketches.all());
+    this.#write(this.#sketches.all(), this.#options.usage.newEntries(USAGE_ROWS, USAGE_ROWS));
     this.#try(() => this.#options.database.close());
   }
 
@@ -139,7 +188,12 @@ export class Analytics {
     const hour = hourOf(nowMs);
     // Acceptors have seen this hour since the last tick at least, and write to newer sketches.
     const ended = this.#sketches.before(this.#hour);
-    const isWritten = this.#write([...ended, ...this.#sketches.nextPart(LIST_PARTS)]);
+    const { usage } = this.#options;
+    const rows = Math.ceil(usage.count / LIST_PARTS);
+    const isWritten = this.#write(
+      [...ended, ...this.#sketches.nextPart(LIST_PARTS)],
+      usage.newEntries(rows, ANALYTICS_OVERRIDES_WRITTEN_MAX),
+    );
     // Memory is bounded also while the database cannot be written.
     this.#sketches.remove(isWritten ? this.#hour : this.#hour - 1);
     if (hour !== this.#hour) {
@@ -151,11 +205,13 @@ export class Analytics {
   }
 
   /** @returns whether it was written */
-  #write(identifiers: readonly IdentifiersEntry[]): boolean {
-    this.#figures.read(this.#options.clock.nowMs());
+  #write(identifiers: readonly IdentifiersEntry[], entries: readonly UsageEntry[] = []): boolean {
+    const { clock, database, usage } = this.#options;
+    this.#figures.read(clock.nowMs());
     return this.#try(() => {
-      this.#options.database.write(this.#figures.pending, identifiers);
+      database.write(this.#figures.pending, identifiers, entries);
       this.#figures.clear();
+      usage.addWritten(entries);
     });
   }
 

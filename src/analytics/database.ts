@@ -1,7 +1,7 @@
 /**
  * The analytics of this machine in one SQLite file beside the store: figures of each namespace by
- * minute and by hour, and lists of identifiers by hour. Figures are added to what is stored, so
- * that the same minute can be written many times, also after a restart.
+ * minute and by hour, lists of identifiers by hour, and the use of each override. Figures are added
+ * to what is stored, so that the same minute can be written many times, also after a restart.
  *
  * WAL with synchronous=NORMAL: what is written survives the end of the process at any point. A
  * power failure may lose the last seconds, and damages nothing. A file that cannot be read is moved
@@ -16,11 +16,11 @@ import { restrictFile } from '../core/file-ownership.ts';
 import { requirePackage } from '../core/packages.ts';
 import { inTransaction } from '../core/sqlite.ts';
 import type { Figures, Granularity } from './figures.ts';
+import type { OverrideUsage, UsageEntry } from './usage-rows.ts';
 
 const Sqlite = requirePackage('libsql');
 
 export const ANALYTICS_FILE = 'analytics.db';
-const SCHEMA_VERSION = 1;
 
 const FIGURE_COLUMNS = ['allowed', 'denied', 'tokens_allowed', 'tokens_denied'] as const;
 const TABLES: Record<Granularity, string> = { minute: 'minutes', hour: 'hours' };
@@ -30,15 +30,23 @@ const figureTable = (name: string) =>
   `${FIGURE_COLUMNS.map((column) => `${column} REAL NOT NULL`).join(', ')}, ` +
   'PRIMARY KEY (namespace, time)) STRICT, WITHOUT ROWID';
 
-const CREATE_TABLES = [
-  'CREATE TABLE namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE) STRICT',
-  figureTable(TABLES.minute),
-  figureTable(TABLES.hour),
-  'CREATE TABLE identifiers (namespace INTEGER NOT NULL, hour INTEGER NOT NULL, ' +
-    'run INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (namespace, hour, run)) ' +
-    'STRICT, WITHOUT ROWID',
-  `PRAGMA user_version = ${SCHEMA_VERSION}`,
+/** What each version of the schema has added. */
+const VERSIONS = [
+  [
+    'CREATE TABLE namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE) STRICT',
+    figureTable(TABLES.minute),
+    figureTable(TABLES.hour),
+    'CREATE TABLE identifiers (namespace INTEGER NOT NULL, hour INTEGER NOT NULL, ' +
+      'run INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (namespace, hour, run)) ' +
+      'STRICT, WITHOUT ROWID',
+  ],
+  [
+    'CREATE TABLE overrides (id BLOB PRIMARY KEY, applied REAL NOT NULL, ' +
+      'last_applied INTEGER NOT NULL) STRICT, WITHOUT ROWID',
+    'CREATE TABLE overrides_since (time INTEGER NOT NULL) STRICT',
+  ],
 ];
+const SCHEMA_VERSION = VERSIONS.length;
 
 /** Figures to add. */
 export interface FiguresEntry {
@@ -118,8 +126,12 @@ export class AnalyticsDatabase {
   }
 
   /** Writes all of it, or nothing. @throws the error of SQLite */
-  write(figures: readonly FiguresEntry[], identifiers: readonly IdentifiersEntry[]): void {
-    if (figures.length === 0 && identifiers.length === 0) return;
+  write(
+    figures: readonly FiguresEntry[],
+    identifiers: readonly IdentifiersEntry[],
+    usage: readonly UsageEntry[] = [],
+  ): void {
+    if (figures.length === 0 && identifiers.length === 0 && usage.length === 0) return;
     this.#inTransaction(() => {
       for (const { namespace, minute, figures: added } of figures) {
         const id = this.#idOf(namespace);
@@ -130,7 +142,47 @@ export class AnalyticsDatabase {
         const sql = 'INSERT OR REPLACE INTO identifiers VALUES (?, ?, ?, ?)';
         this.#statement(sql).run(this.#idOf(namespace), hour, this.#run, Buffer.from(record));
       }
+      for (const { id, applied, lastAppliedMs } of usage) {
+        const sql =
+          'INSERT INTO overrides VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET ' +
+          'applied = applied + excluded.applied, ' +
+          'last_applied = max(last_applied, excluded.last_applied)';
+        // libsql would take a blob that is the first argument for names: an array is none.
+        this.#statement(sql).run([Buffer.from(id), applied, lastAppliedMs]);
+      }
     });
+  }
+
+  /** Unix time in ms from which on the use of overrides was written. */
+  get usageSinceMs(): number {
+    const row = this.#statement('SELECT time FROM overrides_since').get();
+    return (row as { time: number }).time;
+  }
+
+  /** The use of an override that was written. */
+  usageOf(id: string): OverrideUsage {
+    const sql = 'SELECT applied, last_applied AS lastAppliedMs FROM overrides WHERE id = ?';
+    const row = this.#statement(sql).get([Buffer.from(id)]) as OverrideUsage | undefined;
+    return row ?? { applied: 0, lastAppliedMs: 0 };
+  }
+
+  /** Deletes the use of some overrides. @throws the error of SQLite */
+  deleteUsage(ids: readonly string[]): void {
+    if (ids.length === 0) return;
+    this.#inTransaction(() => {
+      for (const id of ids) {
+        this.#statement('DELETE FROM overrides WHERE id = ?').run([Buffer.from(id)]);
+      }
+    });
+  }
+
+  /** Deletes the use of all overrides but these. @throws the error of SQLite */
+  deleteOtherUsage(overrides: Iterable<{ id: string }>): void {
+    const rows = this.#database.prepare('SELECT id FROM overrides').all() as { id: ArrayBuffer }[];
+    if (rows.length === 0) return;
+    const others = new Set(rows.map(({ id }) => Buffer.from(id).toString()));
+    for (const { id } of overrides) others.delete(id);
+    this.deleteUsage([...others]);
   }
 
   /** Deletes what is older than the retention. @throws the error of SQLite */
@@ -220,10 +272,12 @@ export class AnalyticsDatabase {
       user_version: number;
     }[];
     if (version === SCHEMA_VERSION) return;
-    if (version !== 0)
-      throw new Error(`its version is ${version}; this weir reads ${SCHEMA_VERSION}`);
+    if (version > SCHEMA_VERSION)
+      throw new Error(`its version is ${version}; this weir reads 1 to ${SCHEMA_VERSION}`);
     this.#inTransaction(() => {
-      for (const sql of CREATE_TABLES) this.#database.exec(sql);
+      for (const sql of VERSIONS.slice(version).flat()) this.#database.exec(sql);
+      this.#database.exec(`INSERT INTO overrides_since VALUES (${this.#run})`);
+      this.#database.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
     });
   }
 

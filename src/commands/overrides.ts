@@ -38,15 +38,34 @@ interface Override {
   duration: number;
   async: boolean;
   expires?: number;
+  /** Absent from servers that do not know it. */
+  usage?: { applied: number; lastAppliedAt?: number };
 }
 
-const HEADER = ['IDENTIFIER', 'CIDR', 'LIMIT', 'DURATION', 'ASYNC', 'EXPIRES', 'ID'];
+const USAGE = { usage: true };
+const HEADER = [
+  'IDENTIFIER',
+  'CIDR',
+  'LIMIT',
+  'DURATION',
+  'ASYNC',
+  'EXPIRES',
+  'LAST APPLIED',
+  'APPLIED',
+  'ID',
+];
 const yesOrNo = (flag: boolean) => (flag ? 'yes' : 'no');
+const usageCells = (usage: Override['usage']) => {
+  if (usage === undefined) return ['unknown', 'unknown'];
+  const { applied, lastAppliedAt } = usage;
+  return [lastAppliedAt === undefined ? 'never' : isoTime(lastAppliedAt), `${applied}`];
+};
 const overrideRow = (override: Override) => {
-  const { identifier, cidr = false, limit, duration, async, expires, id } = override;
+  const { identifier, cidr = false, limit, duration, async, expires, usage, id } = override;
   const flags = { cidr: yesOrNo(cidr), async: yesOrNo(async) };
+  const end = formatEnd(expires);
   const terms = [`${limit}`, formatDuration(duration)];
-  return [formatCell(identifier), flags.cidr, ...terms, flags.async, formatEnd(expires), id];
+  return [formatCell(identifier), flags.cidr, ...terms, flags.async, end, ...usageCells(usage), id];
 };
 
 /** @param cidr left out of a request if it is not given, for servers that do not know it */
@@ -115,6 +134,7 @@ const get = subcommand({
     const fields = {
       ...parseNamespace(call.values).fields,
       ...selectorOf(call.positionals[0], call.values.cidr),
+      ...USAGE,
     };
     const server = call.server();
     const items = async function* () {
@@ -129,7 +149,7 @@ const list = subcommand({
   usage: '--namespace <name>',
   options: NAMESPACE_OPTIONS,
   run: async (call) => {
-    const { fields } = parseNamespace(call.values);
+    const fields = { ...parseNamespace(call.values).fields, ...USAGE };
     const items = call.server().listItems('ratelimits.listOverrides', 'overrides', fields);
     await call.printList(items, HEADER, overrideRow);
     return undefined;
@@ -232,9 +252,13 @@ function readJsonLines(path: string): { items: unknown[]; lines: number[] } {
 }
 
 const exportOverrides = subcommand({
-  usage: '> <file>',
+  usage: '[--usage] > <file>',
+  options: {
+    usage: { type: 'boolean', help: 'also print when each override last applied, and how often' },
+  },
   run: async (call) => {
-    await printLines(call.server().listItems('ratelimits.exportOverrides', 'overrides'));
+    const fields = call.values.usage ? USAGE : {};
+    await printLines(call.server().listItems('ratelimits.exportOverrides', 'overrides', fields));
     return undefined;
   },
 });
@@ -258,6 +282,8 @@ An import sets all of its overrides in one transaction, or none. It changes no o
 
 With --expires an override ends by itself. A set replaces all values: without --expires, the
 override is permanent again. In a line of an import, "expires" is a Unix time in ms, in the future.
+LAST APPLIED and APPLIED say when an override last applied to a check, and to how many checks it
+applied. The server that answers counts its own checks; a check with cost 0 is not counted.
 `,
   examples: [
     "weir overrides set 'user_*' --namespace default --limit 100 --duration 60s",
@@ -265,6 +291,7 @@ override is permanent again. In a line of an import, "expires" is a Unix time in
     'weir overrides set acme --namespace default --limit 1000 --duration 60s --expires 7d',
     'weir overrides list --namespace default --json',
     'weir overrides export > overrides.jsonl',
+    'weir overrides export --usage',
     'weir overrides import overrides.jsonl --dry-run',
   ],
   exitCodes: CLIENT_EXIT_CODES,

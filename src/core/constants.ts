@@ -24,6 +24,11 @@ export const V2_DURATION_MAX_MS = 2_592_000_000;
 /** Overrides without a wildcard, and with one or a CIDR block. */
 export const EXACT_OVERRIDES_MAX = 100_000;
 export const WILDCARD_OVERRIDES_MAX = 10_000;
+/**
+ * Rows in which acceptors count the use of overrides. One group commit may replace all overrides:
+ * the rows of the deleted ones are free only when no acceptor counts in them any more.
+ */
+export const USAGE_ROWS = 2 * (EXACT_OVERRIDES_MAX + WILDCARD_OVERRIDES_MAX);
 /** Overrides that match a check and do not apply, as an explanation shows them. */
 export const EXPLAINED_OVERRIDES_MAX = 20;
 /** Gateway policies, windows of a policy, and parts of an identity. */
@@ -131,6 +136,8 @@ export const ANALYTICS_PENDING_MAX = 10_000;
 export const ANALYTICS_INTERVAL_MS = 1_000;
 /** The same for identifiers; a query writes those of its namespace before. */
 export const ANALYTICS_IDENTIFIERS_INTERVAL_MS = 10_000;
+/** Overrides whose use is written at once, at most. */
+export const ANALYTICS_OVERRIDES_WRITTEN_MAX = 1_000;
 /** The most minutes and hours that figures are kept for: 7 days, 400 days. */
 export const ANALYTICS_MINUTES_MAX = 10_080;
 export const ANALYTICS_HOURS_MAX = 9_600;

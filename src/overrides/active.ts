@@ -23,6 +23,9 @@ export interface OverridableCheck extends Check {
   readonly needsOverrideId: boolean;
 }
 
+/** No override applies to a check. */
+export const NOT_OVERRIDDEN = -1;
+
 export class ActiveOverrides {
   #exact: ExactTable | undefined;
   #trie: Trie | undefined;
@@ -44,9 +47,10 @@ export class ActiveOverrides {
    * are rewritten before a check that a worker decides gets its response.
    * @param check as its request has it, without the id of an override
    * @param identity the hash of the check's namespace and identifier
-   * @returns whether an override applies
+   * @returns the usage row of the override that applies, or NOT_OVERRIDDEN. Valid in this turn of
+   *   the event loop only: the row may belong to another override after the next activation.
    */
-  resolve(check: OverridableCheck, identity: Identity): boolean {
+  resolve(check: OverridableCheck, identity: Identity): number {
     const exact = this.#exact;
     if (exact !== undefined) {
       // An exact override takes precedence over all patterns.
@@ -56,21 +60,21 @@ export class ActiveOverrides {
         check.durationMs = exact.durationMs(offset);
         check.isAsync ||= exact.isAsync(offset);
         if (check.needsOverrideId) check.overrideId = exact.id(offset);
-        return true;
+        return exact.usageRow(offset);
       }
     }
     const trie = this.#trie;
-    if (trie === undefined) return false;
+    if (trie === undefined) return NOT_OVERRIDDEN;
     const { namespace } = check;
     if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
-    if (namespace.trieRoots.length === 0) return false;
+    if (namespace.trieRoots.length === 0) return NOT_OVERRIDDEN;
     const valueIndex = trie.find(namespace.trieRoots, check.identifier);
-    if (valueIndex < 0) return false;
+    if (valueIndex < 0) return NOT_OVERRIDDEN;
     check.limit = trie.limit(valueIndex);
     check.durationMs = trie.durationMs(valueIndex);
     check.isAsync ||= trie.isAsync(valueIndex);
     if (check.needsOverrideId) check.overrideId = trie.id(valueIndex);
-    return true;
+    return trie.usageRow(valueIndex);
   }
 
   /** Namespace patterns are matched once for each namespace and trie. */

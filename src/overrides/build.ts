@@ -5,7 +5,7 @@
  */
 
 import { reuseMemory, writeHeader } from '../shared-memory/block.ts';
-import { encodeId, type OverrideValue } from './id.ts';
+import { encodeId, NO_USAGE_ROW, type OverrideValue } from './id.ts';
 import { getOrCreate, groupByFragment, type Infix } from './infixes.ts';
 import {
   INFIX,
@@ -38,11 +38,13 @@ export interface SerializedWildcards {
 export function encodeValues(overrides: readonly OverrideValue[]): Float64Array {
   const values = new Float64Array(VALUE_DOUBLES * overrides.length);
   const words = new Int32Array(values.buffer);
-  for (const [index, { id, limit, durationMs, isAsync }] of overrides.entries()) {
+  for (const [index, override] of overrides.entries()) {
+    const { id, limit, durationMs, isAsync, usageRow = NO_USAGE_ROW } = override;
     const offset = VALUE_DOUBLES * index;
     values[offset + VALUE.limit] = limit;
     values[offset + VALUE.durationMs] = isAsync ? -durationMs : durationMs;
-    words.set(encodeId(id), 2 * (offset + VALUE.id));
+    words.set(encodeId(id), 2 * offset + VALUE.id);
+    words[2 * offset + VALUE.usageRow] = usageRow;
   }
   return values;
 }

@@ -9,6 +9,7 @@
  *             float64  2    limit
  *             float64  3    duration, ms; negative if asynchronous, 0 in a free slot
  *             int32    8-10 id
+ *             int32    11   usage row
  *
  * At most half of the slots are used, so most lookups read one or two cache lines.
  */
@@ -16,15 +17,15 @@
 import { MemoryError } from '../core/errors.ts';
 import type { Identity } from '../core/hash.ts';
 import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../shared-memory/block.ts';
-import { decodeId, encodeId, type OverrideValue } from './id.ts';
+import { decodeId, encodeId, NO_USAGE_ROW, type OverrideValue } from './id.ts';
 
 const EXACT = { magic: 0, slots: 1 } as const;
 const HEADER = { magic: 0x57656578 } as const; // "Weex"
 const HEADER_WORDS = 16;
 
 const SLOT_WORDS = 12;
-/** Offsets from the start of a slot: hash and id in words, limit and duration in doubles. */
-const SLOT = { hash: 0, limit: 2, durationMs: 3, id: 8 } as const;
+/** Offsets from the start of a slot: limit and duration in doubles, the others in words. */
+const SLOT = { hash: 0, limit: 2, durationMs: 3, id: 8, usageRow: 11 } as const;
 
 const DESCRIPTION = 'the table of exact overrides';
 const INITIAL_SLOTS = 64;
@@ -41,7 +42,8 @@ export class WritableExactTable {
   #mask = INITIAL_SLOTS - 1;
 
   /** Inserts or replaces the override of an identity. */
-  put(identity: Identity, { id, limit, durationMs, isAsync }: OverrideValue): void {
+  put(identity: Identity, value: OverrideValue): void {
+    const { id, limit, durationMs, isAsync, usageRow = NO_USAGE_ROW } = value;
     let offset = this.#find(identity);
     if (this.#isFree(offset)) {
       if (2 * ++this.records > this.#mask + 1) {
@@ -51,6 +53,7 @@ export class WritableExactTable {
       this.#words.set([identity.h0, identity.h1, identity.h2, identity.h3], offset + SLOT.hash);
     }
     this.#words.set(encodeId(id), offset + SLOT.id);
+    this.#words[offset + SLOT.usageRow] = usageRow;
     this.#doubles[offset / 2 + SLOT.limit] = limit;
     this.#doubles[offset / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
   }
@@ -188,5 +191,9 @@ export class ExactTable {
 
   id(offset: number): string {
     return decodeId(this.#words, offset + SLOT.id);
+  }
+
+  usageRow(offset: number): number {
+    return this.#words[offset + SLOT.usageRow];
   }
 }

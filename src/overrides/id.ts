@@ -1,8 +1,9 @@
 /**
  * The fields of an override that the published tables contain. The tables contain its id as three
- * words, because a response may have to name the override.
+ * words, because a response may have to name the override, and its usage row as the fourth.
  */
 
+import { USAGE_ROWS } from '../core/constants.ts';
 import { makeId } from '../core/ids.ts';
 
 export interface OverrideValue {
@@ -10,7 +11,12 @@ export interface OverrideValue {
   limit: number;
   durationMs: number;
   isAsync: boolean;
+  /** Where acceptors count the checks to which it applies. Default: they do not count them. */
+  usageRow?: number;
 }
+
+/** Behind all rows: what is stored there is lost. */
+export const NO_USAGE_ROW = USAGE_ROWS;
 
 const PREFIX = 'rlor_';
 const ID = /^rlor_[0-9a-f]{24}$/;

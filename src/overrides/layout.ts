@@ -5,7 +5,7 @@
  *   header       16 int32    magic | values | nodes | infixes | units | root | block root
  *   nodes        8 int32 each, half a cache line; fields in NODE
  *   values       4 float64 each, in order of precedence: limit | duration, ms, negative if
- *                asynchronous | id, as 3 int32
+ *                asynchronous | id, as 3 int32 | usage row, as int32
  *   infixes      4 int32 each; fields in INFIX
  *   first units  1 uint16 for each node: the unit on the edge from its parent
  *   units        uint16: labels of nodes after their first unit, and segments of infixes
@@ -57,8 +57,8 @@ export const INFIX = {
 } as const;
 
 export const VALUE_DOUBLES = 4;
-/** Offsets in doubles. */
-export const VALUE = { limit: 0, durationMs: 1, id: 2 } as const;
+/** Offsets from the start of a value: limit and duration in doubles, the others in words. */
+export const VALUE = { limit: 0, durationMs: 1, id: 4, usageRow: 7 } as const;
 
 type SectionCounts = Readonly<Record<'values' | 'nodes' | 'infixes' | 'units', number>>;
 

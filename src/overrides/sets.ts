@@ -38,7 +38,7 @@ export interface OverrideEntry extends OverrideValue {
 type OverridePlace = Pick<OverrideEntry, 'namespace' | 'namespaceKey' | 'identifier'>;
 
 /** An override that matches a check. */
-export type OverrideMatch = Omit<OverrideEntry, 'row' | 'namespaceKey'>;
+export type OverrideMatch = Omit<OverrideEntry, 'row' | 'namespaceKey' | 'usageRow'>;
 
 /** An override that matches a check, and another one that takes precedence. */
 export interface LosingOverride extends OverrideMatch {

@@ -140,7 +140,11 @@ export class Trie {
   }
 
   id(valueIndex: number): string {
-    return decodeId(this.#valueWords, 2 * (VALUE_DOUBLES * valueIndex + VALUE.id));
+    return decodeId(this.#valueWords, 2 * VALUE_DOUBLES * valueIndex + VALUE.id);
+  }
+
+  usageRow(valueIndex: number): number {
+    return this.#valueWords[2 * VALUE_DOUBLES * valueIndex + VALUE.usageRow];
   }
 
   /** Matches a text in the tries of some roots. Sets `#bestMatch` and fills `#allMatches`. */

@@ -3,6 +3,7 @@
  * namespaces. It runs on the main thread.
  */
 
+import type { UsageRows } from '../analytics/usage-rows.ts';
 import type { KeyChanges } from '../auth/keyring.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import { namespaceKey } from '../core/namespace.ts';
@@ -24,11 +25,12 @@ import type { Publisher } from './writer.ts';
 export function initialPublication(
   registry: Registry,
   rows: StatsRows,
+  usage: UsageRows,
   tables: OverrideTables,
   nowMs: number,
 ): Publication {
   for (const override of registry.overrides()) {
-    const entry = registry.overrideEntry(override);
+    const entry = counted(registry.overrideEntry(override), usage);
     tables.apply(undefined, entry);
     // It has ended while no server ran. Its record is removed when the clock ticks.
     if (hasEnded(override, nowMs)) tables.end(entry);
@@ -54,15 +56,16 @@ interface Publishers {
 
 /**
  * @param send sends a publication to all acceptors; resolves when all have activated it
- * @param onDeleted called when no acceptor uses namespaces with these keys any more. Another one
- *   that has such a key by then is left out
+ * @param onDeleted called when no acceptor uses namespaces with these keys and overrides with these
+ *   ids any more. A key that another namespace has by then is left out
  */
 export function createPublisher(
   registry: Registry,
   rows: StatsRows,
+  usage: UsageRows,
   tables: OverrideTables,
   send: (publication: Publication) => Promise<void>,
-  onDeleted: (keys: readonly string[]) => void,
+  onDeleted: (namespaceKeys: readonly string[], overrideIds: readonly string[]) => void,
 ): Publishers {
   // One publication after the other: the tables must not change while they are compiled.
   let last: Promise<void> = Promise.resolve();
@@ -82,7 +85,8 @@ export function createPublisher(
     const publication: Publication = {
       ...{ deletedNamespaces, registeredNamespaces, rejectedNamespaces, keys },
     };
-    const overrides: [OverrideEntry | undefined, OverrideEntry | undefined][] = [];
+    /** By row: the overrides before and after all changes. */
+    const overrides = new Map<number, [OverrideEntry | undefined, OverrideEntry | undefined]>();
     for (const change of changes) {
       if (change.table === 'namespaces') {
         const { id } = (change.after ?? change.before)!;
@@ -94,21 +98,26 @@ export function createPublisher(
         else keys.added.push(change.after);
       } else if (change.table === 'overrides') {
         const { before, after } = change;
-        overrides.push([before && entryOf(before), after && entryOf(after)]);
+        const { row } = (after ?? before)!;
+        const [first] = overrides.get(row) ?? [before && entryOf(before)];
+        overrides.set(row, [first, after && entryOf(after)]);
       }
     }
-    const hasOthers = changes.length > overrides.length || rejectedNamespaces.length > 0;
+    const hasOthers =
+      changes.some(({ table }) => table !== 'overrides') || rejectedNamespaces.length > 0;
     await enqueue(async () => {
       let areTablesChanged = false;
-      for (const [before, after] of overrides) {
-        if (tables.apply(before, after)) areTablesChanged = true;
+      const deletedOverrides: string[] = [];
+      for (const [before, after] of overrides.values()) {
+        if (before === undefined && after === undefined) continue;
+        if (tables.apply(before, after && counted(after, usage))) areTablesChanged = true;
+        if (before !== undefined && before.id !== after?.id) deletedOverrides.push(before.id);
       }
-      // Only records were removed of overrides that have ended before.
-      if (!areTablesChanged && !hasOthers) return;
       if (areTablesChanged) Object.assign(publication, await tables.compile());
-      await send(publication);
+      // Otherwise only records were removed of overrides that have ended before.
+      if (areTablesChanged || hasOthers) await send(publication);
       const unused = deletedNamespaces.filter(({ name, key }) => !isUsed(registry, name, key));
-      if (unused.length > 0) onDeleted([...new Set(unused.map(({ key }) => key))]);
+      onDeleted([...new Set(unused.map(({ key }) => key))], deletedOverrides);
     });
   };
   const publishEnds = (ended: readonly Override[]) => {
@@ -139,6 +148,10 @@ function entriesAmong(changes: readonly Change[], registry: Registry) {
 function registered(record: NamespaceRecord, rows: StatsRows): RegisteredNamespace {
   const owner = keyed(record);
   return { id: record.id, ...owner, statsRow: rows.rowOf(owner) };
+}
+
+function counted(override: OverrideEntry, usage: UsageRows): OverrideEntry {
+  return { ...override, usageRow: usage.rowOf(override.id) };
 }
 
 function keyed({ name, predecessor }: NamespaceRecord) {

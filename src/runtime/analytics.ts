@@ -22,10 +22,12 @@ export function openAnalytics(
       log.error({ err, movedTo }, 'the analytics cannot be read; weir starts with empty ones');
     });
     const { analyticsMinutes: minutes, analyticsHours: hours } = settings;
-    // A namespace may have been deleted by another machine, or right before the process ended.
+    // One of them may have been deleted by another machine, or right before the process ended.
     database.deleteOthers(new Set([...keysOf(records.registry), OTHER_NAMESPACE]));
+    database.deleteOtherUsage(records.registry.overrides());
     const keysByRow = () => records.statsRows.owners.map((owner) => owner?.key);
-    return new Analytics({ control, clock, database, keysByRow, log, minutes, hours });
+    const { usageRows: usage } = records;
+    return new Analytics({ control, clock, database, keysByRow, usage, log, minutes, hours });
   } catch (err) {
     log.error({ err }, 'the analytics cannot be opened; weir counts none');
     return undefined;

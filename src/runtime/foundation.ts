@@ -33,7 +33,7 @@ export function acceptorData(
   { settings, connections, listeners, store, state, records }: Foundation,
   overrides: OverrideTables,
 ): Omit<AcceptorData, 'index'> {
-  const { registry, statsRows, policies } = records;
+  const { registry, statsRows, usageRows, policies } = records;
   return {
     addresses: listeners.reserved.addresses,
     tls: listeners.tls?.files,
@@ -46,7 +46,7 @@ export function acceptorData(
     isReportingErrors: settings.logLevel === 'debug',
     events: state.events,
     activePublication: {
-      ...initialPublication(registry, statsRows, overrides, state.clock.nowMs()),
+      ...initialPublication(registry, statsRows, usageRows, overrides, state.clock.nowMs()),
       policies: policies.all,
     },
   };

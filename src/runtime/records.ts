@@ -5,6 +5,7 @@
  * it.
  */
 
+import { UsageRows } from '../analytics/usage-rows.ts';
 import { configuredKeyRecord, type KeyRecord, makeKey, rootKeyRecord } from '../auth/keys.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import { Policies } from '../config/policy-source.ts';
@@ -12,12 +13,15 @@ import { Registry } from '../registry/registry.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import { StatsRows } from '../registry/stats-rows.ts';
 import type { Store } from '../registry/store/store.ts';
+import type { Clock } from '../shared-memory/clock.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 
 export interface InitialRecords {
   registry: Registry;
   /** Where acceptors count the decisions of each namespace. */
   statsRows: StatsRows;
+  /** Where they count the use of each override. */
+  usageRows: UsageRows;
   policies: Policies;
   /** The root key that this start has made, not stored yet; undefined where there was a key. */
   firstKey: FirstKey | undefined;
@@ -34,8 +38,9 @@ export async function loadRecords(
   store: Store,
   shared: SharedRegistry | undefined,
   acceptors: readonly AcceptorStats[],
-  nowMs: number,
+  clock: Clock,
 ): Promise<InitialRecords> {
+  const nowMs = clock.nowMs();
   const registry = new Registry(store);
   shared?.replica.attach(registry);
   const policies = new Policies(settings);
@@ -54,10 +59,15 @@ export async function loadRecords(
   const makesKey =
     registry.keys().length === 0 && (shared === undefined || (await shared.claimFirstKey()));
   const statsRows = new StatsRows(acceptors);
-  if (!makesKey) return { registry, statsRows, policies, firstKey: undefined };
+  const usageRows = new UsageRows(
+    acceptors.map(({ usage }) => usage),
+    clock,
+  );
+  const records = { registry, statsRows, usageRows, policies };
+  if (!makesKey) return { ...records, firstKey: undefined };
   const key = makeKey();
   const record = rootKeyRecord(key, 'first root key', nowMs);
   // Valid from the start on; it is stored when it was printed.
   registry.addConfiguredKey(record);
-  return { registry, statsRows, policies, firstKey: { key, record } };
+  return { ...records, firstKey: { key, record } };
 }

@@ -74,7 +74,7 @@ export class Services {
   constructor(foundation: Foundation, overrides: OverrideTables, acceptors: Acceptors) {
     const { settings, uws, connections, listeners, store, shared, state, records } = foundation;
     const { tls, reserved, admin } = listeners;
-    const { registry, statsRows, policies } = records;
+    const { registry, statsRows, usageRows, policies } = records;
     const { control, clock, clockPublisher, checkpointPlan } = state;
     const nowMs = () => clock.nowMs();
     const log = openLog(settings.logLevel, settings.logFormat);
@@ -85,7 +85,10 @@ export class Services {
       if (publication.keys?.removed.length) this.#dashboard.endInvalidSessions();
       return acceptors.publish(publication);
     };
-    const onDeleted = (keys: readonly string[]) => {
+    const onDeleted = (keys: readonly string[], overrideIds: readonly string[]) => {
+      usageRows.release(overrideIds);
+      this.#analytics?.deleteOverrides(overrideIds);
+      if (keys.length === 0) return;
       // Before its row may be used again: the figures so far are those of the deleted namespace.
       this.#analytics?.deleteNamespaces(keys);
       for (const key of keys) statsRows.release(key);
@@ -94,6 +97,7 @@ export class Services {
     const { publish, publishEnds } = createPublisher(
       registry,
       statsRows,
+      usageRows,
       overrides,
       send,
       onDeleted,
@@ -104,7 +108,8 @@ export class Services {
     const gateways = { policies: () => policies.all, addresses: reserved.addresses.gateway };
     const analytics = openAnalytics(foundation, log);
     const unknownFields = new UnknownFields(control, log, (text) => debug.redactKeys(text));
-    const context = { registry, gateways, auditLog: store, overrides, analytics, nowMs };
+    const usage = analytics ?? usageRows;
+    const context = { registry, gateways, auditLog: store, overrides, usage, analytics, nowMs };
     const executor = new OperationExecutor(writer, context, unknownFields.onUnknownFields);
     this.log = log;
     this.#analytics = analytics;

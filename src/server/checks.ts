@@ -20,7 +20,7 @@ import { JsonWriter } from '../core/json-writer.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
 import type { RequestDetails } from '../events/decision-event.ts';
 import { withBodyDetails } from '../events/request-details.ts';
-import type { ActiveOverrides } from '../overrides/active.ts';
+import { type ActiveOverrides, NOT_OVERRIDDEN } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import { type DecisionRecorder, eventOf } from './decision-recorder.ts';
@@ -104,7 +104,7 @@ export class CheckHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV1.read(key, bytes);
-    this.#identifyAndOverride(check);
+    this.#identifyAndOverride(check, startedMs);
     this.#decide(res, check, startedMs, this.#routeV1, bytes, details);
   };
 
@@ -113,7 +113,7 @@ export class CheckHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV2.read(key, bytes);
-    this.#identifyAndOverride(check);
+    this.#identifyAndOverride(check, startedMs);
     this.#decide(res, check, startedMs, this.#routeV2, bytes, details);
   };
 
@@ -127,7 +127,7 @@ export class CheckHandler {
       // One check takes 25 ms under the worst override patterns known, 80 ms on a busy core.
       if (number % CHECKS_PER_HEARTBEAT === 0) stats.heartbeat();
       const check = checks[number];
-      this.#identifyAndOverride(check);
+      this.#identifyAndOverride(check, startedMs);
     }
     const decision = engine.decideBatch(checks, startedMs, list, this.#listCompletion);
     if (decision === undefined) {
@@ -141,11 +141,15 @@ export class CheckHandler {
   };
 
   /** Hashes the identifier of a check, and applies the override that there is for it. */
-  #identifyAndOverride(check: CheckRequest): void {
+  #identifyAndOverride(check: CheckRequest, startedMs: number): void {
     const { hasher, overrides, stats } = this.#dependencies;
     const { namespace, identity, memory, identifierFrom, identifierTo } = check;
     hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
-    if (overrides.resolve(check, identity)) stats.increment(ACCEPTOR_STAT.overriddenChecks);
+    const usageRow = overrides.resolve(check, identity);
+    if (usageRow === NOT_OVERRIDDEN) return;
+    stats.increment(ACCEPTOR_STAT.overriddenChecks);
+    // A check with cost 0 only asks.
+    if (check.cost > 0) stats.usage.record(usageRow, startedMs);
   }
 
   #decide(

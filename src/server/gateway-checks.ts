@@ -25,7 +25,11 @@ import { DEFAULT_RULE, NO_BURST, RULE } from '../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
 import type { RequestDetails } from '../events/decision-event.ts';
 import { detailsOfHead } from '../events/request-details.ts';
-import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
+import {
+  type ActiveOverrides,
+  NOT_OVERRIDDEN,
+  type OverridableCheck,
+} from '../overrides/active.ts';
 import { type CheckReader, CONTENT_TYPE, GatewayReaders } from '../policies/gateway-readers.ts';
 import { isGrpc } from '../policies/grpc.ts';
 import { UNIDENTIFIED } from '../policies/identifier.ts';
@@ -277,8 +281,12 @@ export class GatewayCheckHandler {
     const [check] = checks;
     resetCheck(compiled, check, identifier);
     hasher.hash(namespace.hashState, identifier, check.identity);
-    const isOverridden = overrides.resolve(check, check.identity);
-    if (isOverridden) stats.increment(ACCEPTOR_STAT.overriddenChecks);
+    const usageRow = overrides.resolve(check, check.identity);
+    const isOverridden = usageRow !== NOT_OVERRIDDEN;
+    if (isOverridden) {
+      stats.increment(ACCEPTOR_STAT.overriddenChecks);
+      if (!policy.shadow) stats.usage.record(usageRow, startedMs);
+    }
     const { single, batch } = compiled.completions[kind.index];
     if (isOverridden || checks.length === 1) {
       const decision = engine.decide(check, startedMs, res, single);

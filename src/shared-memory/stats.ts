@@ -12,6 +12,7 @@
  *                          LATENCY_BOUNDS_US and one above; the sum of all latencies in ms
  *               then       float64: one row of NAMESPACE_STAT for each namespace; the last row is
  *                          for namespaces that could not be registered
+ *               then       float64: the use of overrides, see `usage-counts.ts`
  *
  *   worker      line 0     int32: heartbeat, wraps | incarnation | thread id | waiting for disk
  *               line 1     int32: wake-up flag, see `wake-up.ts` | stop flag
@@ -25,6 +26,7 @@
 import { CACHE_LINE_BYTES, NAMESPACES_MAX, PENDING_CHANGES_MAX } from '../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { REDIS_ERROR_KINDS, type RedisErrorKind } from '../redis/errors.ts';
+import { USAGE_DOUBLES, UsageCounts } from './usage-counts.ts';
 
 const LINE_DOUBLES = CACHE_LINE_BYTES / 8;
 
@@ -195,8 +197,8 @@ const COUNTS_AT = LINE_DOUBLES;
 const ERRORS_AT = COUNTS_AT + doublesOfWholeLines(Object.keys(ACCEPTOR_STAT).length);
 const LATENCY_AT = ERRORS_AT + doublesOfWholeLines(CODES.length);
 const ROWS_AT = LATENCY_AT + doublesOfWholeLines(LATENCY_BOUNDS_US.length + 2);
-export const ACCEPTOR_STATS_BYTES =
-  8 * (ROWS_AT + doublesOfWholeLines((OTHER_NAMESPACES_ROW + 1) * NAMESPACE_STAT_COUNT));
+const USAGE_AT = ROWS_AT + doublesOfWholeLines((OTHER_NAMESPACES_ROW + 1) * NAMESPACE_STAT_COUNT);
+export const ACCEPTOR_STATS_BYTES = 8 * (USAGE_AT + doublesOfWholeLines(USAGE_DOUBLES));
 
 const WORKER_STATS_AT = 2 * LINE_DOUBLES;
 const CALL_LATENCY_AT = WORKER_STATS_AT + doublesOfWholeLines(Object.keys(WORKER_STAT).length);
@@ -223,6 +225,8 @@ export class AcceptorStats {
   readonly #latency: Float64Array;
   /** Most rows are never written, and so use no memory. */
   readonly #rows: Float64Array;
+  /** The use of overrides. */
+  readonly usage: UsageCounts;
 
   constructor(buffer: SharedArrayBuffer, offset: number) {
     const doubles = (at: number, length: number) => {
@@ -233,6 +237,7 @@ export class AcceptorStats {
     this.#errors = doubles(ERRORS_AT, CODES.length);
     this.#latency = doubles(LATENCY_AT, LATENCY_BOUNDS_US.length + 2);
     this.#rows = doubles(ROWS_AT, (OTHER_NAMESPACES_ROW + 1) * NAMESPACE_STAT_COUNT);
+    this.usage = new UsageCounts(doubles(USAGE_AT, USAGE_DOUBLES));
   }
 
   heartbeat(): void {

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ANALYTICS_FILE, AnalyticsDatabase } from '../../src/analytics/database.ts';
+import { requirePackage } from '../../src/core/packages.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const HOUR = 498_660;
@@ -119,4 +120,35 @@ test('a deleted namespace leaves nothing behind, and its id may be used again', 
   expect(namesAt(second)).toEqual(['kept', 'next', 'gone']);
   second.deleteOthers(new Set(['next', 'unknown']));
   expect(namesAt(second)).toEqual(['next']);
+});
+
+test('the use of an override is added up, over writes and over runs', () => {
+  const first = open(5);
+  const entry = (id: string, applied: number, lastAppliedMs: number) => {
+    return { id, applied, lastAppliedMs };
+  };
+  first.write([], [], [entry('rlor_1', 3, 100), entry('rlor_2', 1, 200)]);
+  opened.pop()?.close();
+  const second = open(9);
+  second.write([], [], [entry('rlor_1', 2, 90)]);
+  expect(second.usageOf('rlor_1')).toMatchObject({ applied: 5, lastAppliedMs: 100 });
+  expect(second.usageOf('rlor_3')).toEqual({ applied: 0, lastAppliedMs: 0 });
+  expect(second.usageSinceMs).toBe(5);
+  second.deleteOtherUsage([{ id: 'rlor_1' }, { id: 'rlor_3' }]);
+  const kept = ['rlor_1', 'rlor_2'].map((id) => second.usageOf(id).applied);
+  expect(kept).toEqual([5, 0]);
+  second.deleteUsage(['rlor_1', 'rlor_2']);
+  expect(second.usageOf('rlor_1').applied).toBe(0);
+});
+
+test('a file of version 1 keeps its figures, and counts the use of overrides from now on', () => {
+  open(1).write([point('a', MINUTE, 3)], []);
+  opened.pop()?.close();
+  const old = new (requirePackage('libsql'))(join(directory, ANALYTICS_FILE));
+  old.exec('DROP TABLE overrides; DROP TABLE overrides_since; PRAGMA user_version = 1');
+  old.close();
+  const upgraded = open(7);
+  expect(damaged).toEqual([]);
+  expect([...upgraded.totals(HOUR, HOUR + 1).keys()]).toEqual(['a']);
+  expect(upgraded.usageSinceMs).toBe(7);
 });

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
 import { EXIT } from '../../src/core/exit.ts';
 import { callOperationOk } from '../support/operations.ts';
-import { commandServer } from '../support/weir-command.ts';
+import { commandServer, ISO_TIME } from '../support/weir-command.ts';
 
 const commands = commandServer();
 const { weir, lines } = commands;
@@ -23,23 +23,28 @@ describe('weir overrides', () => {
       duration: 3_600_000,
       async: true,
     };
-    expect(await lines(['overrides', 'get', ...target])).toEqual([override]);
+    const since = expect.any(Number);
+    const shown = { ...override, usage: { applied: 0, since } };
+    expect(await lines(['overrides', 'get', ...target])).toEqual([shown]);
     const list = ['overrides', 'list', '--namespace', 'over*'];
-    expect(await lines(list)).toEqual([override]);
+    expect(await lines(list)).toEqual([shown]);
     expect((await weir(list)).stdout).toBe(
-      'IDENTIFIER  CIDR  LIMIT  DURATION  ASYNC  EXPIRES  ID\n' +
-        `user_*      no    7      1h        yes    never    ${overrideId}\n`,
+      'IDENTIFIER  CIDR  LIMIT  DURATION  ASYNC  EXPIRES  LAST APPLIED  APPLIED  ID\n' +
+        `user_*      no    7      1h        yes    never    never         0        ${overrideId}\n`,
     );
     expect((await weir(['overrides', 'get', ...target])).stdout).toBe((await weir(list)).stdout);
     const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
     expect(await lines(['check', 'user_1', ...args])).toMatchObject([{ remaining: 6, limit: 7 }]);
+    const row = new RegExp(`\\nuser_\\* +no +7 +1h +yes +never +${ISO_TIME} +1 +${overrideId}\\n$`);
+    expect((await weir(list)).stdout).toMatch(row);
     // Without --async it is synchronous again, and keeps its id.
     const again = await weir(['overrides', 'set', ...target, '--limit', '1', '--duration', '90s']);
     expect([again.code, again.stdout]).toEqual([
       EXIT.OK,
       `Override ${overrideId} is set in the namespace "over*": 1 token per 90s for "user_*".\n`,
     ]);
-    const changed = { ...override, limit: 1, duration: 90_000, async: false };
+    const usage = { applied: 1, lastAppliedAt: expect.any(Number), since };
+    const changed = { ...override, limit: 1, duration: 90_000, async: false, usage };
     expect(await lines(list)).toEqual([changed]);
     const deleted = await weir(['overrides', 'delete', ...target]);
     expect([deleted.code, deleted.stdout]).toEqual([
@@ -61,7 +66,7 @@ describe('weir overrides', () => {
     expect(stdout).toContain(`7 tokens per 1h for "vip", asynchronous, until ${time}.\n`);
     const get = ['overrides', 'get', ...target];
     expect(await lines(get)).toMatchObject([{ expires: Date.parse(time), async: true }]);
-    expect((await weir(get)).stdout).toMatch(new RegExp(` yes {4}${time} {2}rlor_`));
+    expect((await weir(get)).stdout).toMatch(new RegExp(` yes {4}${time} {2}never +0 +rlor_`));
     const [line] = (await weir(['overrides', 'export'])).stdout.match(/.*"ends".*/)!;
     const input = line.replace(/"limit":7/, '"limit":8');
     expect((await weir(['overrides', 'import', '-'], undefined, input)).code).toBe(0);
@@ -89,7 +94,8 @@ describe('weir overrides', () => {
     const [, id] = /^Override (rlor_\w+) is set/.exec(stdout)!;
     expect(stdout).toContain('5 tokens per 1h for the CIDR block "10.0.0.0/8", asynchronous.');
     const override = { id, identifier: '10.0.0.0/8', cidr: true, limit: 5, duration: 3_600_000 };
-    expect(await lines(['overrides', 'get', ...target])).toEqual([{ ...override, async: true }]);
+    const shown = { ...override, async: true };
+    expect(await lines(['overrides', 'get', ...target])).toMatchObject([shown]);
     expect((await weir(['overrides', 'list', '--namespace', 'networks'])).stdout).toMatch(
       /^IDENTIFIER +CIDR .*\n10\.0\.0\.0\/8 +yes /,
     );
@@ -209,6 +215,27 @@ describe('weir overrides', () => {
     expect((await weir(['overrides', 'import', file])).stdout).toBe(
       'Imported: 0 created, 1 updated, 2344 unchanged.\n',
     );
+  });
+
+  test('exports the use of overrides with --usage; an import ignores it', async () => {
+    const target = ['user_*', '--namespace', 'used'];
+    await weir(['overrides', 'set', ...target, '--limit', '7', '--duration', '1h']);
+    const check = ['--namespace', 'used', '--limit', '9', '--duration', '1s'];
+    for (const id of ['user_1', 'user_2', 'other']) await weir(['check', id, ...check]);
+    const { stdout } = await weir(['overrides', 'export', '--usage']);
+    const exported = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(exported.find((it) => it.namespaceName === 'used')).toEqual({
+      ...{ namespaceName: 'used', identifier: 'user_*', limit: 7, duration: 3_600_000 },
+      ...{ async: false },
+      usage: { applied: 2, lastAppliedAt: expect.any(Number), since: expect.any(Number) },
+    });
+    expect((await weir(['overrides', 'export'])).stdout).not.toContain('usage');
+    expect(await lines(['overrides', 'import', '-'], {}, stdout)).toMatchObject([
+      { created: 0, updated: 0, unchanged: exported.length },
+    ]);
   });
 
   test('names the invalid line of an import, and imports nothing', async () => {

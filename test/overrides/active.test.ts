@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { NOT_OVERRIDDEN } from '../../src/overrides/active.ts';
+import { NO_USAGE_ROW } from '../../src/overrides/id.ts';
 import type { OverrideEntry } from '../../src/overrides/sets.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
 import { HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
@@ -36,6 +38,17 @@ describe('the resolution of overrides', () => {
       const without = resolver.resolve('n', identifier, false);
       expect(without).toMatchObject({ limit, overrideId: undefined });
     }
+  });
+
+  test('says in which row the check is counted', () => {
+    const { tables, resolver } = publish();
+    const rows = () => ['exact', 'user_1', 'other'].map((it) => resolver.usageRow('n', it));
+    expect(rows()).toEqual([NO_USAGE_ROW, NO_USAGE_ROW, NOT_OVERRIDDEN]);
+    tables.apply(entry(1, 'exact'), { ...entry(1, 'exact'), usageRow: 0 });
+    tables.apply(entry(2, 'user_*'), { ...entry(2, 'user_*'), usageRow: NO_USAGE_ROW - 1 });
+    resolver.overrides.activate(tables.compileSync());
+    expect(rows()).toEqual([0, NO_USAGE_ROW - 1, NOT_OVERRIDDEN]);
+    expect(resolver.resolve('n', 'user_1').overrideId).toBe(overrideId(2));
   });
 
   test('leaves the id as it was resolved when the tables are replaced and rewritten', () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { UsageRows } from '../../src/analytics/usage-rows.ts';
 import { AUDITED_ENDS_MAX, REMOVED_OVERRIDES_MAX } from '../../src/core/constants.ts';
 import { openLog } from '../../src/core/log.ts';
 import { makeOverrideId } from '../../src/overrides/id.ts';
@@ -21,6 +22,7 @@ import { StatsRows } from '../../src/registry/stats-rows.ts';
 import { DataDirectory, STORE_FILE } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import { Writer } from '../../src/registry/writer.ts';
+import { Clock } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { trialCount } from '../support/guarantees.ts';
 import { findOverride, HASH_KEY, OverrideResolver } from '../support/override-model.ts';
@@ -34,14 +36,16 @@ function open(path: string, startMs = 1_000) {
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
   const registry = new Registry(store);
-  const rows = new StatsRows(new Control(allocateControl(1, 1)).allAcceptorStats());
+  const control = new Control(allocateControl(1, 1));
+  const rows = new StatsRows(control.allAcceptorStats());
+  const usage = new UsageRows([control.acceptorStats(0).usage], new Clock(control));
   const tables = new OverrideTables(HASH_KEY, TASK, (error) => {
     throw error;
   });
   const clock = { nowMs: startMs };
   const nowMs = () => clock.nowMs;
   const log = openLog('silent');
-  const resolver = new OverrideResolver(initialPublication(registry, rows, tables, startMs));
+  const resolver = new OverrideResolver(initialPublication(registry, rows, usage, tables, startMs));
   const sent: Publication[] = [];
   const send = async (publication: Publication) => {
     sent.push(publication);
@@ -51,7 +55,7 @@ function open(path: string, startMs = 1_000) {
       ...(trie !== undefined && { trie }),
     });
   };
-  const { publish, publishEnds } = createPublisher(registry, rows, tables, send, () => {});
+  const { publish, publishEnds } = createPublisher(registry, rows, usage, tables, send, () => {});
   const writer = new Writer(registry, new LocalLedger(store), publish, log, nowMs);
   const removeRecords = () => writer.removeEndedOverrides();
   const expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, log, nowMs });

@@ -1,28 +1,47 @@
 import { expect, test } from 'vitest';
+import { UsageRows } from '../../src/analytics/usage-rows.ts';
 import { makeOverrideId } from '../../src/overrides/id.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
 import { createPublisher, type Publication } from '../../src/registry/publication.ts';
 import { Registry } from '../../src/registry/registry.ts';
 import { StatsRows } from '../../src/registry/stats-rows.ts';
 import type { Change, Store } from '../../src/registry/store/store.ts';
+import { Clock } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { removeDirectory, temporaryDirectory } from '../support/server.ts';
+import { OverrideResolver, overrideId } from '../support/override-model.ts';
+import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
 
 /** A registry without records, and what is published of changes by another machine. */
 function open(store: Store) {
   const registry = new Registry(store);
-  const rows = new StatsRows(new Control(allocateControl(1, 1)).allAcceptorStats());
+  const control = new Control(allocateControl(1, 1));
+  const rows = new StatsRows(control.allAcceptorStats());
+  const counts = control.acceptorStats(0).usage;
+  const usage = new UsageRows([counts], new Clock(control));
   const noTask = new URL('file:///nowhere');
   const tables = new OverrideTables(store.hashKey, noTask, () => {});
   const sent: Publication[] = [];
   const deleted: string[] = [];
+  const acceptors = { activate: () => {}, areSlow: false };
   const send = async (publication: Publication) => {
     sent.push(publication);
+    if (acceptors.areSlow) {
+      await new Promise<void>((resolve) => {
+        acceptors.activate = resolve;
+      });
+    }
   };
-  const onDeleted = (keys: readonly string[]) => void deleted.push(...keys);
-  const { publish } = createPublisher(registry, rows, tables, send, onDeleted);
+  const onDeleted = (keys: readonly string[], overrideIds: readonly string[]) => {
+    deleted.push(...keys);
+    usage.release(overrideIds);
+  };
+  const { publish } = createPublisher(registry, rows, usage, tables, send, onDeleted);
   return {
+    usage,
+    counts,
+    acceptors,
+    sent,
     deleted,
     registry,
     apply: async (changes: Change[]) => {
@@ -118,5 +137,60 @@ test('a key that another namespace has got meanwhile is not released', async () 
     const next = apply([{ table: 'namespaces', before: undefined, after: record(2) }]);
     await Promise.all([removal, next]);
     expect(deleted).toEqual([]);
+  });
+});
+
+const override = (row: number, identifier: string) => {
+  const values = { limit: row, durationMs: 1_000, isAsync: false, createdMs: 1 };
+  return { row, id: overrideId(row), scope: 'name*', identifier, ...values };
+};
+const added = (row: number, identifier: string): Change => {
+  return { table: 'overrides', before: undefined, after: override(row, identifier) };
+};
+const removed = (row: number, identifier: string): Change => {
+  return { table: 'overrides', before: override(row, identifier), after: undefined };
+};
+/** The row in which checks of an identifier are counted, in published tables. */
+const usageRowOf = ({ trie = null }: Publication, identifier: string) => {
+  return new OverrideResolver({ trie }).usageRow('name_1', identifier);
+};
+
+test('an override keeps its usage row, and the next one gets it when all have activated', async () => {
+  await withRegistry(async ({ apply, acceptors, sent, usage, counts }) => {
+    const first = await apply([added(1, 'a'), added(2, 'b')]);
+    expect(['a', 'b'].map((it) => usageRowOf(first, it))).toEqual([0, 1]);
+    const changed = { ...override(2, 'b'), limit: 9 };
+    const second = await apply([
+      { table: 'overrides', before: override(2, 'b'), after: changed },
+      removed(1, 'a'),
+      added(3, 'a'),
+    ]);
+    // An acceptor may still count in row 0 for the deleted override.
+    expect(['a', 'b'].map((it) => usageRowOf(second, it))).toEqual([2, 1]);
+    acceptors.areSlow = true;
+    const deletion = apply([removed(3, 'a')]);
+    const addition = apply([added(4, 'c')]);
+    await waitUntil('the deletion is sent', () => sent.length === 3);
+    acceptors.areSlow = false;
+    // A check that uses the earlier tables.
+    counts.record(2, 1);
+    acceptors.activate();
+    await deletion;
+    // Row 2 is free by now, row 0 since the second publication.
+    expect(usageRowOf(await addition, 'c')).toBe(2);
+    expect(usage.usageOf(overrideId(4)).applied).toBe(0);
+    expect(usageRowOf(await apply([added(5, 'd')]), 'd')).toBe(0);
+  });
+});
+
+test('an override that is added and deleted in one publication uses no row', async () => {
+  await withRegistry(async ({ apply, usage }) => {
+    const changes: Change[] = [];
+    for (let row = 1; row <= 9; row += 2) changes.push(added(row, 'a'), removed(row, 'a'));
+    const published = await apply([...changes, added(11, 'a')]);
+    expect(usageRowOf(published, 'a')).toBe(0);
+    expect(usage.count).toBe(1);
+    await apply([removed(11, 'a'), ...changes]);
+    expect(usageRowOf(await apply([added(12, 'b')]), 'b')).toBe(0);
   });
 });

@@ -14,8 +14,8 @@ import {
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
   expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16, analyticsHour: 17 });
-  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([618_048, 768]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 618_048 + 2 * 768);
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([4_138_048, 768]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 4_138_048 + 2 * 768);
 });
 
 test('attaching checks that the size fits the header', () => {

@@ -103,6 +103,15 @@ export class OverrideResolver {
   }
 
   resolve(namespace: string, identifier: string, needsOverrideId = true): OverridableCheck {
+    return this.#resolve(namespace, identifier, needsOverrideId).check;
+  }
+
+  /** Where a check is counted; NOT_OVERRIDDEN if no override applies to it. */
+  usageRow(namespace: string, identifier: string): number {
+    return this.#resolve(namespace, identifier, false).usageRow;
+  }
+
+  #resolve(namespace: string, identifier: string, needsOverrideId: boolean) {
     const identity = newIdentity();
     const check: OverridableCheck = {
       namespace: this.#namespace(namespace),
@@ -118,8 +127,7 @@ export class OverrideResolver {
       needsOverrideId,
     };
     this.#hasher.hash(check.namespace.hashState, identifier, identity);
-    this.overrides.resolve(check, identity);
-    return check;
+    return { check, usageRow: this.overrides.resolve(check, identity) };
   }
 
   /** The limit that the tables give a check; undefined where they leave it as it is. */

@@ -73,7 +73,7 @@ const REPLACEMENT_CHARACTER = '\ufffd';
 /** Query fields that are numbers. Other text in them stays text, which the schema rejects. */
 const INTEGER_FIELDS = ['limit', 'start', 'end'];
 /** The same for fields that are true or false. */
-const FLAG_FIELDS = ['cidr'];
+const FLAG_FIELDS = ['cidr', 'usage'];
 const FLAGS = new Map([
   ['true', true],
   ['false', false],

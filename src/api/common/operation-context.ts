@@ -2,6 +2,7 @@
 
 import type { Static, TObject } from 'typebox';
 import type { Analytics } from '../../analytics/analytics.ts';
+import type { OverrideUsage } from '../../analytics/usage-rows.ts';
 import type { Permissions } from '../../auth/permissions.ts';
 import type { Validator } from '../../core/schema.ts';
 import type { OverrideTables } from '../../overrides/tables.ts';
@@ -18,6 +19,7 @@ export interface OperationContext {
   gateways: GatewayInfo;
   auditLog: AuditLog;
   overrides: OverrideMatcher;
+  usage: UsageQueries;
   /** Undefined with WEIR_ANALYTICS=off. */
   analytics: AnalyticsQueries | undefined;
   /** Validates an input of v1, and notes its unknown fields. @throws ApiError (400) */
@@ -28,6 +30,14 @@ export interface OperationContext {
 
 /** What was counted by namespace and identifier. */
 export type AnalyticsQueries = Pick<Analytics, 'totals' | 'timeline' | 'identifiers'>;
+
+/** How often each override was used. */
+export interface UsageQueries {
+  /** Unix time in ms from which on checks were counted. */
+  readonly sinceMs: number;
+  /** @returns undefined if it cannot be read at the moment */
+  usageOf(id: string): OverrideUsage | undefined;
+}
 
 /** The part of the store that the registry does not keep in memory. */
 export type AuditLog = Pick<Store, 'readAudit' | 'auditCount'>;

@@ -45,6 +45,7 @@ export const OVERRIDE_FIELDS = {
     'override then applies to each identifier that is an address or a network inside of it.',
   selector: 'The identifier, pattern or CIDR block of the override, exactly as it was set.',
   selectorCidr: 'Whether the override was set with `cidr`.',
+  usage: 'Whether the response has the field `usage` of each override.',
   limit: 'Tokens that may be used in one window, in place of the `limit` of a check.',
   duration: 'Length of the window in milliseconds, in place of the `duration` of a check.',
   expires:
@@ -71,6 +72,19 @@ export function cidrField({ isCidr }: Pick<OverrideSelector, 'isCidr'>): { cidr?
 /** The field `expires` of a response. An override without an end has none. */
 export function endField({ expiresMs }: Pick<Override, 'expiresMs'>): { expires?: number } {
   return expiresMs === undefined ? {} : { expires: expiresMs };
+}
+
+/** The field `usage` of a response, for a request that asks for it. */
+export function usageField(
+  { usage }: OperationContext,
+  isRequested: boolean | undefined,
+  { id, createdMs }: Override,
+) {
+  const found = isRequested === true ? usage.usageOf(id) : undefined;
+  if (found === undefined) return {};
+  const { applied, lastAppliedMs } = found;
+  const last = lastAppliedMs > 0 && { lastAppliedAt: lastAppliedMs };
+  return { usage: { applied, ...last, since: Math.max(createdMs, usage.sinceMs) } };
 }
 
 type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync' | 'expiresMs'>;

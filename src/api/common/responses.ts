@@ -54,6 +54,27 @@ export const overrideEnd = Type.Optional(
   unixMs('Time at which the override ends by itself. Absent if it has no end'),
 );
 
+/** How often an override was used. */
+export const overrideUsage = Type.Optional(
+  Type.Object(
+    {
+      applied: Type.Integer({
+        minimum: 0,
+        description: 'Number of checks to which the override applied, whether allowed or denied.',
+      }),
+      lastAppliedAt: Type.Optional(
+        amount('Time of the last of them, in Unix milliseconds. Absent if there was none.'),
+      ),
+      since: unixMs('Time from which on checks were counted'),
+    },
+    {
+      description:
+        'How often the override has applied on the machine that answers. Only if the request has ' +
+        '`usage`. Absent while it cannot be read.',
+    },
+  ),
+);
+
 /** Of the next page; absent on the last one. */
 export const nextCursor = Type.Optional(
   named('The `cursor` of the next page. It is absent on the last page.'),

@@ -43,6 +43,7 @@ import {
   removeOverride,
   selectorOf,
   setOverride as setAndAudit,
+  usageField,
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
 import type { ResponseV1 } from './responses.ts';
@@ -87,11 +88,16 @@ const overrideSelectorFields = {
 export const setValidator = createValidator(overrideSchema(OVERRIDE_IDENTIFIER_MIN_CHARACTERS, 1));
 export const itemValidator = createValidator(overrideSchema(1, 0), 'an override');
 export const deleteValidator = createValidator(Type.Object(overrideSelectorFields, JSON_OBJECT));
-export const getValidator = createValidator(Type.Object(overrideSelectorFields, QUERY));
-export const listValidator = createValidator(
-  Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX) }, QUERY),
+const usageFields = { usage: Type.Optional(field(flag(), OVERRIDE_FIELDS.usage, false)) };
+export const getValidator = createValidator(
+  Type.Object({ ...overrideSelectorFields, ...usageFields }, QUERY),
 );
-export const exportValidator = createValidator(Type.Object(pageFields(EXPORT_PAGE_MAX), QUERY));
+export const listValidator = createValidator(
+  Type.Object({ ...namespaceFields, ...pageFields(PAGE_MAX), ...usageFields }, QUERY),
+);
+export const exportValidator = createValidator(
+  Type.Object({ ...pageFields(EXPORT_PAGE_MAX), ...usageFields }, QUERY),
+);
 export const importValidator = createValidator(
   Type.Object(
     {
@@ -123,7 +129,8 @@ export const getOverride: OperationHandler<ResponseV1<'ratelimits.getOverride'>>
   input,
 ) => {
   const query = context.validate(getValidator, input);
-  return toResponseItem(findOverride(context, namespaceReferenceOf(query), selectorOf(query)));
+  const override = findOverride(context, namespaceReferenceOf(query), selectorOf(query));
+  return { ...toResponseItem(override), ...usageField(context, query.usage, override) };
 };
 
 export const deleteOverride: OperationHandler<ResponseV1<'ratelimits.deleteOverride'>> = (
@@ -142,18 +149,22 @@ export const listOverrides: OperationHandler<ResponseV1<'ratelimits.listOverride
   const query = context.validate(listValidator, input);
   const overrides = overridesInScope(context, namespaceReferenceOf(query));
   const { items, rest } = pageOf(overrides, query, PAGE_MAX);
-  return { overrides: items.map(toResponseItem), ...rest };
+  const listed = items.map((override) => {
+    return { ...toResponseItem(override), ...usageField(context, query.usage, override) };
+  });
+  return { overrides: listed, ...rest };
 };
 
 /** All overrides of all namespaces, each in the form that an import accepts. */
 export const exportOverrides: OperationHandler<ResponseV1<'ratelimits.exportOverrides'>> = (
-  { registry, permissions, validate, nowMs },
+  context,
   input,
 ) => {
+  const { registry, permissions, validate } = context;
   const query = validate(exportValidator, input);
   permissions.require('read_override', undefined);
   const { items, rest } = pageOf(
-    liveOverrides({ nowMs }, registry.overrides()),
+    liveOverrides(context, registry.overrides()),
     query,
     EXPORT_PAGE_MAX,
   );
@@ -162,7 +173,9 @@ export const exportOverrides: OperationHandler<ResponseV1<'ratelimits.exportOver
     const namespaceName = registry.namespaceOf(override);
     // An import would read the name of a namespace that contains a star as a pattern.
     const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
-    return { ...(isAmbiguous ? { namespaceId: override.scope } : { namespaceName }), ...fields };
+    const usage = usageField(context, query.usage, override);
+    const owner = isAmbiguous ? { namespaceId: override.scope } : { namespaceName };
+    return { ...owner, ...fields, ...usage };
   });
   return { overrides, ...rest };
 };

@@ -29,6 +29,7 @@ import {
   named,
   nextCursor,
   overrideEnd,
+  overrideUsage,
   REMAINING,
   RESET,
   total,
@@ -52,7 +53,7 @@ const overrideValues = {
   async: flagged('Whether the checks to which the override applies are asynchronous.'),
   expires: overrideEnd,
 };
-const override = Type.Object({ id: overrideId, ...overrideValues });
+const override = Type.Object({ id: overrideId, ...overrideValues, usage: overrideUsage });
 /** An override in the form that an import accepts. */
 const exportedOverride = Type.Object({
   namespaceName: Type.Optional(
@@ -62,6 +63,7 @@ const exportedOverride = Type.Object({
     namespaceId('Id of the namespace. Only for a namespace whose name contains `*`.'),
   ),
   ...overrideValues,
+  usage: overrideUsage,
 });
 
 const empty = Type.Object({}, { description: 'An empty object.' });

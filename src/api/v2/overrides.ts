@@ -36,6 +36,7 @@ import {
   removeOverride,
   selectorOf,
   setOverride,
+  usageField,
 } from '../common/overrides.ts';
 import { pageFields, pageOf } from '../common/pages.ts';
 import type { ResponseV2 } from './responses.ts';
@@ -63,18 +64,18 @@ export const setValidator = createStrictValidator(
     JSON_OBJECT,
   ),
 );
-export const selectorValidator = createStrictValidator(
-  Type.Object(
-    {
-      namespace,
-      identifier: field(identifier(), OVERRIDE_FIELDS.selector),
-      cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.selectorCidr, false)),
-    },
-    JSON_OBJECT,
-  ),
+const selectorFields = {
+  namespace,
+  identifier: field(identifier(), OVERRIDE_FIELDS.selector),
+  cidr: Type.Optional(field(flag(), OVERRIDE_FIELDS.selectorCidr, false)),
+};
+const usageFields = { usage: Type.Optional(field(flag(), OVERRIDE_FIELDS.usage, false)) };
+export const deleteValidator = createStrictValidator(Type.Object(selectorFields, JSON_OBJECT));
+export const getValidator = createStrictValidator(
+  Type.Object({ ...selectorFields, ...usageFields }, JSON_OBJECT),
 );
 export const listValidator = createStrictValidator(
-  Type.Object({ namespace, ...pageFields(PAGE_MAX, V2_PAGE_DEFAULT) }, JSON_OBJECT),
+  Type.Object({ namespace, ...pageFields(PAGE_MAX, V2_PAGE_DEFAULT), ...usageFields }, JSON_OBJECT),
 );
 
 const namespaceReferenceOf = (body: { namespace: string }) =>
@@ -96,16 +97,16 @@ export const getOverrideV2: OperationHandler<ResponseV2<'ratelimit.getOverride'>
   context,
   input,
 ) => {
-  const body = selectorValidator.validate(input);
+  const body = getValidator.validate(input);
   const override = findOverride(context, namespaceReferenceOf(body), selectorOf(body));
-  return { data: toResponseItem(override) };
+  return { data: { ...toResponseItem(override), ...usageField(context, body.usage, override) } };
 };
 
 export const deleteOverrideV2: OperationHandler<ResponseV2<'ratelimit.deleteOverride'>> = (
   context,
   input,
 ) => {
-  const body = selectorValidator.validate(input);
+  const body = deleteValidator.validate(input);
   removeOverride(context, namespaceReferenceOf(body), selectorOf(body));
   return { data: {} };
 };
@@ -119,7 +120,10 @@ export const listOverridesV2: OperationHandler<ResponseV2<'ratelimit.listOverrid
   const { items, rest } = pageOf(overrides, body, V2_PAGE_DEFAULT);
   const { cursor } = rest;
   const pagination = cursor === undefined ? { hasMore: false } : { hasMore: true, cursor };
-  return { data: items.map(toResponseItem), pagination };
+  const data = items.map((override) => {
+    return { ...toResponseItem(override), ...usageField(context, body.usage, override) };
+  });
+  return { data, pagination };
 };
 
 function toResponseItem(override: Override) {

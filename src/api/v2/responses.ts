@@ -13,6 +13,7 @@ import {
   meta,
   named,
   overrideEnd,
+  overrideUsage,
 } from '../common/responses.ts';
 
 const appliedOverride = Type.Optional(
@@ -35,6 +36,7 @@ const override = Type.Object({
   limit: amount('Tokens that may be used in one window.'),
   duration: amount('Length of the window in milliseconds.'),
   expires: overrideEnd,
+  usage: overrideUsage,
 });
 
 const checked = Type.Object({

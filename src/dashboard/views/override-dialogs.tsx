@@ -36,6 +36,8 @@ export interface Override extends OverrideName {
   duration: number;
   async: boolean;
   expires?: number;
+  /** Absent while it cannot be read. */
+  usage?: { applied: number; lastAppliedAt?: number };
 }
 
 /** The name or pattern of the namespace, or the id where the name would be read as a pattern. */

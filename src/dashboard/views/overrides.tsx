@@ -11,7 +11,7 @@ import {
   useAction,
   useLoad,
 } from '../common/controls.tsx';
-import { formatDuration, formatWhole } from '../common/format.ts';
+import { formatDuration, formatTime, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { callAll, RequestError } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
@@ -32,8 +32,10 @@ const LOADED_MAX = 10_000;
 /** Rows of the table. The filter finds the others. */
 const ROWS_MAX = 200;
 const COLUMNS = [
-  ...['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Async', 'Expires', 'Actions'],
+  ...['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Async', 'Expires'],
+  ...['Last applied', 'Applied#', 'Actions'],
 ];
+const USAGE = { usage: true };
 type Open =
   | { kind: 'edit'; override: Override | undefined }
   | { kind: 'delete'; override: Override }
@@ -43,13 +45,13 @@ async function loadOverrides(
   namespace: string,
 ): Promise<{ items: Override[]; isComplete: boolean }> {
   if (namespace === '') {
-    return callAll('ratelimits.exportOverrides', {}, ({ overrides }) => overrides, LOADED_MAX);
+    return callAll('ratelimits.exportOverrides', USAGE, ({ overrides }) => overrides, LOADED_MAX);
   }
   const namespaceName = namespace;
   try {
     return await callAll(
       'ratelimits.listOverrides',
-      { namespaceName },
+      { namespaceName, ...USAGE },
       ({ overrides }) => overrides.map((one): Override => ({ ...one, namespaceName })),
       LOADED_MAX,
     );
@@ -205,7 +207,7 @@ interface RowProps {
 }
 
 function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
-  const { identifier, limit, duration } = override;
+  const { identifier, limit, duration, usage } = override;
   const name = visibleText(identifier);
   return (
     <tr>
@@ -222,6 +224,8 @@ function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
       <td>
         <End ms={override.expires} />
       </td>
+      <td>{usage && (usage.lastAppliedAt ? formatTime(usage.lastAppliedAt) : 'never')}</td>
+      <td class="number">{usage && formatWhole(usage.applied)}</td>
       <td class="actions">
         {mayChange && (
           <button

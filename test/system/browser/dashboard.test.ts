@@ -248,11 +248,18 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
 
     await page.getByLabel('Search').fill('USER_9');
     await expect.poll(() => page.getByRole('row').count()).toBe(2);
+    const row = page.getByRole('row', { name: /^user_9 / });
+    const lastCells = async () => (await row.getByRole('cell').allTextContents()).slice(-3, -1);
+    expect(await lastCells()).toEqual(['never', '0']);
+    const used = { namespace: 'login', identifier: 'user_9', limit: 9, duration: 60_000 };
+    for (let i = 0; i < 2; i++) await sendCheck(server.port, used);
     await press(page, 'Change user_9');
     await dialog.getByLabel('Limit').fill('60');
     await submit(page, 'Save');
     await see(page, 'The override of user_9 in login was changed.');
     expect(await added()).toMatchObject({ limit: 60, duration: 300_000 });
+    // The list is loaded again after the change.
+    await expect.poll(lastCells).toEqual([expect.stringMatching(/^[A-Z].* 20\d\d, .*:/), '2']);
     await press(page, 'Delete user_9');
     await submit(page, 'Delete');
     await see(page, 'The override of user_9 in login was deleted.');

@@ -10,6 +10,7 @@ await import('../../api/corrections.test.ts');
 await import('../../api/explain.test.ts');
 await import('../../api/limit.test.ts');
 await import('../../api/namespaces.test.ts');
+await import('../../api/override-usage.test.ts');
 await import('../../api/v2.test.ts');
 await import('../../server/events.test.ts');
 await import('../../server/gateway-checks.test.ts');
