@@ -45,7 +45,7 @@ export class IdentifierRecorder {
   /** For identifiers that are not encoded yet. */
   readonly #scratch = new Bytes(NAME_MAX_BYTES);
   #hour = NO_HOUR;
-  /** The namespaces with sketches of this hour. */
+  /** The namespaces that got sketches in this hour, with those that were deleted since. */
   readonly #counted: Namespace[] = [];
 
   constructor({ words }: Control, announce: (announcement: SketchAnnouncement) => void) {
@@ -93,10 +93,12 @@ export class IdentifierRecorder {
     sketch.take(identity, amount, left, this.#scratch, 0, to);
   }
 
-  /** Gives the room of a deleted namespace to others. */
+  /**
+   * Keeps no sketches of a deleted namespace. Its room stays taken until the hour ends: the memory
+   * of a buffer is free only after garbage collections on two threads, and clients may create and
+   * delete namespaces faster.
+   */
   forget(namespace: Namespace): void {
-    const index = this.#counted.indexOf(namespace);
-    if (index >= 0) this.#counted.splice(index, 1);
     Object.assign(namespace, NO_SKETCHES);
   }
 

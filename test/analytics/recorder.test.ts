@@ -32,6 +32,13 @@ class TestAcceptor {
     this.#recorder.recordText(known, identity, cost, isAllowed, identifier);
   }
 
+  delete(name: string): void {
+    const namespace = this.#namespace(name);
+    this.#namespaces.delete(name);
+    namespace.isTransient = true;
+    this.#recorder.forget(namespace);
+  }
+
   /** The namespaces that keep sketches in memory. */
   get namesWithSketches(): string[] {
     const all = [...this.#namespaces.values()];
@@ -123,6 +130,21 @@ test('namespaces beyond the maximum of an hour get no sketches, and their lists 
   control.words[CONTROL.analyticsHour] = HOUR + 1;
   acceptor.record(`n${ANALYTICS_NAMESPACES_MAX}`, 'x');
   expect(acceptor.announced.at(-1)?.buffer).toBeDefined();
+});
+
+test('namespaces that are created and deleted allocate no more in an hour than others', () => {
+  const { control, acceptors } = open(1);
+  const [acceptor] = acceptors;
+  const allocated = () => acceptor.announced.filter(({ buffer }) => buffer !== undefined).length;
+  for (let i = 0; i < 3 * ANALYTICS_NAMESPACES_MAX; i++) {
+    acceptor.record(`n${i}`, 'x');
+    acceptor.delete(`n${i}`);
+  }
+  expect(allocated()).toBe(ANALYTICS_NAMESPACES_MAX);
+  control.words[CONTROL.analyticsHour] = HOUR + 1;
+  acceptor.record('next', 'x');
+  expect(allocated()).toBe(ANALYTICS_NAMESPACES_MAX + 1);
+  expect(acceptor.namesWithSketches).toEqual(['next']);
 });
 
 test('an acceptor keeps no sketches of an earlier hour, so its memory is bounded', () => {
