@@ -204,10 +204,11 @@ export interface EngineHost {
   stats(): EngineStats;
   /**
    * Frees the memory of the counters of deleted namespaces, in the background. No check finds these
-   * counters any more, so it does no harm if the process ends before.
+   * counters any more, so it does no harm if the process ends before. Resolves when all are
+   * removed, and never if the engine is stopped before. One call at a time.
    * @param tags the first word of the hash state of each namespace
    */
-  removeNamespaces(tags: ReadonlySet<number>): void;
+  removeNamespaces(tags: ReadonlySet<number>): Promise<void>;
   /** Finishes all work that is deferred, and saves the counters. Called when no thread decides. */
   drain(): Promise<void>;
   /** Ends the threads of the engine. */

@@ -1,11 +1,11 @@
 /**
  * Has the engine free the memory of the counters of deleted namespaces, on the main thread. It
  * waits until no check that began before a deletion can be counted any more. Deletions in this time
- * are done together. A start repeats them: the process may have ended before, or a checkpoint may
- * have brought counters back.
+ * are done together, and so are those while the engine reads its tables for earlier ones. A start
+ * repeats them: the process may have ended before, or a checkpoint may have brought counters back.
  */
 
-import { CHECK_DEADLINE_MS } from '../core/constants.ts';
+import { CHECK_DEADLINE_MS, DELETED_NAMESPACES_MAX } from '../core/constants.ts';
 import { Hasher } from '../core/hash.ts';
 import { namespaceKey } from '../core/namespace.ts';
 import type { EngineHost } from '../engine/engine.ts';
@@ -16,7 +16,9 @@ export class DeletedCounters {
   readonly #engine: Pick<EngineHost, 'removeNamespaces'>;
   readonly #registry: Registry;
   readonly #hasher: Hasher;
-  #keys: string[] = [];
+  /** Of namespaces whose counters are removed next. */
+  #tags = new Set<number>();
+  /** Until their removal has ended. */
   #timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -32,21 +34,26 @@ export class DeletedCounters {
 
   /** @param keys of deleted namespaces, which no acceptor uses any more */
   remove(keys: readonly string[]): void {
-    this.#keys.push(...keys);
-    if (this.#keys.length > 0) this.#timer ??= setTimeout(() => this.#run(), CHECK_DEADLINE_MS);
+    for (const key of keys) {
+      // The counters of further ones stay until their windows end, or until they are evicted.
+      if (this.#tags.size < DELETED_NAMESPACES_MAX) this.#tags.add(this.#tagOf(key));
+    }
+    if (this.#tags.size > 0) this.#timer ??= setTimeout(() => this.#run(), CHECK_DEADLINE_MS);
   }
 
   close(): void {
     clearTimeout(this.#timer);
+    this.#tags.clear();
   }
 
-  #run(): void {
-    this.#timer = undefined;
-    const tags = new Set(this.#keys.map((key) => this.#tagOf(key)));
-    this.#keys = [];
+  async #run(): Promise<void> {
+    const tags = this.#tags;
+    this.#tags = new Set();
     // One in 400 000 of 10 000 namespaces: those counters stay until their windows end.
     for (const namespace of this.#registry.namespaces()) tags.delete(this.#tagOf(keyOf(namespace)));
-    this.#engine.removeNamespaces(tags);
+    await this.#engine.removeNamespaces(tags);
+    this.#timer = undefined;
+    this.remove([]);
   }
 
   #tagOf(key: string): number {

@@ -70,7 +70,7 @@ export class RedisEngineHost implements EngineHost {
   }
 
   /** Their counters are in Redis, which removes each when its windows have ended. */
-  removeNamespaces(): void {}
+  async removeNamespaces(): Promise<void> {}
 
   async drain(): Promise<void> {
     await this.#supervisor?.drain();

@@ -26,7 +26,6 @@ export class WorkerEngineHost implements EngineHost {
   readonly #control: SharedArrayBuffer;
   readonly #queueDepths: QueueDepths;
   #supervisor: ShardWorkerSupervisor | undefined;
-  readonly #removals: NamespaceRemoval[] = [];
   #removalTimer: NodeJS.Timeout | undefined;
 
   constructor(data: MemoryEngineData, control: SharedArrayBuffer) {
@@ -79,19 +78,17 @@ export class WorkerEngineHost implements EngineHost {
     };
   }
 
-  removeNamespaces(tags: ReadonlySet<number>): void {
-    this.#removals.push(new NamespaceRemoval(this.#data.tables.map(attachTable), tags));
+  removeNamespaces(tags: ReadonlySet<number>): Promise<void> {
+    const removal = new NamespaceRemoval(this.#data.tables.map(attachTable), tags);
     const clock = new Clock(new Control(this.#control));
-    // Each step is in a turn of its own, between the other work of this thread.
-    this.#removalTimer ??= setInterval(() => {
-      if (this.#removals[0]?.step(clock.nowMs())) this.#removals.shift();
-      if (this.#removals.length === 0) this.#endRemovals();
-    }, REMOVAL_STEP_INTERVAL_MS);
-  }
-
-  #endRemovals(): void {
-    clearInterval(this.#removalTimer);
-    this.#removalTimer = undefined;
+    return new Promise((resolve) => {
+      // Each step is in a turn of its own, between the other work of this thread.
+      this.#removalTimer = setInterval(() => {
+        if (!removal.step(clock.nowMs())) return;
+        clearInterval(this.#removalTimer);
+        resolve();
+      }, REMOVAL_STEP_INTERVAL_MS);
+    });
   }
 
   async drain(): Promise<void> {
@@ -99,7 +96,7 @@ export class WorkerEngineHost implements EngineHost {
   }
 
   async stop(): Promise<void> {
-    this.#endRemovals();
+    clearInterval(this.#removalTimer);
     await this.#supervisor?.stop();
   }
 }
