@@ -40,7 +40,8 @@ export const namespaces: Command = {
   subcommands: { list, delete: remove },
   notes: `
 <namespace> is a name or an id. delete also deletes the overrides, counters and figures of the
-namespace, and cannot be undone. A later check with the same name creates another namespace.
+namespace, and cannot be undone. A later check with the same name creates another namespace. To
+repeat a delete, name the id: the name may be that of the next namespace.
 `,
   examples: [
     'weir namespaces list',

@@ -479,8 +479,12 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
       'A later check with the same name creates another namespace, if its key may. It has a new ' +
         'id, counters and figures that begin at 0, and no overrides of its own. Permissions for ' +
         'the old id stay in their keys, and grant nothing.',
-      'A namespace with a policy in the configuration file cannot be deleted. The namespace ' +
-        '`default` can.',
+      'A client that repeats a request must send the id: if another namespace has the name by ' +
+        'then, a request with the name deletes that one. In the same way, a refund with the name ' +
+        'returns tokens of the namespace that has the name now, also for a check of the deleted ' +
+        'one in the same window.',
+      'A namespace with a policy in the configuration file cannot be deleted, with a shared ' +
+        'registry in that of any machine. The namespace `default` can.',
       'A check that was being decided when the namespace was deleted still gets its response. ' +
         'The memory of the counters is freed some seconds after the response. With ' +
         '`WEIR_ENGINE=redis` they stay in Redis until their windows end, and no check finds ' +
@@ -490,7 +494,7 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
     request: requireNamespace(namespaces.deleteValidator.schema),
     response: RESPONSES_V1['ratelimits.deleteNamespace'],
     notFound: 'The namespace does not exist.',
-    conflict: 'The configuration file has a policy for the namespace.',
+    conflict: 'A configuration file has a policy for the namespace.',
   },
   'ratelimits.listPolicies': {
     tag: 'Namespaces and policies',

@@ -66,12 +66,12 @@ export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteName
   const namespace = findNamespace(context, unfinished ?? query, 'delete_namespace');
   const { registry, gateways } = context;
   const { name } = namespace;
-  const isOfPolicy =
-    registry.policy(name) !== undefined ||
-    gateways.policies().some((policy) => policy.namespace === name);
-  if (isOfPolicy) {
-    const policy = `the policy of the namespace ${JSON.stringify(name)}`;
+  const policy = `the policy of the namespace ${JSON.stringify(name)}`;
+  if (gateways.policies().some((one) => one.namespace === name))
     throw new ApiError('CONFLICT', `the configuration file has ${policy}: remove it first`);
+  if (registry.policy(name) !== undefined) {
+    const file = 'the configuration file of another machine';
+    throw new ApiError('CONFLICT', `${file} has ${policy}: remove it there first`);
   }
   const deletedBefore = unfinished?.overrides ?? 0;
   const first = [...take(registry.overridesOf(namespace.id), REMOVED_OVERRIDES_MAX)];

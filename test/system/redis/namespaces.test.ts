@@ -81,8 +81,16 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     expect(await gateway()).toContain('r=1');
     await waitUntil('it is known there', async () => (await names(a)).includes('gate'));
     // The store that both share has the policy.
-    const [status] = await a.errorOf('ratelimits.deleteNamespace', { namespaceName: 'gate' });
-    expect(status).toBe(409);
+    const remove = { namespaceName: 'gate' };
+    const has = 'has the policy of the namespace "gate"';
+    expect(await a.errorOf('ratelimits.deleteNamespace', remove)).toEqual([
+      409,
+      `the configuration file of another machine ${has}: remove it there first`,
+    ]);
+    expect(await b.errorOf('ratelimits.deleteNamespace', remove)).toEqual([
+      409,
+      `the configuration file ${has}: remove it first`,
+    ]);
     // A server that starts without the policy removes it from there.
     await servers[0].stop();
     a = await start(0);
