@@ -12,7 +12,7 @@ import type { Foundation } from './foundation.ts';
 
 /** @returns undefined with WEIR_ANALYTICS=off, and where the file cannot be used */
 export function openAnalytics(
-  { settings, directory, state, records }: Foundation,
+  { settings, directory, shared, state, records }: Foundation,
   log: Log,
 ): Analytics | undefined {
   if (settings.analytics === 'off') return undefined;
@@ -23,8 +23,10 @@ export function openAnalytics(
     });
     const { analyticsMinutes: minutes, analyticsHours: hours } = settings;
     // One of them may have been deleted by another machine, or right before the process ended.
-    database.deleteOthers(new Set([...keysOf(records.registry), OTHER_NAMESPACE]));
-    database.deleteOtherUsage(records.registry.overrides());
+    if (!shared?.startedWithoutRedis) {
+      database.deleteOthers(new Set([...keysOf(records.registry), OTHER_NAMESPACE]));
+      database.deleteOtherUsage(records.registry.overrides());
+    }
     const keysByRow = () => records.statsRows.owners.map((owner) => owner?.key);
     const { usageRows: usage } = records;
     return new Analytics({ control, clock, database, keysByRow, usage, log, minutes, hours });

@@ -39,6 +39,8 @@ export interface SharedRegistryOptions {
 export class SharedRegistry {
   readonly replicator: Replicator;
   readonly replica: Replica;
+  /** Whether Redis did not respond at the start: the store may lack what Redis has. */
+  startedWithoutRedis = false;
   readonly #client: SharedRegistryClient;
   readonly #link: RedisLink;
   readonly #log: ReplicaLog;
@@ -126,6 +128,7 @@ export class SharedRegistry {
     if (!(error instanceof RedisError)) throw new StartError(error.message);
     const fault = `the registry in Redis cannot be read: ${error.message}`;
     if (mark === undefined) throw new StartError(`${fault}; a first start needs it`);
+    this.startedWithoutRedis = true;
     this.#log.warn({ version: mark.version }, `${fault}; the start uses the replica in the store`);
   }
 }

@@ -1,5 +1,7 @@
 /** A namespace that one server deletes is deleted on all servers with the same Redis. */
 
+import { join } from 'node:path';
+import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendRequest } from '../../support/http.ts';
 import { type ApiClient, apiClient, type Fields } from '../../support/operations.ts';
@@ -12,6 +14,7 @@ import { useRedis } from './use-redis.ts';
 describe.skipIf(isRedisMissing)('servers with one Redis', () => {
   const redis = useRedis();
   const { directories, servers, start: startAt } = useServers(2);
+  const alone = useServers(1);
   const env = { WEIR_ROOT_KEY: ROOT_KEY, WEIR_REDIS_TIMEOUT_MS: '1000' };
   const start = async (i: number, more: Record<string, string> = {}): Promise<ApiClient> => {
     const server = await startAt(i, redis.url, { ...env, ...more });
@@ -66,6 +69,28 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     expect(await countedIn(b, 'missed')).toBeUndefined();
     expect(await remaining(b, 'missed', 2)).toBe(2);
     expect(await countedIn(b, 'missed')).toBe(1);
+  });
+
+  test('keep the figures of one that the store lacks at a start without Redis', async () => {
+    const server = apiClient(await alone.start(0, redis.url, env));
+    await waitForStatus(alone.servers[0], 'ready');
+    const lock = new Database(join(alone.directories[0], 'store.db'), { timeout: 0 });
+    lock.exec('BEGIN IMMEDIATE');
+    await remaining(server, 'late', 3);
+    await waitUntil('it has figures', async () => (await countedIn(server, 'late')) === 1);
+    alone.servers[0].child.kill('SIGKILL');
+    await alone.servers[0].exited;
+    lock.close();
+    redis.suspend();
+    try {
+      const restarted = apiClient(await alone.start(0, redis.url, env));
+      expect(await names(restarted)).not.toContain('late');
+      redis.resume();
+      await waitUntil('it is known', async () => (await names(restarted)).includes('late'));
+      expect(await countedIn(restarted, 'late')).toBe(1);
+    } finally {
+      redis.resume();
+    }
   });
 
   test('create it again on a server whose configuration file has a policy for it', async () => {
