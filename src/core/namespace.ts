@@ -39,8 +39,9 @@ export interface Namespace {
   /** See `namespaceKey`. */
   readonly key: string;
   /**
-   * Whether only the checks that have it now use the object, so that its identifiers are not
-   * counted: it was deleted, or does not exist and is not created by a check without a cost.
+   * Whether it is not registered and will not be, so that its identifiers are not counted, as no
+   * query can name it: it was deleted, there is no room for it, or only checks without a cost,
+   * which create no namespace, have used it.
    */
   isTransient: boolean;
 }

@@ -141,11 +141,16 @@ export class KnownNamespaces {
     namespace.decisionCounts = newNamespaceRow();
   }
 
-  /** Removes names that exceed NAMESPACES_MAX: several acceptors may have created the last one. */
+  /**
+   * Removes names that exceed NAMESPACES_MAX: several acceptors may have created the last one. That
+   * of a policy stays in use, without figures of its own, until a deletion makes room for it.
+   */
   #removeRejected(names: readonly string[]): void {
     for (const name of names) {
       const known = this.#byName.get(name);
-      if (known !== undefined) this.#moveCounts(known, OTHER_NAMESPACES_ROW);
+      if (known === undefined) continue;
+      this.#moveCounts(known, OTHER_NAMESPACES_ROW);
+      known.isTransient = true;
       this.#byName.delete(name);
     }
   }

@@ -36,10 +36,13 @@ test('an acceptor creates no more namespaces than the maximum, and removes a rej
     return { id: `rlns_${i}`, name: `n${i}`, key: `n${i}`, statsRow: 0 };
   });
   register(namespaces, records);
-  expect(namespaces.create('last')).toBeDefined();
+  const last = namespaces.create('last')!;
+  expect(last.isTransient).toBe(false);
   expect(namespaces.create('excess')).toBeUndefined();
   namespaces.apply({ rejectedNamespaces: ['last'] });
   expect(namespaces.get('last')).toBeUndefined();
+  // The namespace of a policy: the gateway replaces it when there is room.
+  expect(last.isTransient).toBe(true);
 });
 
 test('an acceptor knows a name by its id that was rejected and registered in one publication', () => {
