@@ -85,8 +85,11 @@ export function createPublisher(
     const publication: Publication = {
       ...{ deletedNamespaces, registeredNamespaces, rejectedNamespaces, keys },
     };
-    /** By row: the overrides before and after all changes. */
-    const overrides = new Map<number, [OverrideEntry | undefined, OverrideEntry | undefined]>();
+    /**
+     * By id: the overrides before and after all changes. In another registry, which replaces this
+     * one, their rows may be those of other overrides.
+     */
+    const overrides = new Map<string, [OverrideEntry | undefined, OverrideEntry | undefined]>();
     for (const change of changes) {
       if (change.table === 'namespaces') {
         const { id } = (change.after ?? change.before)!;
@@ -98,9 +101,9 @@ export function createPublisher(
         else keys.added.push(change.after);
       } else if (change.table === 'overrides') {
         const { before, after } = change;
-        const { row } = (after ?? before)!;
-        const [first] = overrides.get(row) ?? [before && entryOf(before)];
-        overrides.set(row, [first, after && entryOf(after)]);
+        const { id } = (after ?? before)!;
+        const [first] = overrides.get(id) ?? [before && entryOf(before)];
+        overrides.set(id, [first, after && entryOf(after)]);
       }
     }
     const hasOthers =

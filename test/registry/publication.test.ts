@@ -8,7 +8,7 @@ import { StatsRows } from '../../src/registry/stats-rows.ts';
 import type { Change, Store } from '../../src/registry/store/store.ts';
 import { Clock } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { OverrideResolver, overrideId } from '../support/override-model.ts';
+import { HASH_KEY, OverrideResolver, overrideId } from '../support/override-model.ts';
 import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
 
@@ -20,7 +20,7 @@ function open(store: Store) {
   const counts = control.acceptorStats(0).usage;
   const usage = new UsageRows([counts], new Clock(control));
   const noTask = new URL('file:///nowhere');
-  const tables = new OverrideTables(store.hashKey, noTask, () => {});
+  const tables = new OverrideTables(HASH_KEY, noTask, () => {});
   const sent: Publication[] = [];
   const deleted: string[] = [];
   const acceptors = { activate: () => {}, areSlow: false };
@@ -180,6 +180,28 @@ test('an override keeps its usage row, and the next one gets it when all have ac
     expect(usageRowOf(await addition, 'c')).toBe(2);
     expect(usage.usageOf(overrideId(4)).applied).toBe(0);
     expect(usageRowOf(await apply([added(5, 'd')]), 'd')).toBe(0);
+  });
+});
+
+test('an override whose row another one gets in one publication does not apply any more', async () => {
+  await withRegistry(async ({ apply }) => {
+    const scope = 'rlns_1';
+    const [old, next] = [
+      { ...override(1, 'a'), scope },
+      { ...override(1, 'b'), scope, id: overrideId(2) },
+    ];
+    await apply([
+      { table: 'namespaces', before: undefined, after: record(1, { name: 'name_1' }) },
+      { table: 'overrides', before: undefined, after: old },
+    ]);
+    // As when another registry replaces this one.
+    const { exact = null } = await apply([
+      { table: 'overrides', before: old, after: undefined },
+      { table: 'overrides', before: undefined, after: next },
+    ]);
+    const published = new OverrideResolver({ exact });
+    const limits = ['a', 'b'].map((identifier) => published.resolveLimit('name_1', identifier));
+    expect(limits).toEqual([undefined, next.limit]);
   });
 });
 
