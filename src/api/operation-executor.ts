@@ -97,11 +97,14 @@ export class OperationExecutor {
         const context = this.#contextFor(keyId, unknownFields);
         return HANDLERS[operation](context, parseInput(input), unfinished);
       };
-      const run = () => (isWrite ? this.#writer.submit(input.length, work) : work());
+      const run = async () => (isWrite ? this.#writer.submit(input.length, work) : work());
       let body = await run();
       while (body instanceof UnfinishedDeletion) {
-        unfinished = body;
-        body = await run();
+        const part = body;
+        unfinished = part;
+        body = await run().catch((error) => {
+          throw incomplete(error, part);
+        });
       }
       if (unknownFields.size > 0) {
         // The question of an acceptor has no fields of a client.
@@ -129,6 +132,14 @@ export class OperationExecutor {
     };
     return { ...this.#context, permissions, validate, audit };
   }
+}
+
+/** An error after a part of a write is durable. */
+function incomplete(error: unknown, { overrides }: UnfinishedDeletion): unknown {
+  if (!(error instanceof ApiError)) return error;
+  const cause = error.message.replace(/; nothing was changed$/, '');
+  const state = `${overrides} overrides of the namespace are deleted, and the namespace is not`;
+  return new ApiError(error.code, `${state}; repeat the request: ${cause}`);
 }
 
 function parseInput(input: OperationRequest['input']): unknown {

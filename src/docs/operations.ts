@@ -475,7 +475,8 @@ export const OPERATION_DOCS: Readonly<Record<ApiOperation, OperationDocs>> = {
         'later uses the namespace. Overrides of a pattern of namespaces stay.',
       `${numberText(REMOVED_OVERRIDES_MAX)} overrides or more are deleted before the namespace, ` +
         'in several transactions, each with an entry `overrides.delete` in the audit log. If ' +
-        'weir ends meanwhile, the namespace stays with the rest: repeat the request.',
+        'weir ends or the request fails meanwhile, the namespace stays with the rest: repeat ' +
+        'the request.',
       'A later check with the same name creates another namespace, if its key may. It has a new ' +
         'id, counters and figures that begin at 0, and no overrides of its own. Permissions for ' +
         'the old id stay in their keys, and grant nothing.',

@@ -10,7 +10,6 @@
  */
 
 import { AUDITED_ENDS_MAX, REMOVED_OVERRIDES_MAX } from '../core/constants.ts';
-import type { Log } from '../core/log.ts';
 import { overrideChange, overridesDeletion } from './audit-entries.ts';
 import type { Override, Registry } from './registry.ts';
 
@@ -20,7 +19,6 @@ interface ExpiryOptions {
   publishEnds: (ended: readonly Override[]) => Promise<void>;
   /** Has the records removed, as soon as the store can be written. */
   removeRecords: () => void;
-  log: Log;
   nowMs: () => number;
 }
 
@@ -49,16 +47,13 @@ export class OverrideExpiry {
   }
 
   async #end(ended: readonly Override[]): Promise<void> {
-    const { publishEnds, removeRecords, log } = this.#options;
+    const { publishEnds, removeRecords } = this.#options;
     const published = this.#published;
     const applied = ended.filter((override) => !published.has(override));
     this.#isPublishing = true;
-    try {
-      await publishEnds(applied);
-      for (const override of applied) published.add(override);
-    } catch (err) {
-      log.error({ err }, 'the end of overrides was not published');
-    }
+    // If this fails, the process ends, as it does where a change cannot be published.
+    await publishEnds(applied);
+    for (const override of applied) published.add(override);
     this.#isPublishing = false;
     if (!this.#isClosed) removeRecords();
   }
@@ -69,7 +64,11 @@ export class OverrideExpiry {
  * group commit may remove, so that none takes long.
  */
 export function removeEndedOverrides(registry: Registry, nowMs: number): void {
-  const ended = registry.endedOverrides(nowMs).slice(0, REMOVED_OVERRIDES_MAX);
+  removeRecords(registry, registry.endedOverrides(nowMs).slice(0, REMOVED_OVERRIDES_MAX), nowMs);
+}
+
+/** Removes the records of these overrides, which have ended. */
+export function removeRecords(registry: Registry, ended: readonly Override[], nowMs: number): void {
   if (ended.length === 0) return;
   for (const override of ended) registry.removeOverride(override);
   const entries =

@@ -172,8 +172,9 @@ export class Writer {
     for (let conflicts = 0; ; conflicts++) {
       const names = [...this.#newNamespaceNames];
       const rejected = this.#addNamespaces(names);
-      // First, so that a change that sets one of them again makes another override.
-      removeEndedOverrides(this.#registry, this.#nowMs());
+      // First, so that a change that sets one of them again makes another override. Other machines
+      // remove the same ones: after a conflict, the changes of clients do not wait for that.
+      if (conflicts === 0) removeEndedOverrides(this.#registry, this.#nowMs());
       const outcomes = group.map((work) => this.#attempt(work));
       const { journalLength: changes } = this.#registry;
       const commit = await this.#ledger.commit(this.#registry);

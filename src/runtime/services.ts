@@ -120,7 +120,7 @@ export class Services {
     this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
     this.#writer = writer;
     const removeRecords = () => writer.removeEndedOverrides();
-    this.#expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, log, nowMs });
+    this.#expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, nowMs });
     this.#foundation = foundation;
     this.#nowMs = nowMs;
     const runOperation = (request: OperationRequest) => {

@@ -1,7 +1,10 @@
 /** The deletion of namespaces, and the order of their list. */
 
+import { join } from 'node:path';
+import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import { REMOVED_OVERRIDES_MAX } from '../../src/core/constants.ts';
+import { STORE_FILE } from '../../src/registry/store/directory.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, describeOnce, testInMemory } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendRequest } from '../support/http.ts';
@@ -20,6 +23,13 @@ const setOverride = (server: ApiClient, namespaceName: string, identifier: strin
 };
 const remove = (server: ApiClient, namespaceName: string) => {
   return server.ok('ratelimits.deleteNamespace', { namespaceName });
+};
+const importOverrides = (server: ApiClient, namespaceName: string, count: number, from = 0) => {
+  const fields = { namespaceName, limit: 9, duration: LONGEST_WINDOW_MS };
+  const overrides = Array.from({ length: count }, (_, i) => {
+    return { ...fields, identifier: i < 9 ? `user${from + i}*` : `user${from + i}` };
+  });
+  return server.ok('ratelimits.importOverrides', { overrides });
 };
 const groupCommits = async (server: ApiClient & { adminUrl: string }) => {
   return (await readMetrics(server.adminUrl)).get('weir_write_transactions_total')!;
@@ -171,22 +181,52 @@ describeEngines('a deleted namespace, decided %s,', (mode) => {
     });
 
     test('loses many overrides in several transactions, each with an entry', async () => {
-      const overrides = Array.from({ length: 2 * REMOVED_OVERRIDES_MAX + 500 }, (_, i) => {
-        const fields = { limit: 9, duration: LONGEST_WINDOW_MS };
-        return { namespaceName: 'many', identifier: i < 9 ? `user${i}*` : `user${i}`, ...fields };
-      });
-      await server.ok('ratelimits.importOverrides', { overrides });
+      const count = 2 * REMOVED_OVERRIDES_MAX + 500;
+      await importOverrides(server, 'many', count);
       const commits = await groupCommits(server);
-      expect(await remove(server, 'many')).toEqual({ overrides: overrides.length });
+      expect(await remove(server, 'many')).toEqual({ overrides: count });
       expect((await groupCommits(server)) - commits).toBe(3);
       expect(await remaining(server, 'many')).toBe(4);
       const { entries } = await server.ok<{ entries: Fields[] }>('audit.list', { limit: 3 });
       expect(entries.map(({ action, before }) => [action, before])).toEqual([
-        ['namespace.delete', { overrideCount: overrides.length }],
+        ['namespace.delete', { overrideCount: count }],
         ['overrides.delete', { overrideCount: REMOVED_OVERRIDES_MAX }],
         ['overrides.delete', { overrideCount: REMOVED_OVERRIDES_MAX }],
       ]);
       expect(new Set(entries.map(({ keyId }) => keyId)).size).toBe(1);
+    });
+
+    test('can be deleted by two requests at a time, each of which takes some overrides', async () => {
+      await importOverrides(server, 'twice', 2 * REMOVED_OVERRIDES_MAX + 500);
+      const deletions = await Promise.all([remove(server, 'twice'), remove(server, 'twice')]);
+      const sum = deletions.reduce((sum, { overrides }) => sum + (overrides as number), 0);
+      expect(sum).toBe(2 * REMOVED_OVERRIDES_MAX + 500);
+    });
+
+    test('stays with the rest of many overrides while the store cannot be written', async () => {
+      const namespaceName = 'partly';
+      let answer: [status: number, message: string] = [200, ''];
+      // Once more, if all are deleted before the lock.
+      for (let attempt = 0; attempt < 5 && answer[0] === 200; attempt++) {
+        for (let i = 0; i < 4; i++) await importOverrides(server, namespaceName, 5_000, 5_000 * i);
+        const commits = await groupCommits(server);
+        const lock = new Database(join(server.dataDir, STORE_FILE));
+        const deletion = server.call('ratelimits.deleteNamespace', { namespaceName });
+        while ((await groupCommits(server)) < commits + 2);
+        lock.exec('BEGIN IMMEDIATE');
+        const { status, body } = await deletion;
+        lock.close();
+        answer = [status, JSON.parse(body).error?.message];
+      }
+      expect(answer).toEqual([
+        503,
+        expect.stringMatching(
+          /^\d+ overrides of the namespace are deleted, and the namespace is not; repeat the request: the store cannot be written to at the moment [^;]*$/,
+        ),
+      ]);
+      await expect
+        .poll(() => server.call('ratelimits.deleteNamespace', { namespaceName }))
+        .toMatchObject({ status: 200 });
     });
 
     test('gives its tokens back to no check, and its name to a check without a cost', async () => {

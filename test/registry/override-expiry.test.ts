@@ -10,7 +10,7 @@ import { openLog } from '../../src/core/log.ts';
 import { makeOverrideId } from '../../src/overrides/id.ts';
 import { isPattern } from '../../src/overrides/pattern.ts';
 import { OverrideTables } from '../../src/overrides/tables.ts';
-import { LocalLedger } from '../../src/registry/ledger.ts';
+import { type Ledger, LocalLedger } from '../../src/registry/ledger.ts';
 import { OverrideExpiry } from '../../src/registry/override-expiry.ts';
 import {
   createPublisher,
@@ -58,7 +58,7 @@ function open(path: string, startMs = 1_000) {
   const { publish, publishEnds } = createPublisher(registry, rows, usage, tables, send, () => {});
   const writer = new Writer(registry, new LocalLedger(store), publish, log, nowMs);
   const removeRecords = () => writer.removeEndedOverrides();
-  const expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, log, nowMs });
+  const expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, nowMs });
   const change = (work: () => void) => {
     return writer.submit(10, () => {
       work();
@@ -93,6 +93,7 @@ function open(path: string, startMs = 1_000) {
         return registry.endedOverrides(clock.nowMs).length === 0;
       });
     },
+    clock,
     nowMs,
     close: async () => {
       expiry.close();
@@ -202,6 +203,28 @@ describe('an override with an end', () => {
     expect(main.limitOf('a', 'user')).toBeUndefined();
     await main.removal();
     expect([main.records(), main.sent]).toEqual([[], []]);
+  });
+
+  test('is removed by one machine, while another one makes the changes of its clients', async () => {
+    await main.change(() => main.set('a', 'user', 1, 2_000));
+    main.clock.nowMs = 2_000;
+    const journals: number[] = [];
+    const local = new LocalLedger(main.store);
+    const ledger: Ledger = {
+      isFailing: false,
+      commit: async (registry) => {
+        if (journals.push(registry.journalLength) > 1) return local.commit(registry);
+        registry.rollBack(0);
+        return { status: 'conflict' };
+      },
+    };
+    const writer = new Writer(main.registry, ledger, async () => {}, openLog('silent'), main.nowMs);
+    await writer.submit(10, () => {
+      main.set('a', 'other', 1);
+      return {};
+    });
+    // First the record, its entry in the audit log and the change of the client.
+    expect(journals).toEqual([3, 1]);
   });
 
   test('many that end at a time are one publication, several commits, and few audit entries', async () => {

@@ -59,10 +59,13 @@ export class UnfinishedDeletion {
   readonly namespaceId: string;
   /** How many of its overrides are deleted so far. */
   readonly overrides: number;
+  /** How many are left of those that it had at first. */
+  readonly left: number;
 
-  constructor(namespaceId: string, overrides: number) {
+  constructor(namespaceId: string, overrides: number, left: number) {
     this.namespaceId = namespaceId;
     this.overrides = overrides;
+    this.left = left;
   }
 }
 

@@ -18,12 +18,8 @@ import { makeOverrideId } from '../../overrides/id.ts';
 import { countStars, isPattern } from '../../overrides/pattern.ts';
 import { requireIdentifiable } from '../../policies/identifiable.ts';
 import { namespaceCreation, overrideChange } from '../../registry/audit-entries.ts';
-import {
-  hasEnded,
-  type Override,
-  type OverrideSelector,
-  type Registry,
-} from '../../registry/registry.ts';
+import { removeEndedOverrides, removeRecords } from '../../registry/override-expiry.ts';
+import { hasEnded, type Override, type OverrideSelector } from '../../registry/registry.ts';
 import { requireFuture } from './expires.ts';
 import {
   type NamespaceReference,
@@ -122,8 +118,11 @@ export function putOverride(
   const newNamespace = existing === undefined ? createNamespace(context, reference) : undefined;
   const scope = existing ?? newNamespace!.id;
   requireReachable(context, scope, selector);
+  const stored = registry.override(scope, selector);
   const before = findLive(context, scope, selector);
-  if (before === undefined) requireOverrideCapacity(registry, scope, selector);
+  // It has ended: its place is free.
+  if (stored !== before) removeRecords(registry, [stored!], nowMs());
+  if (before === undefined) requireOverrideCapacity(context, scope, selector);
   else if (hasSameValues(before, values)) return { override: before, before, newNamespace };
   const { id, createdMs } = before ?? { id: makeOverrideId(), createdMs: nowMs() };
   const override = registry.putOverride({ id, scope, ...selector, createdMs, ...values });
@@ -262,15 +261,16 @@ function requireBlock(identifier: string): void {
 }
 
 function requireOverrideCapacity(
-  registry: Registry,
+  { registry, nowMs }: OperationContext,
   scope: string,
   { identifier, isCidr }: OverrideSelector,
 ): void {
-  const { exact, wildcard } = registry.overrideCounts;
   const isWildcard = isPattern(scope) || isCidr === true || isPattern(identifier);
-  const [count, most, kind] = isWildcard
-    ? ([wildcard, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'] as const)
-    : ([exact, EXACT_OVERRIDES_MAX, 'without a wildcard'] as const);
-  if (count < most) return;
+  const [name, most, kind] = isWildcard
+    ? (['wildcard', WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'] as const)
+    : (['exact', EXACT_OVERRIDES_MAX, 'without a wildcard'] as const);
+  if (registry.overrideCounts[name] < most) return;
+  removeEndedOverrides(registry, nowMs());
+  if (registry.overrideCounts[name] < most) return;
   throw new ApiError('BAD_REQUEST', `the maximum of ${most} overrides ${kind} is reached`);
 }

@@ -62,9 +62,14 @@ export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteName
   unfinished,
 ) => {
   const query = context.validate(deleteValidator, input);
+  const { registry, gateways } = context;
+  const deletedBefore = unfinished?.overrides ?? 0;
+  // Another request has deleted it meanwhile.
+  if (unfinished !== undefined && registry.namespaceById(unfinished.namespaceId) === undefined) {
+    return { overrides: deletedBefore };
+  }
   // Another namespace may have the name by now.
   const namespace = findNamespace(context, unfinished ?? query, 'delete_namespace');
-  const { registry, gateways } = context;
   const { name } = namespace;
   const policy = `the policy of the namespace ${JSON.stringify(name)}`;
   if (gateways.policies().some((one) => one.namespace === name))
@@ -73,25 +78,20 @@ export const deleteNamespace: OperationHandler<ResponseV1<'ratelimits.deleteName
     const file = 'the configuration file of another machine';
     throw new ApiError('CONFLICT', `${file} has ${policy}: remove it there first`);
   }
-  const deletedBefore = unfinished?.overrides ?? 0;
-  const first = [...take(registry.overridesOf(namespace.id), REMOVED_OVERRIDES_MAX)];
-  if (first.length === REMOVED_OVERRIDES_MAX) {
+  const found = [...registry.overridesOf(namespace.id)];
+  // Without those that are added meanwhile, which would keep this from its end.
+  const left = Math.min(unfinished?.left ?? Number.POSITIVE_INFINITY, found.length);
+  if (left >= REMOVED_OVERRIDES_MAX) {
+    const first = found.slice(0, REMOVED_OVERRIDES_MAX);
     for (const override of first) registry.removeOverride(override);
     context.audit(overridesDeletion(new Set([name]), first.length));
-    return new UnfinishedDeletion(namespace.id, deletedBefore + first.length);
+    const deleted = deletedBefore + first.length;
+    return new UnfinishedDeletion(namespace.id, deleted, left - REMOVED_OVERRIDES_MAX);
   }
   const overrides = deletedBefore + registry.deleteNamespace(namespace, context.nowMs());
   context.audit(namespaceDeletion(namespace, overrides));
   return { overrides };
 };
-
-function* take<T>(items: Iterable<T>, most: number): Iterable<T> {
-  let count = 0;
-  for (const item of items) {
-    if (count++ === most) return;
-    yield item;
-  }
-}
 
 /** @throws ApiError (400, 403, 404) */
 export function findNamespace(

@@ -7,13 +7,26 @@ import { EXACT_OVERRIDES_MAX, WILDCARD_OVERRIDES_MAX } from '../../../src/core/c
 const VALUES = { limit: 5, durationMs: 1_000, isAsync: false };
 
 /** Puts an override where there are so many. `overrides-at-maximum.test.ts` fills a real server. */
-function put(exact: number, wildcard: number, name: string, identifier: string, before?: object) {
+function put(
+  exact: number,
+  wildcard: number,
+  name: string,
+  identifier: string,
+  before?: object,
+  ended: readonly object[] = [],
+) {
   const registry = {
     overrideCounts: { exact, wildcard },
     namespaceByName: () => ({ id: 'rlns_1' }),
     namespaceById: () => ({ name: 'n' }),
     override: () => before,
     putOverride: (override: object) => override,
+    endedOverrides: () => ended,
+    removeOverride: () => {
+      registry.overrideCounts = { exact: exact - 1, wildcard: wildcard - 1 };
+    },
+    namespaceOf: () => 'n',
+    audit: () => {},
   };
   const permissions = new Permissions(['*']);
   const gateways = { policies: () => [] };
@@ -39,6 +52,10 @@ test.each([
       id: 'rlor_1',
       limit: 5,
     });
+    // The place of one that has ended is free, also if its record is not removed yet.
+    const ended = { ...existing, scope: 'n*', identifier, expiresMs: 1 };
+    expect(put(exact, wildcard, name, identifier, ended).id).not.toBe('rlor_1');
+    expect(put(exact, wildcard, name, identifier, undefined, [ended])).toMatchObject(VALUES);
     const oneLess = [exact, wildcard].map((count) => (count > 0 ? count - 1 : 1e9));
     expect(put(oneLess[0], oneLess[1], name, identifier)).toMatchObject(VALUES);
   },
