@@ -1,7 +1,7 @@
 /**
  * Executes the operations that acceptors forward, on the main thread, and answers their questions.
- * Reads are answered from the
- * registry at once; writes wait for a group commit of the writer.
+ * Reads are answered from the registry at once; writes wait for a group commit of the writer. A
+ * deletion that is too large for one transaction waits for several.
  *
  * The acceptor has verified the key. It is looked up again when the operation executes, since it
  * may have been revoked or have expired while a write waited.
@@ -91,8 +91,8 @@ export class OperationExecutor {
       const { isWrite } = EXECUTED[operation];
       // Items of an import may have the same ones.
       const unknownFields = new Set<string>();
-      // Parsed when it executes: a waiting write takes only the memory of its bytes.
       let unfinished: UnfinishedDeletion | undefined;
+      // Parsed when it executes: a waiting write takes only the memory of its bytes.
       const work = () => {
         const context = this.#contextFor(keyId, unknownFields);
         return HANDLERS[operation](context, parseInput(input), unfinished);

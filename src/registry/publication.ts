@@ -162,7 +162,7 @@ function keyed({ name, predecessor }: NamespaceRecord) {
 }
 
 /**
- * What acceptors must know of a record that was deleted or forgotten.
+ * What acceptors get to know of a namespace whose record was marked as deleted, or was removed.
  * @returns nothing if another namespace has its key: acceptors know the name by its new id
  */
 function deletedOf(registry: Registry, record: NamespaceRecord): DeletedNamespace[] {

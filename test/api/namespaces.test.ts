@@ -203,6 +203,20 @@ describeEngines('a deleted namespace, decided %s,', (mode) => {
       expect(sum).toBe(2 * REMOVED_OVERRIDES_MAX + 500);
     });
 
+    test('is deleted although another client adds overrides all the time', async () => {
+      const count = 3 * REMOVED_OVERRIDES_MAX;
+      await importOverrides(server, 'busy', count);
+      let isDeleted = false;
+      const add = async () => {
+        for (let i = 1; !isDeleted; i++) await importOverrides(server, 'busy', count, count * i);
+      };
+      const adding = add();
+      const { overrides } = await remove(server, 'busy');
+      isDeleted = true;
+      await adding;
+      expect(overrides).toBeGreaterThanOrEqual(count);
+    });
+
     test('stays with the rest of many overrides while the store cannot be written', async () => {
       const namespaceName = 'partly';
       let answer: [status: number, message: string] = [200, ''];

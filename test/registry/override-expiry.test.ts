@@ -155,7 +155,7 @@ describe('an override with an end', () => {
     expect(main.limitOf('a', 'user')).toBeUndefined();
     await waitUntil('the removal has failed', () => main.store.writeError !== undefined);
     expect(main.records()).toEqual([1]);
-    // What ends meanwhile ends too, and nothing is published twice.
+    // Later ticks do not publish this end again.
     const { length } = main.sent;
     await main.advance(100);
     expect(main.sent.length).toBe(length);

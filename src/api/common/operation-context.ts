@@ -52,8 +52,9 @@ export interface GatewayInfo {
 }
 
 /**
- * What a handler returns of a write that is too large for one transaction: this part is to be made
- * durable, and then the handler is called again with this object.
+ * The result of a handler that has deleted a part of a namespace, because one transaction for all
+ * of it would take too long. The executor makes this part durable, and calls the handler again
+ * with this object.
  */
 export class UnfinishedDeletion {
   readonly namespaceId: string;

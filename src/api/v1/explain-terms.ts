@@ -3,9 +3,10 @@
  * from. A request with a limit describes a check of the API. Without one, it means the check that a
  * gateway sends, if the namespace has a policy. An override replaces limit and duration of either.
  *
- * Where none of them sets a limit, the application sends the limit with each check. Then one check
- * is predicted for each counter: with the duration of the counter, and with the limit under which
- * it last counted tokens. A counter holds no burst, and not whether its checks slide.
+ * If the request, the policy and the overrides set no limit, the application sends it with each of
+ * its checks. Then one check is predicted for each counter: with the duration of the counter, and
+ * with the limit under which it last counted tokens. A counter holds no burst, and not whether its
+ * checks slide.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
