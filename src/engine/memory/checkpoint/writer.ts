@@ -42,8 +42,9 @@ import {
 
 /** Entries after which a part ends. */
 const PART_ENTRIES = 1_024;
-/** The most groups of a part, also where they are empty. */
-const PART_GROUPS_MAX = 4_096;
+/** The most groups of a part that are copied, and that are looked at. */
+const PART_COPIED_GROUPS_MAX = 128;
+const PART_GROUPS_MAX = 2_048;
 
 /**
  * Without O_TRUNC, after which file systems flush a file at once when it is closed. A symbolic link
@@ -125,10 +126,14 @@ export class CheckpointWriter {
   /** Writes a part of it. @returns whether it is complete now */
   writePart(nowMs: number): boolean {
     const { groups } = this.#table;
-    let entries = 0;
+    const end = Math.min(groups, this.#nextGroup + PART_GROUPS_MAX);
     let copied = 0;
-    while (this.#nextGroup < groups && entries < PART_ENTRIES && copied++ < PART_GROUPS_MAX) {
-      entries = this.#copyGroup(this.#nextGroup++, nowMs, entries);
+    let entries = 0;
+    while (this.#nextGroup < end && copied < PART_COPIED_GROUPS_MAX && entries < PART_ENTRIES) {
+      const group = this.#nextGroup++;
+      if (this.#isEmpty(group)) continue;
+      copied++;
+      entries = this.#copyGroup(group, nowMs, entries);
     }
     this.#write(entries);
     if (this.#nextGroup < groups) return false;
@@ -141,6 +146,16 @@ export class CheckpointWriter {
     const file = this.#file;
     this.#file = undefined;
     if (file !== undefined) closeSync(file);
+  }
+
+  /**
+   * Whether a group has no counter, and none was removed or added since the last checkpoint. Read
+   * without its lock: a decision at this moment marks the group as changed for the next one.
+   */
+  #isEmpty(group: number): boolean {
+    const { words } = this.#table;
+    const lock = lockAt(group);
+    return words[changedAt(lock)] === 0 && nextUsedSlot(words, lock, 0) === GROUP_SLOTS;
   }
 
   /** @param entries those in the part so far @returns those after this group */

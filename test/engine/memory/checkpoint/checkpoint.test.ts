@@ -190,6 +190,18 @@ describe('a shard', () => {
 });
 
 describe('a checkpoint', () => {
+  test('of few counters in each of many groups is written in short parts', () => {
+    tables = new TestTables(524_288);
+    for (let i = 0; i < 40_000; i++) tables.decide(`user_${i}`);
+    const [writer] = new AllCheckpointWriters(tables).checkpointers;
+    writer.begin(NOW);
+    let parts = 1;
+    while (!writer.writePart(NOW)) parts++;
+    // 256 groups, and a part of one size more where some are empty.
+    expect(parts).toBeGreaterThanOrEqual(2);
+    expect(parts).toBeLessThanOrEqual(3);
+  });
+
   /** Writes two checkpoints: in one shard, the first has one token and the second has two. */
   function writeTwo(identifier = 'a') {
     const written = new AllCheckpointWriters(tables);
