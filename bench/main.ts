@@ -11,7 +11,7 @@
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { Bench } from 'tinybench';
-import { raiseInliningLimits } from '../src/runtime/inlining.ts';
+import { setV8Flags } from '../src/runtime/v8-flags.ts';
 import { measureAnalytics } from './load/analytics.ts';
 import { measureAnalyticsCost } from './load/analytics-cost.ts';
 import { measureBatches } from './load/batches.ts';
@@ -20,6 +20,7 @@ import { measureCluster } from './load/cluster.ts';
 import { measureClusterAsync } from './load/cluster-async.ts';
 import { GOALS_SECONDS, measureGoals } from './load/cluster-goals.ts';
 import { measureSpread } from './load/connection-spread.ts';
+import { measureCreep } from './load/creep.ts';
 import {
   DISTINCT_DEFAULT,
   measureDistinct,
@@ -34,6 +35,7 @@ import { measureCalls, measureSizes } from './load/redis-calls.ts';
 import { measureShapes } from './load/shapes.ts';
 import { runSoak, SOAK_MINUTES } from './load/soak.ts';
 import { measureStartAndIdle } from './load/start-and-idle.ts';
+import { measureTail, TAIL_ROUNDS } from './load/tail.ts';
 import { measureUnix } from './load/unix-socket.ts';
 import { accuracyTable, measureAccuracy } from './micro/accuracy.ts';
 import { type BenchSubject, stepSubjects } from './micro/check-steps.ts';
@@ -58,6 +60,7 @@ import {
   showCheckpoints,
   showCluster,
   showClusterAsync,
+  showCreep,
   showGarbage,
   showGateway,
   showGoals,
@@ -67,6 +70,7 @@ import {
   showProgress,
   showShapes,
   showSizes,
+  showTail,
 } from './support/output.ts';
 
 interface StepResult {
@@ -100,7 +104,7 @@ async function measureSteps(subjects: readonly BenchSubject[]): Promise<StepResu
 }
 
 // As the server does; it applies to the threads of the benchmarks too.
-raiseInliningLimits();
+setV8Flags();
 
 const [cpu] = cpus();
 const machine = `Node ${process.versions.node}, ${cpus().length} x ${cpu.model}`;
@@ -314,11 +318,28 @@ const LONG_PARTS = {
     if (rows === undefined) printLine('skipped: redis-server is not installed');
     else showClusterAsync(rows);
   },
+  creep: async () => {
+    const rows = await measureCreep(showProgress);
+    printLine('\nagainst a commit of the past; ratios to it, in the same round:');
+    showCreep(rows);
+  },
   gateway: async () => {
     const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;
     printLine('\nbehind nginx; ratios to nginx without a limiter, in the same round:');
     if (rows === undefined) printLine('skipped: nginx or wrk is not installed');
     else showGateway(rows);
+  },
+  tail: async () => {
+    if (!hasWrk) {
+      printLine('\nthe tail: skipped, because wrk is not installed');
+      return;
+    }
+    for (const { placement, rows } of await measureTail(showProgress)) {
+      printLine(
+        `\nthe tail, ${placement}: medians of ${TAIL_ROUNDS} rounds; of p99 also the range:`,
+      );
+      showTail(rows);
+    }
   },
   soak: async (minutes = SOAK_MINUTES) => {
     printLine(`\n${minutes} minutes of mixed load, 64 connections:`);

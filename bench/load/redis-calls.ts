@@ -27,7 +27,7 @@ import {
 import type { ScriptCall } from '../../src/engine/redis/scripts/reply.ts';
 import { type RedisServer, startRedis } from '../peers/redis-server.ts';
 import { encodeCommand, parseReply, RespConnections } from '../support/resp.ts';
-import { median, type RatioRange, rangeOf } from '../support/rounds.ts';
+import { median, type Range, rangeOf } from '../support/rounds.ts';
 
 const ROUNDS = 7;
 const CONNECTIONS = 16;
@@ -52,7 +52,7 @@ export interface CallCost {
   cpuUs: number;
   scriptUs: number;
   /** CPU time by message, relative to a call of the plain script in the same round. */
-  ratio: RatioRange;
+  ratio: Range;
 }
 
 export interface CounterSize {

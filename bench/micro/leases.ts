@@ -16,7 +16,7 @@ import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { newLeaseState } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
-import { median, type RatioRange, rangeOf } from '../support/rounds.ts';
+import { median, type Range, rangeOf } from '../support/rounds.ts';
 import {
   allocateTables,
   BATCH,
@@ -97,8 +97,8 @@ export interface LeasePair {
   memoryNs: number;
   leaseNs: number;
   /** The lease by the memory engine. */
-  p50Ratio: RatioRange;
-  p99Ratio: RatioRange;
+  p50Ratio: Range;
+  p99Ratio: Range;
 }
 
 const PAIR_ROUNDS = 15;

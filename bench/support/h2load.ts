@@ -14,6 +14,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { LoadMeasurement, Workload } from './load-generator.ts';
 import { ROOT_KEY } from './override-sets.ts';
+import { pinned } from './pinning.ts';
 
 const run = promisify(execFile);
 
@@ -27,23 +28,27 @@ interface H2loadOptions {
   seconds: number;
   /** Requests per second on all connections together. Default: as fast as responses arrive. */
   rate?: number;
+  /** The CPU that h2load is pinned to. Default: none. */
+  cpu?: number;
 }
 
 export async function runH2load(options: H2loadOptions): Promise<LoadMeasurement> {
-  const { target, workload, connections, seconds, rate } = options;
+  const { target, workload, connections, seconds, rate, cpu } = options;
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const body = join(directory, 'body');
   const log = join(directory, 'log');
   try {
     writeFileSync(body, JSON.stringify(workload.body(singleIdentifier(workload))));
-    await run('h2load', [
+    const [command, args] = pinned(cpu, 'h2load', [
       ...['--h1', '-t', '1', '-c', String(connections), '-D', String(seconds)],
       ...(rate === undefined ? [] : ['--rps', String(rate / connections)]),
       ...['-H', `Authorization: Bearer ${ROOT_KEY}`, '-H', 'Content-Type: application/json'],
+      ...(workload.hasHeader ? ['-H', `X-Identifier: ${singleIdentifier(workload)}`] : []),
       ...['-d', body, `--log-file=${log}`],
       ...(typeof target === 'string' ? [`--base-uri=unix:${target}`] : []),
       `http://127.0.0.1${typeof target === 'number' ? `:${target}` : ''}${workload.path}`,
     ]);
+    await run(command, args);
     return parseLog(readFileSync(log, 'latin1'), seconds);
   } finally {
     rmSync(directory, { recursive: true, force: true });
@@ -69,6 +74,7 @@ function parseLog(log: string, seconds: number): LoadMeasurement {
     p99: at(0.99),
     p999: at(0.999),
     p9999: at(0.9999),
+    max: at(1),
     errors,
   };
 }

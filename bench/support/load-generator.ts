@@ -8,6 +8,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { promisify } from 'node:util';
 import { NAMESPACE, ROOT_KEY } from './override-sets.ts';
+import { pinned } from './pinning.ts';
 
 export interface LoadMeasurement {
   requests: number;
@@ -18,6 +19,8 @@ export interface LoadMeasurement {
   p999: number;
   /** Undefined if the generator does not measure it. */
   p9999?: number;
+  /** The longest latency; undefined if the generator does not measure it. */
+  max?: number;
   /** Responses other than 200, and failed connections. */
   errors: number;
 }
@@ -79,6 +82,8 @@ interface LoadTarget {
   port: number;
   connections: number;
   seconds: number;
+  /** The CPU that the generator is pinned to. Default: none. */
+  cpu?: number;
 }
 
 export interface LoadOptions extends LoadTarget {
@@ -111,7 +116,7 @@ async function runWrkLoad(options: LoadOptions): Promise<LoadMeasurement> {
     ...['--', ROOT_KEY, String(identifiers), String(pipelining), ...kinds],
   ]);
   // With pipelining wrk corrects latencies by a mean that does not apply to it.
-  return pipelining === 1 ? figures : { ...figures, p50: 0, p99: 0, p999: 0 };
+  return pipelining === 1 ? figures : { ...figures, p50: 0, p99: 0, p999: 0, max: 0 };
 }
 
 /** Identical GETs of a path, by wrk. */
@@ -130,16 +135,17 @@ export function runGetLoad(
 }
 
 async function runWrk(
-  { port, connections, seconds }: LoadTarget,
+  { port, connections, seconds, cpu }: LoadTarget,
   path: string,
   after: readonly string[],
   before: readonly string[] = [],
 ): Promise<LoadMeasurement> {
   const script = new URL('../../bench/support/wrk.lua', import.meta.url).pathname;
-  const { stdout } = await run('wrk', [
+  const [command, args] = pinned(cpu, 'wrk', [
     ...['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '-s', script],
     ...[...before, `http://127.0.0.1:${port}${path}`, ...after],
   ]);
+  const { stdout } = await run(command, args);
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`wrk printed no result: ${stdout}`);
   return JSON.parse(line);

@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CONSTANT_RESPONSE } from './constant-response.ts';
 import { CHECK_WORKLOAD, type Workload } from './load-generator.ts';
+import { pinned } from './pinning.ts';
 import { type BenchServer, freePort } from './servers.ts';
 
 export const hasNginx = spawnSync('nginx', ['-v']).error === undefined;
@@ -53,8 +54,9 @@ http {
 export async function nginx(
   name: string,
   workload: Workload = { ...CHECK_WORKLOAD, hasHeader: true },
+  cpu?: number,
 ): Promise<BenchServer> {
-  const server = await startNginx(nginxConfiguration);
+  const server = await startNginx(nginxConfiguration, cpu);
   try {
     await assertDenies(server.port);
   } catch (error) {
@@ -67,12 +69,14 @@ export async function nginx(
 /** @param text returns a whole configuration that listens on the port */
 export async function startNginx(
   text: (directory: string, port: number) => string,
+  cpu?: number,
 ): Promise<Omit<BenchServer, 'name' | 'workload'>> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const port = await freePort();
   const file = join(directory, 'nginx.conf');
   writeFileSync(file, text(directory, port));
-  const child = spawn('nginx', ['-p', directory, '-c', file, '-g', 'daemon off;'], {
+  const args = ['-p', directory, '-c', file, '-g', 'daemon off;'];
+  const child = spawn(...pinned(cpu, 'nginx', args), {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));

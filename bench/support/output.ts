@@ -7,6 +7,7 @@ import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { ClusterRow } from '../load/cluster.ts';
 import type { ClusterAsyncRow } from '../load/cluster-async.ts';
 import type { GoalRow } from '../load/cluster-goals.ts';
+import type { CreepRow } from '../load/creep.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
@@ -15,8 +16,9 @@ import type { OpenLoopResult } from '../load/open-loop.ts';
 import type { CallCost, CounterSize } from '../load/redis-calls.ts';
 import type { ShapeResult } from '../load/shapes.ts';
 import type { SoakMinute } from '../load/soak.ts';
+import type { TailRow } from '../load/tail.ts';
 import type { LeasePair } from '../micro/leases.ts';
-import type { RatioRange } from './rounds.ts';
+import type { Range } from './rounds.ts';
 
 /** Shows the current step; on a terminal it overwrites the previous one. */
 export function showProgress(what: string): void {
@@ -43,7 +45,7 @@ export function showTable(table: readonly string[][]): void {
 export const formatInteger = (value: number) => Math.round(value).toLocaleString('en');
 export const formatKnown = (value: number | undefined, digits: number) =>
   value?.toFixed(digits) ?? '-';
-export const formatRatio = (of: RatioRange | undefined) => {
+export const formatRatio = (of: Range | undefined) => {
   if (of === undefined) return '-';
   return `${of.median.toFixed(2)} (${of.min.toFixed(2)}-${of.max.toFixed(2)})`;
 };
@@ -95,6 +97,36 @@ export function showOpenLoop({ rows }: OpenLoopResult): void {
       `${formatKnown(result.p9999, 0)} us`,
       formatRatio(result.p99Ratio),
       `${formatKnown(result.cpuPerRequest, 1)} us`,
+    ]),
+  ]);
+}
+
+export function showTail(rows: readonly TailRow[]): void {
+  showTable([
+    ['', 'load', 'requests/s', 'CPU/req', 'p50', 'p99', 'p99.9', 'longest'],
+    ...rows.map((row) => [
+      row.server,
+      row.load,
+      formatInteger(row.requestsPerSecond),
+      `${formatKnown(row.cpuPerRequest, 1)} us`,
+      `${formatInteger(row.p50)} us`,
+      `${[row.p99, row.p99Range.min, row.p99Range.max].map(formatInteger).join(' ')} us`,
+      `${formatInteger(row.p999)} us`,
+      row.max === undefined ? '-' : `${formatInteger(row.max)} us`,
+    ]),
+  ]);
+}
+
+export function showCreep(rows: readonly CreepRow[]): void {
+  showTable([
+    ['', 'load', 'requests/s', 'ratio', 'CPU/req', 'ratio'],
+    ...rows.map((row) => [
+      row.server,
+      row.load,
+      formatInteger(row.requestsPerSecond),
+      formatRatio(row.throughputRatio),
+      `${formatKnown(row.cpuPerRequest, 2)} us`,
+      formatRatio(row.cpuRatio),
     ]),
   ]);
 }

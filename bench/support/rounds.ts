@@ -14,7 +14,7 @@ export interface Contestant {
   run: () => Promise<LoadMeasurement>;
 }
 
-export interface RatioRange {
+export interface Range {
   median: number;
   min: number;
   max: number;
@@ -27,15 +27,19 @@ export interface ContestantFigures {
   p99: number;
   p999: number;
   p9999: number | undefined;
+  /** The longest of all rounds. */
+  max: number | undefined;
+  /** Of the rounds. */
+  p99Range: Range;
   /** us of CPU of all threads, user and system. */
   cpuPerRequest: number | undefined;
   residentMiB: number | undefined;
   /** Relative to the first contestant in the same round. */
-  throughputRatio: RatioRange;
+  throughputRatio: Range;
   /** Undefined if the generator's resolution of 1 ms makes it 0. */
-  p50Ratio: RatioRange | undefined;
-  p99Ratio: RatioRange | undefined;
-  cpuRatio: RatioRange | undefined;
+  p50Ratio: Range | undefined;
+  p99Ratio: Range | undefined;
+  cpuRatio: Range | undefined;
 }
 
 export interface RoundMeasurement extends LoadMeasurement {
@@ -118,8 +122,9 @@ function summarize(
 ): ContestantFigures {
   const bytes = sumKnown(pids, residentBytes);
   const cpus = rounds.flatMap(({ cpu }) => cpu ?? []);
+  const longest = rounds.flatMap(({ max }) => max ?? []);
   const p9999s = rounds.flatMap(({ p9999 }) => p9999 ?? []);
-  const ratio = (of: (round: RoundMeasurement) => number): RatioRange | undefined => {
+  const ratio = (of: (round: RoundMeasurement) => number): Range | undefined => {
     if (baseline.some((round) => of(round) === 0)) return undefined;
     return rangeOf(rounds.map((round, i) => of(round) / of(baseline[i])));
   };
@@ -129,6 +134,8 @@ function summarize(
     p99: median(rounds.map(({ p99 }) => p99)),
     p999: median(rounds.map(({ p999 }) => p999)),
     p9999: p9999s.length === 0 ? undefined : median(p9999s),
+    max: longest.length === 0 ? undefined : Math.max(...longest),
+    p99Range: rangeOf(rounds.map(({ p99 }) => p99)),
     cpuPerRequest: cpus.length === 0 ? undefined : median(cpus),
     residentMiB: bytes === undefined ? undefined : bytes / 2 ** 20,
     throughputRatio: rangeOf(rounds.map(({ rate }, i) => rate / baseline[i].rate)),
@@ -153,6 +160,6 @@ export function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
-export function rangeOf(values: readonly number[]): RatioRange {
+export function rangeOf(values: readonly number[]): Range {
   return { median: median(values), min: Math.min(...values), max: Math.max(...values) };
 }

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CHECK_WORKLOAD, type Workload } from './load-generator.ts';
 import { ROOT_KEY } from './override-sets.ts';
+import { pinned } from './pinning.ts';
 
 export interface BenchServer {
   name: string;
@@ -27,6 +28,8 @@ interface StartOptions {
   nodeFlags?: readonly string[];
   env?: Readonly<Record<string, string>>;
   workload?: Workload;
+  /** The CPU that it is pinned to. Default: none. */
+  cpu?: number;
 }
 
 export async function startServer(
@@ -34,11 +37,12 @@ export async function startServer(
   file: string,
   args: readonly string[],
   port: RegExp,
-  { args: moreArgs = [], nodeFlags = [], env = {}, workload = CHECK_WORKLOAD }: StartOptions,
+  { args: moreArgs = [], nodeFlags = [], env = {}, workload = CHECK_WORKLOAD, cpu }: StartOptions,
 ): Promise<BenchServer> {
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
   const path = new URL(file, import.meta.url).pathname;
-  const child = spawn(process.execPath, [...nodeFlags, path, ...args, ...moreArgs], {
+  const all = [...nodeFlags, path, ...args, ...moreArgs];
+  const child = spawn(...pinned(cpu, process.execPath, all), {
     cwd: directory,
     env: { PATH: process.env.PATH ?? '', WEIR_ROOT_KEY: ROOT_KEY, NODE_ENV: 'production', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -117,8 +117,8 @@ function request() end
 function done(summary, latency)
   local e = summary.errors
   io.write(string.format(
-    '{"requests":%d,"seconds":%.6f,"p50":%d,"p99":%d,"p999":%d,"errors":%d}\n',
+    '{"requests":%d,"seconds":%.6f,"p50":%d,"p99":%d,"p999":%d,"max":%d,"errors":%d}\n',
     summary.requests, summary.duration / 1e6,
-    latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
+    latency:percentile(50), latency:percentile(99), latency:percentile(99.9), latency.max,
     e.connect + e.read + e.write + e.status + e.timeout))
 end

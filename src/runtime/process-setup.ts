@@ -4,7 +4,7 @@
  */
 
 import { REQUEST_HEAD_MAX_BYTES } from '../core/constants.ts';
-import { raiseInliningLimits } from './inlining.ts';
+import { setV8Flags } from './v8-flags.ts';
 
 /** @returns the package that uWebSockets.js comes from, with its version */
 export async function prepareProcess(): Promise<string> {
@@ -13,6 +13,6 @@ export async function prepareProcess(): Promise<string> {
   // thread can set that, so it loads the addon before the acceptors do.
   process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(REQUEST_HEAD_MAX_BYTES);
   const { UWS_PACKAGE } = await import('../server/uws.ts');
-  raiseInliningLimits();
+  setV8Flags();
   return UWS_PACKAGE;
 }
