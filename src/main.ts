@@ -67,7 +67,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const overrides = new OverrideTables(store.hashKey, compileTask, (err) =>
     services.logCompileFailure(err),
   );
-  const acceptors = new Acceptors(state.control);
+  const acceptors = new Acceptors(state.control, settings.unresponsiveMs);
   lifecycle.threadsStarting();
   acceptors.start(acceptorData(foundation, overrides));
   // Loaded while the acceptors load.

@@ -27,6 +27,9 @@ import {
   SOCKET_PATH_MAX_BYTES,
   SYNC_INTERVAL_MAX_MS,
   SYNC_INTERVAL_MIN_MS,
+  UNRESPONSIVE_DEFAULT_MS,
+  UNRESPONSIVE_MAX_MS,
+  UNRESPONSIVE_MIN_MS,
   WORKERS_MAX,
 } from '../core/constants.ts';
 import { FULL_TABLE_POLICIES } from '../core/decision.ts';
@@ -224,6 +227,13 @@ export const Settings = Type.Object({
     DRAIN_MAX_MS,
     250,
     'time in ms after SIGTERM during which requests are still answered',
+  ),
+  unresponsiveMs: duration(
+    UNRESPONSIVE_MIN_MS,
+    UNRESPONSIVE_MAX_MS,
+    UNRESPONSIVE_DEFAULT_MS,
+    'time in ms without a heartbeat after which an acceptor ends the process as unresponsive; ' +
+      'the time that it waits for a CPU does not count',
   ),
   engine: choice(
     ['memory', 'redis'],

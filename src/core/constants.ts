@@ -218,13 +218,15 @@ export const COMPILE_TIMEOUT_MS = 2_000;
 
 /** The interval of an acceptor's heartbeat, and of the main thread's test of it. */
 export const HEARTBEAT_MS = 200;
-/** Missed heartbeats in a row after which an acceptor counts as unresponsive. */
-export const MISSED_HEARTBEATS_MAX = 5;
-/** The same for a shard worker, which must be replaced within a second. */
+/** An acceptor without a heartbeat in this time, in which it could run, is unresponsive. */
+export const UNRESPONSIVE_MIN_MS = 1_000;
+export const UNRESPONSIVE_DEFAULT_MS = 2_000;
+export const UNRESPONSIVE_MAX_MS = 60_000;
+/** The same for a shard worker, which must be replaced within a second if CPU is free. */
 export const WORKER_HEARTBEAT_MS = 100;
-export const WORKER_MISSED_HEARTBEATS_MAX = 5;
+export const WORKER_UNRESPONSIVE_MS = 500;
 /** The same during disk access, which may be slow. Acceptors decide checks in place meanwhile. */
-export const DISK_MISSED_HEARTBEATS_MAX = 50;
+export const DISK_UNRESPONSIVE_MS = 5_000;
 /** How long a pool thread may take to start its task. */
 export const THREAD_BOOT_MS = 5_000;
 /** The delay before a shard worker that failed immediately is replaced; it doubles each time. */
@@ -341,12 +343,11 @@ const INVARIANTS: readonly [boolean, string][] = [
   [(CHECK_QUEUE_ENTRIES & (CHECK_QUEUE_ENTRIES - 1)) === 0, 'a queue is indexed with a mask'],
   [REPLY_QUEUE_ENTRIES > CHECK_QUEUE_ENTRIES, 'the reply queue has room for all pending checks'],
   [
-    WORKER_HEARTBEAT_MS * WORKER_MISSED_HEARTBEATS_MAX < HEARTBEAT_MS * MISSED_HEARTBEATS_MAX,
+    WORKER_HEARTBEAT_MS < HEARTBEAT_MS && WORKER_UNRESPONSIVE_MS < UNRESPONSIVE_MIN_MS,
     'an unresponsive worker is replaced before an acceptor that waits for it is unresponsive',
   ],
   [
-    WITHDRAW_AFTER_MS < WORKER_HEARTBEAT_MS * WORKER_MISSED_HEARTBEATS_MAX &&
-      CHECK_DEADLINE_MS > 1_000,
+    WITHDRAW_AFTER_MS < WORKER_UNRESPONSIVE_MS && CHECK_DEADLINE_MS > 2 * WORKER_UNRESPONSIVE_MS,
     'checks are withdrawn from an unresponsive worker, and wait for its successor',
   ],
 ];

@@ -113,6 +113,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
         'Keep the default: with `worker` each check costs two wake-ups of threads, and clients ' +
         'cannot pipeline requests.',
       drainMs: 'weir stops earlier if no client is connected.',
+      unresponsiveMs:
+        'See [Threads without a CPU](operations.md#threads-without-a-cpu). Without procfs, as on ' +
+        'macOS, it counts too.',
     },
   },
   {

@@ -1,10 +1,7 @@
 /**
  * The acceptor threads, as the main thread sees them: starts them, watches their heartbeats, sends
  * them publications, and drains them. An acceptor that fails, ends or is unresponsive ends the
- * process at once.
- *
- * Missed heartbeats are counted in polls of this thread, not in time: a process that was suspended
- * and resumed has missed none.
+ * process at once. One that is late because it has no CPU does not: see `heartbeat-watch.ts`.
  */
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
@@ -16,7 +13,7 @@ import type {
   OperationResult,
 } from '../api/common/operations.ts';
 import type { UnknownField } from '../api/common/unknown-fields.ts';
-import { HEARTBEAT_MS, MISSED_HEARTBEATS_MAX } from '../core/constants.ts';
+import { HEARTBEAT_MS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { killProcess } from '../core/fatal.ts';
 import type { Publication } from '../registry/publication.ts';
@@ -24,14 +21,19 @@ import type { AppDescriptors } from '../server/apps.ts';
 import type { AcceptorData, DebugRecord, ToAcceptor, ToMain } from '../server/messages.ts';
 import type { InternalErrorReport } from '../server/responder.ts';
 import type { Control } from '../shared-memory/control.ts';
+import {
+  afterProcessMs,
+  describeSilence,
+  HeartbeatWatch,
+  PollTimes,
+} from '../shared-memory/heartbeat-watch.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 import { CounterOperations } from './counter-operations.ts';
 
 interface Acceptor {
   thread: Worker;
   stats: AcceptorStats;
-  lastHeartbeats: number;
-  missedHeartbeats: number;
+  watch: HeartbeatWatch;
   isReady: boolean;
   isDraining: boolean;
   /** The version of the publication that is active on it. */
@@ -55,10 +57,10 @@ export interface AcceptorHandlers {
   onLateActivation: (acceptor: number) => void;
 }
 
-/** An acceptor without a heartbeat for this time is unresponsive. */
-const UNRESPONSIVE_MS = MISSED_HEARTBEATS_MAX * HEARTBEAT_MS;
-
-/** The time in which all acceptors must be ready and listen; 100 ms are usual. */
+/**
+ * The time in which all acceptors must be ready and listen; 100 ms are usual. As for all times
+ * here that end the process, only time in which its threads could run counts.
+ */
 const START_TIMEOUT_MS = 30_000;
 
 /** The interval at which a publication that is not active yet is reported. */
@@ -79,6 +81,8 @@ const DRAIN_POLL_MS = 10;
 export class Acceptors {
   readonly #acceptors: Acceptor[] = [];
   readonly #control: Control;
+  /** An acceptor without a heartbeat in this time, in which it could run, is unresponsive. */
+  readonly #unresponsiveMs: number;
   /** Set by `listen`. Before, acceptors send only names of namespaces that have no id yet. */
   #handlers!: AcceptorHandlers;
   readonly #earlyNamespaces: string[] = [];
@@ -95,8 +99,9 @@ export class Acceptors {
   /** Called when new connections go to the new Apps. */
   #onAppsReplaced = () => {};
 
-  constructor(control: Control) {
+  constructor(control: Control, unresponsiveMs: number) {
     this.#control = control;
+    this.#unresponsiveMs = unresponsiveMs;
     this.#counterOperations = new CounterOperations(
       control.acceptorCount,
       (index, number, request) => {
@@ -127,7 +132,8 @@ export class Acceptors {
     this.#send({ kind: 'listen', apps }, [first]);
     await listening;
     stopWaiting();
-    this.#heartbeatTimer = setInterval(() => this.#checkHeartbeats(), HEARTBEAT_MS);
+    const times = new PollTimes(HEARTBEAT_MS);
+    this.#heartbeatTimer = setInterval(() => this.#checkHeartbeats(times), HEARTBEAT_MS);
   }
 
   /**
@@ -233,7 +239,7 @@ export class Acceptors {
       return new Promise((resolve) => thread.once('exit', resolve));
     });
     this.#send({ kind: 'close' });
-    const stopWaiting = killProcessAfter(UNRESPONSIVE_MS, () => {
+    const stopWaiting = killProcessAfter(this.#unresponsiveMs, () => {
       // The id of a thread that has ended is -1.
       return `${this.#indexesOf(({ thread }) => thread.threadId > 0)} did not end in time`;
     });
@@ -254,8 +260,7 @@ export class Acceptors {
     const acceptor: Acceptor = {
       thread,
       stats,
-      lastHeartbeats: 0,
-      missedHeartbeats: 0,
+      watch: new HeartbeatWatch(),
       isReady: false,
       isDraining: false,
       activeVersion: 0,
@@ -335,27 +340,20 @@ export class Acceptors {
     return indexes.length === 0 ? '' : `acceptor ${indexes.join(', ')}`;
   }
 
-  #checkHeartbeats(): void {
-    for (const [index, acceptor] of this.#acceptors.entries()) {
-      const { heartbeats } = acceptor.stats;
-      acceptor.missedHeartbeats =
-        heartbeats === acceptor.lastHeartbeats ? acceptor.missedHeartbeats + 1 : 0;
-      acceptor.lastHeartbeats = heartbeats;
-      if (acceptor.missedHeartbeats >= MISSED_HEARTBEATS_MAX) {
-        killProcess(`acceptor ${index} is unresponsive: no heartbeat for ${UNRESPONSIVE_MS} ms`);
-      }
+  #checkHeartbeats(times: PollTimes): void {
+    times.poll();
+    for (const [index, { stats, watch }] of this.#acceptors.entries()) {
+      watch.observe(times, stats.heartbeats, stats.kernelThreadId);
+      if (watch.missedMs < this.#unresponsiveMs) continue;
+      killProcess(`acceptor ${index} is unresponsive: ${describeSilence(watch.silence)}`);
     }
   }
 }
 
 /**
- * Ends the process after a time, counted in polls of this thread.
+ * Ends the process after a time in which its threads could run.
  * @returns what to call before that time is over
  */
 function killProcessAfter(ms: number, sentence: () => string): () => void {
-  let polls = ms / HEARTBEAT_MS;
-  const timer = setInterval(() => {
-    if (--polls < 0) killProcess(sentence());
-  }, HEARTBEAT_MS);
-  return () => clearInterval(timer);
+  return afterProcessMs(ms, HEARTBEAT_MS, () => killProcess(sentence()));
 }

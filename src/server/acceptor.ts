@@ -24,6 +24,7 @@ import type { Publication } from '../registry/publication.ts';
 import { Clock } from '../shared-memory/clock.ts';
 import { Control } from '../shared-memory/control.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import { kernelThreadId } from '../shared-memory/thread-times.ts';
 import { apiRoutes, counterHandlers } from './api-routes.ts';
 import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
 import { BodyBudget, BodyReader } from './body.ts';
@@ -204,6 +205,7 @@ export class Acceptor {
 
   /** Begins the heartbeat, serves the messages of the main thread and reports that it is ready. */
   start(): void {
+    this.#stats.setKernelThreadId(kernelThreadId());
     this.#heartbeatTimer = setInterval(() => this.#stats.heartbeat(), HEARTBEAT_MS);
     this.#mainPort.on('message', (message) => this.#receive(message));
     this.#send({ kind: 'ready', apps: this.#apps.descriptors() });

@@ -5,7 +5,7 @@
  * do not. Other threads write only words of a worker: acceptors and the main thread its wake-up
  * flag, the main thread its stop flag and, between two runs, the three words behind its heartbeat.
  *
- *   acceptor    line 0     int32: heartbeat, wraps | open connections
+ *   acceptor    line 0     int32: heartbeat, wraps | open connections | kernel thread id
  *               then       float64: one count for each name in ACCEPTOR_STAT
  *               then       float64: errors sent, one count for each code in ERRORS
  *               then       float64: check requests by latency, one count for each of
@@ -14,7 +14,8 @@
  *                          for namespaces that could not be registered
  *               then       float64: the use of overrides, see `usage-counts.ts`
  *
- *   worker      line 0     int32: heartbeat, wraps | incarnation | thread id | waiting for disk
+ *   worker      line 0     int32: heartbeat, wraps | incarnation | thread id | waiting for disk |
+ *                          kernel thread id
  *               line 1     int32: wake-up flag, see `wake-up.ts` | stop flag
  *               then       float64: one count for each name in WORKER_STAT
  *               then       float64: calls to Redis by latency, as the check requests above
@@ -208,10 +209,12 @@ export const WORKER_STATS_BYTES =
 
 const HEARTBEAT = 0;
 const CONNECTIONS = 1;
+const ACCEPTOR_KERNEL_THREAD_ID = 2;
 
 const INCARNATION = 1;
 const THREAD_ID = 2;
 const WAITING_FOR_DISK = 3;
+const WORKER_KERNEL_THREAD_ID = 4;
 /** Offsets in words from the start of the block. */
 export const WAKE_UP_FLAG = CACHE_LINE_BYTES / 4;
 const STOP_FLAG = WAKE_UP_FLAG + 1;
@@ -253,6 +256,15 @@ export class AcceptorStats {
     for (const count of this.#latency) progress += count;
     for (const count of this.#errors) progress += count;
     return progress;
+  }
+
+  /** Announces the thread to the watcher of its heartbeats. */
+  setKernelThreadId(id: number): void {
+    Atomics.store(this.#words, ACCEPTOR_KERNEL_THREAD_ID, id);
+  }
+
+  get kernelThreadId(): number {
+    return Atomics.load(this.#words, ACCEPTOR_KERNEL_THREAD_ID);
   }
 
   /** @param change 1 for a connection opened, -1 for one closed */
@@ -367,11 +379,20 @@ export class WorkerStats {
     Atomics.store(this.words, INCARNATION, incarnation);
   }
 
-  /** Starts a run on a thread. @returns false when another incarnation is expected by now */
-  startRun(incarnation: number, threadId: number): boolean {
+  /**
+   * Starts a run on a thread.
+   * @param threadId of Node
+   * @returns false when another incarnation is expected by now
+   */
+  startRun(incarnation: number, threadId: number, kernelThreadId: number): boolean {
     if (Atomics.load(this.words, INCARNATION) !== incarnation) return false;
+    Atomics.store(this.words, WORKER_KERNEL_THREAD_ID, kernelThreadId);
     Atomics.store(this.words, THREAD_ID, threadId);
     return true;
+  }
+
+  get kernelThreadId(): number {
+    return Atomics.load(this.words, WORKER_KERNEL_THREAD_ID);
   }
 
   get threadId(): number {

@@ -82,6 +82,15 @@ describe('settings', () => {
     });
   });
 
+  test('let an acceptor miss heartbeats for 2 s, and for 1 s at least', () => {
+    expect(loadSettings([], {})).toMatchObject({ unresponsiveMs: 2_000 });
+    const load = (value: string) => loadSettings(['--unresponsive-ms', value], {});
+    expect(load('1s')).toMatchObject({ unresponsiveMs: 1_000 });
+    expect(() => load('999')).toThrow(
+      /--unresponsive-ms.*must be an integer from 1000 to 60000.*999/,
+    );
+  });
+
   test('may be in a file that names a schema for editors', () => {
     const path = writeConfigFile('{"$schema": "./weir.schema.json", "port": 1}');
     expect(loadSettings(['--config', path], {})).toMatchObject({ port: 1 });

@@ -4,7 +4,7 @@
  */
 
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ContainerImages, canBuildImages } from '../support/programs/container-images.ts';
@@ -125,6 +125,25 @@ describe.runIf(canBuildImages).each([
   test('keeps counters over a restart of the unit', () => {
     runOk('systemctl', 'restart', 'weir');
     expect(weir(...CHECK)).toContain('remaining 2');
+  });
+
+  test('finds an acceptor in an endless loop, by the CPU time that it may read', async () => {
+    const fault = new URL('../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
+    copyFileSync(fault, join(root, 'opt/fault.mjs'));
+    const variables = [
+      'NODE_OPTIONS=--import=/opt/fault.mjs',
+      'FAULT=block',
+      'FAULT_FILE=/opt/now',
+    ];
+    dropIn('fault.conf', `[Service]\nEnvironment=${variables.join(' ')}\n`);
+    runOk('systemctl', 'restart', 'weir');
+    writeFileSync(join(root, 'opt/now'), '');
+    const found = /acceptor 0 is unresponsive: .* in which it used \d{4,} ms of CPU time/;
+    await waitUntil('it is found', () => found.test(journal()));
+    rmSync(join(root, 'opt/now'));
+    rmSync(join(root, 'etc/systemd/system/weir.service.d/fault.conf'));
+    runOk('systemctl', 'daemon-reload');
+    runOk('systemctl', 'restart', 'weir');
   });
 
   test('limits requests through nginx, whose group may open the socket', async () => {

@@ -38,6 +38,7 @@ test('stats blocks, and their sections, do not overlap', () => {
   const [worker, idle] = control.allWorkerStats();
   first.heartbeat();
   first.addConnections(1);
+  first.setKernelThreadId(4_194_304);
   for (const index of Object.values(ACCEPTOR_STAT)) first.increment(index);
   first.incrementErrors('NOT_FOUND');
   first.recordLatency(0.02);
@@ -46,7 +47,8 @@ test('stats blocks, and their sections, do not overlap', () => {
   worker.heartbeat();
   worker.recordCallLatency(0.3);
   expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
-  expect(first.connections).toBe(1);
+  expect([first.connections, first.kernelThreadId]).toEqual([1, 4_194_304]);
+  expect([second.kernelThreadId, worker.kernelThreadId, worker.threadId]).toEqual([0, 0, 0]);
   expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(26).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
@@ -63,10 +65,12 @@ test('stats blocks, and their sections, do not overlap', () => {
 test('a worker starts only the run that is expected', () => {
   const stats = new Control(allocateControl(1, 1)).workerStats(0);
   stats.expectRun(70);
-  expect([stats.startRun(69, 3), stats.threadId]).toEqual([false, 0]);
-  expect([stats.startRun(70, 4), stats.threadId]).toEqual([true, 4]);
+  const state = () => [stats.threadId, stats.kernelThreadId];
+  expect([stats.startRun(69, 3, 900), ...state()]).toEqual([false, 0, 0]);
+  expect([stats.startRun(70, 4, 901), ...state()]).toEqual([true, 4, 901]);
   stats.expectRun(71);
-  expect([stats.threadId, stats.startRun(70, 4)]).toEqual([0, false]);
+  expect([stats.startRun(70, 4, 902), ...state()]).toEqual([false, 0, 901]);
+  expect([stats.startRun(71, 5, 903), ...state()]).toEqual([true, 5, 903]);
 });
 
 test('the compiler rejects the index of a worker on an acceptor, and the other way round', () => {

@@ -2,7 +2,7 @@
  * Preloaded into every thread of a server under test by `node --import`. When the file FAULT_FILE
  * exists, it causes the fault FAULT in acceptor FAULT_ACCEPTOR (the first by default) and reports
  * it on standard error. It does nothing in other threads. The fault `delay` needs no file: the
- * acceptor receives each publication 1.5 s late, later than an acceptor may be unresponsive.
+ * acceptor receives each publication 2.5 s late, later than an acceptor may be unresponsive.
  */
 
 import { existsSync, writeSync } from 'node:fs';
@@ -32,13 +32,14 @@ const FAULTS = {
   block: () => {
     for (;;);
   },
+  wait: () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0),
 };
 
 if (workerData?.index === TARGET && process.env.FAULT === 'delay') {
   const on = parentPort.on.bind(parentPort);
   parentPort.on = (name, listener) =>
     on(name, (message) =>
-      setTimeout(listener, message.kind === 'publication' ? 1_500 : 0, message),
+      setTimeout(listener, message.kind === 'publication' ? 2_500 : 0, message),
     );
 } else if (workerData?.index === TARGET) {
   const poll = setInterval(() => {

@@ -12,6 +12,7 @@
 import { existsSync, writeSync } from 'node:fs';
 import { isMainThread, threadId, workerData } from 'node:worker_threads';
 
+const originalWait = Atomics.wait;
 const FAULTS = {
   throw: () => {
     throw new Error('injected fault');
@@ -23,6 +24,7 @@ const FAULTS = {
   loop: () => {
     for (;;);
   },
+  wait: () => originalWait(new Int32Array(new SharedArrayBuffer(4)), 0, 0),
 };
 
 const kinds = (process.env.WORKER_FAULTS ?? '').split(',');

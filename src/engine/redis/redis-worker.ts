@@ -18,6 +18,7 @@ import { prepareClients } from '../../redis/session.ts';
 import { Clock, systemMs } from '../../shared-memory/clock.ts';
 import { Control } from '../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { kernelThreadId } from '../../shared-memory/thread-times.ts';
 import { workerOf } from '../memory/shard.ts';
 import type { WorkerRun } from '../worker/pool.ts';
 import { attachChannel } from '../worker/queue.ts';
@@ -47,7 +48,7 @@ export default async function run(workerRun: WorkerRun): Promise<string | undefi
   const stats = control.workerStats(index);
   const heartbeatTimer = setInterval(() => stats.heartbeat(), WORKER_HEARTBEAT_MS / 2);
   try {
-    if (!stats.startRun(incarnation, threadId)) {
+    if (!stats.startRun(incarnation, threadId, kernelThreadId())) {
       throw new Error(`run ${incarnation} of worker ${index} was given up before it started`);
     }
     await runUntilStop(workerRun, control, stats);

@@ -5,22 +5,29 @@
  * and only when the thread of the run has ended or runs something else. Queues and shards are in
  * shared memory, so the next run continues where they are.
  *
- * Missed heartbeats are counted in polls of this thread, as for acceptors. A worker that finds its
- * memory damaged ends the process.
+ * A worker that has no CPU is not unresponsive: see `heartbeat-watch.ts`. The timeouts of a start
+ * and of a stop count only time in which all threads could run. A worker that finds its memory
+ * damaged ends the process.
  */
 
 import type { MessagePort } from 'node:worker_threads';
 import {
   ACCEPTORS_MAX,
-  DISK_MISSED_HEARTBEATS_MAX,
+  DISK_UNRESPONSIVE_MS,
   THREAD_BOOT_MS,
   WORKER_BACKOFF_MS,
   WORKER_HEARTBEAT_MS,
-  WORKER_MISSED_HEARTBEATS_MAX,
+  WORKER_UNRESPONSIVE_MS,
 } from '../../core/constants.ts';
 import { killProcess } from '../../core/fatal.ts';
 import type { Log } from '../../core/log.ts';
 import type { Control } from '../../shared-memory/control.ts';
+import {
+  afterProcessMs,
+  computeProcessMs,
+  HeartbeatWatch,
+  PollTimes,
+} from '../../shared-memory/heartbeat-watch.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
 import { ShardPool, type WorkerTask } from './pool.ts';
 import { CHECK_QUEUE, queueDepth } from './queue.ts';
@@ -53,10 +60,10 @@ const delay = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve,
 interface SupervisedWorker {
   index: number;
   stats: WorkerStats;
-  lastHeartbeats: number;
-  missedHeartbeats: number;
-  /** Polls since its run was submitted, and since it started. */
-  pollsSinceSubmission: number;
+  watch: HeartbeatWatch;
+  /** The time since its run was submitted in which all threads could run. */
+  waitedMs: number;
+  /** Polls since its run started. */
   pollsSinceStart: number;
   /** Whether a run is submitted; it may not have started. */
   isSubmitted: boolean;
@@ -85,6 +92,7 @@ export class ShardWorkerSupervisor {
   readonly #openNotificationPorts: (worker: number) => MessagePort[];
   readonly #log: Log;
   readonly #workers: SupervisedWorker[];
+  readonly #times = new PollTimes(WORKER_HEARTBEAT_MS);
   readonly #pollTimer: NodeJS.Timeout;
   #nextIncarnation = FIRST_INCARNATION;
   /** Whether the workers are no longer waited for. */
@@ -107,9 +115,8 @@ export class ShardWorkerSupervisor {
     this.#workers = control.allWorkerStats().map((stats, index) => ({
       index,
       stats,
-      lastHeartbeats: 0,
-      missedHeartbeats: 0,
-      pollsSinceSubmission: 0,
+      watch: new HeartbeatWatch(),
+      waitedMs: 0,
       pollsSinceStart: 0,
       isSubmitted: false,
       terminationCause: undefined,
@@ -124,8 +131,8 @@ export class ShardWorkerSupervisor {
 
   /** Workers whose run has started and shows heartbeats. */
   get runningCount(): number {
-    return this.#workers.filter(({ stats, missedHeartbeats }) => {
-      return stats.threadId !== 0 && missedHeartbeats < WORKER_MISSED_HEARTBEATS_MAX / 2;
+    return this.#workers.filter(({ stats, watch }) => {
+      return stats.threadId !== 0 && watch.missedMs < WORKER_UNRESPONSIVE_MS / 2;
     }).length;
   }
 
@@ -153,12 +160,11 @@ export class ShardWorkerSupervisor {
     if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had started');
     const entries = this.#channels.reduce((sum, words) => sum + queueDepth(words, CHECK_QUEUE), 0);
     if (entries > 0) this.#log.warn({ entries }, 'shard workers left entries in their queues');
-    const killTimer = setTimeout(
-      () => killProcess('the threads of the shard workers do not end'),
-      STOP_TERMINATION_TIMEOUT_MS,
-    );
+    const stopWaiting = afterProcessMs(STOP_TERMINATION_TIMEOUT_MS, WORKER_HEARTBEAT_MS, () => {
+      killProcess('the threads of the shard workers do not end');
+    });
     await this.#pool.destroy();
-    clearTimeout(killTimer);
+    stopWaiting();
   }
 
   async #allStopped(): Promise<true> {
@@ -168,16 +174,15 @@ export class ShardWorkerSupervisor {
 
   /** Resolves when no worker has run for a while, or when it takes too long. */
   async #stopTimeout(): Promise<false> {
+    const times = new PollTimes(WORKER_HEARTBEAT_MS);
+    let ms = 0;
     let idleMs = 0;
-    for (
-      let ms = 0;
-      ms < STOP_TIMEOUT_MS && idleMs < STOP_IDLE_TIMEOUT_MS;
-      ms += WORKER_HEARTBEAT_MS
-    ) {
+    while (ms < STOP_TIMEOUT_MS && idleMs < STOP_IDLE_TIMEOUT_MS) {
       await delay(WORKER_HEARTBEAT_MS);
-      idleMs = this.#workers.some(({ stats }) => stats.threadId !== 0)
-        ? 0
-        : idleMs + WORKER_HEARTBEAT_MS;
+      times.poll();
+      const processMs = computeProcessMs(times.readInterval());
+      ms += processMs;
+      idleMs = this.#workers.some(({ stats }) => stats.threadId !== 0) ? 0 : idleMs + processMs;
     }
     return false;
   }
@@ -194,7 +199,11 @@ export class ShardWorkerSupervisor {
         worker.earlyEnds,
         WORKER_BACKOFF_MS.max,
       );
-      this.#log.error({ worker: worker.index, cause, waitMs }, 'a shard worker is replaced');
+      const seen = cause === CAUSE_UNRESPONSIVE ? worker.watch.silence : {};
+      this.#log.error(
+        { worker: worker.index, cause, ...seen, waitMs },
+        'a shard worker is replaced',
+      );
       await delay(waitMs);
     }
   }
@@ -204,9 +213,9 @@ export class ShardWorkerSupervisor {
     const { index, stats } = worker;
     const incarnation = this.#nextIncarnation++;
     const notificationPorts = this.#openNotificationPorts(index);
-    worker.pollsSinceSubmission = 0;
+    worker.watch = new HeartbeatWatch();
+    worker.waitedMs = 0;
     worker.pollsSinceStart = 0;
-    worker.missedHeartbeats = 0;
     worker.terminationCause = undefined;
     worker.abort = new AbortController();
     stats.expectRun(incarnation);
@@ -232,26 +241,21 @@ export class ShardWorkerSupervisor {
   }
 
   #poll(): void {
+    this.#times.poll();
     for (const worker of this.#workers) {
-      const { stats } = worker;
-      worker.pollsSinceSubmission++;
+      const { stats, watch } = worker;
       if (!worker.isSubmitted || worker.terminationCause !== undefined) continue;
       if (stats.threadId === 0) {
         const startMs = computeBackoffMs(THREAD_BOOT_MS, worker.earlyEnds, BOOT_TIMEOUT_MAX_MS);
-        if (worker.pollsSinceSubmission * WORKER_HEARTBEAT_MS >= startMs)
-          this.#abandonRun(worker, CAUSE_NOT_STARTED, true);
+        worker.waitedMs += computeProcessMs(this.#times.readInterval());
+        if (worker.waitedMs >= startMs) this.#abandonRun(worker, CAUSE_NOT_STARTED, true);
         continue;
       }
       worker.pollsSinceStart++;
       // Read before the heartbeats: a worker that is done with the disk shows one first.
-      const missedMax = stats.isWaitingForDisk
-        ? DISK_MISSED_HEARTBEATS_MAX
-        : WORKER_MISSED_HEARTBEATS_MAX;
-      const { heartbeats } = stats;
-      worker.missedHeartbeats =
-        heartbeats === worker.lastHeartbeats ? worker.missedHeartbeats + 1 : 0;
-      worker.lastHeartbeats = heartbeats;
-      if (worker.missedHeartbeats >= missedMax) {
+      const missedMaxMs = stats.isWaitingForDisk ? DISK_UNRESPONSIVE_MS : WORKER_UNRESPONSIVE_MS;
+      watch.observe(this.#times, stats.heartbeats, stats.kernelThreadId);
+      if (watch.missedMs >= missedMaxMs) {
         worker.terminationCause = CAUSE_UNRESPONSIVE;
         void this.#pool.terminate(stats.threadId);
       }
@@ -284,9 +288,15 @@ export class ShardWorkerSupervisor {
   }
 }
 
-/** @returns whether the work was done in time */
+/** @returns whether the work was done in a time in which all threads could run */
 function completesWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
-  return Promise.race([work.then(() => true), delay(ms).then(() => false)]);
+  return new Promise((resolve) => {
+    const stopWaiting = afterProcessMs(ms, WORKER_HEARTBEAT_MS, () => resolve(false));
+    work.then(() => {
+      stopWaiting();
+      resolve(true);
+    });
+  });
 }
 
 function computeBackoffMs(first: number, doublings: number, max: number): number {

@@ -17,6 +17,7 @@ import { requirePackage } from '../../core/packages.ts';
 import { Clock } from '../../shared-memory/clock.ts';
 import { Control } from '../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
+import { kernelThreadId } from '../../shared-memory/thread-times.ts';
 import { shardOf, workerOf } from '../memory/shard.ts';
 import { CounterTable } from '../memory/table.ts';
 import { CheckQueueConsumer } from './check-queue-consumer.ts';
@@ -57,7 +58,7 @@ export default function run({
   try {
     const control = new Control(data.control);
     const stats = control.workerStats(index);
-    if (!stats.startRun(incarnation, threadId)) {
+    if (!stats.startRun(incarnation, threadId, kernelThreadId())) {
       throw new Error(`run ${incarnation} of worker ${index} was given up before it started`);
     }
     const clock = new Clock(control);

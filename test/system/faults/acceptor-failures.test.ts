@@ -54,10 +54,12 @@ describe.each(DECIDE_MODES)('decided %s, an acceptor', (mode) => {
   const DEATHS = trialCount(1, 10);
 
   test.each([
-    ['throw', 'failed: Error: injected fault'],
-    ['reject', 'failed: Error: injected fault'],
-    ['exit', 'ended by itself, with code 3'],
-    ['block', 'is unresponsive: no heartbeat for 1000 ms'],
+    ['throw', /failed: Error: injected fault/],
+    ['reject', /failed: Error: injected fault/],
+    ['exit', /ended by itself, with code 3/],
+    // At least 2 s of CPU time. Some of its threads, or others of this machine, may use the CPUs.
+    ['block', /is unresponsive: no heartbeat for \d+ ms, in which it used \d{4,} ms of CPU time,/],
+    ['wait', /is unresponsive: .* asleep for \d{4,} ms; its state is S$/],
   ])(
     'that fails or is unresponsive (%s) while connections arrive ends the process, with one sentence',
     async (fault, reason) => {
@@ -73,7 +75,8 @@ describe.each(DECIDE_MODES)('decided %s, an acceptor', (mode) => {
         expect(code === 0).toBe(false);
         expect(signal).not.toBe('SIGABRT');
         const sentences = server.stderr().match(/^weir: .*$/gm);
-        expect(sentences).toEqual([expect.stringContaining(`acceptor ${index} ${reason}`)]);
+        expect(sentences).toEqual([expect.stringMatching(reason)]);
+        expect(sentences![0]).toContain(`weir: acceptor ${index} `);
         expect(server.stderr()).not.toMatch(/native stack|FATAL|Aborted/i);
         rmSync(join(own.dataDir, 'strike'));
       }
@@ -108,7 +111,7 @@ describe('an acceptor', () => {
       return socket;
     });
     const changes = [await change];
-    const until = Date.now() + 1_500;
+    const until = Date.now() + 3_000;
     while (Date.now() < until) changes.push(await setLimit(5 + changes.length));
     for (const socket of sockets) socket.destroy();
     expect(changes).toEqual(changes.map(() => 200));

@@ -16,6 +16,7 @@ import {
   sendCheck,
   sendRequest,
 } from '../../support/http.ts';
+import { logRecords } from '../../support/log-records.ts';
 import { callOperationOk } from '../../support/operations.ts';
 import { type ServerProcess, waitUntil } from '../../support/server.ts';
 import {
@@ -194,6 +195,21 @@ describe('shard workers that die under load', () => {
     await expectCleanStop(server);
   });
 });
+
+test.each([
+  ['loop', { cpuMs: expect.toSatisfy((ms: number) => ms >= 500), threadState: 'R' }],
+  ['wait', { asleepMs: expect.toSatisfy((ms: number) => ms >= 500), threadState: 'S' }],
+])(
+  'a shard worker that is unresponsive (%s) is replaced, and the log says what it did',
+  async (kind, did) => {
+    const server = await own.start({ args: ['--counters', '1024'], ...workerFaults(100, [kind]) });
+    const replaced = () => logRecords(server, 'a shard worker is replaced');
+    await waitUntil('it is replaced', () => replaced().length > 0);
+    const silentMs = expect.toSatisfy((ms: number) => ms >= 500);
+    expect(replaced()[0]).toMatchObject({ worker: 0, cause: 'unresponsive', silentMs, ...did });
+    expectHealthy(server);
+  },
+);
 
 test('a shard worker with invalid shared memory ends the process, with one message', async () => {
   const trigger = join(own.dataDir, 'trigger');
