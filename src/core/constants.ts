@@ -25,6 +25,14 @@ export const V2_DURATION_MAX_MS = 2_592_000_000;
 export const EXACT_OVERRIDES_MAX = 100_000;
 export const WILDCARD_OVERRIDES_MAX = 10_000;
 /**
+ * Overrides of a namespace whose identifier has text between two wildcards. Those of all namespace
+ * patterns together count as of one namespace. Namespace patterns that have text between two
+ * wildcards are limited by it too. A check takes some steps for each of them.
+ */
+export const INFIX_OVERRIDES_MAX = 256;
+/** The longest text between the wildcards of `*text*` that is not counted as such. */
+export const MIDDLE_MAX_CHARACTERS = 32;
+/**
  * Rows in which acceptors count the use of overrides. One group commit may replace all overrides:
  * the rows of the deleted ones are free only when no acceptor counts in them any more.
  */

@@ -4,6 +4,8 @@
  * identifier of an override may each be a pattern.
  */
 
+import { MIDDLE_MAX_CHARACTERS } from '../core/constants.ts';
+
 export const STAR = '*';
 
 export function isPattern(text: string): boolean {
@@ -45,4 +47,24 @@ export function escapeStars(text: string): string {
 /** Replaces each run of stars by one star, which matches the same texts. */
 export function collapseStars(pattern: string): string {
   return pattern.replace(/\*{2,}/g, STAR);
+}
+
+/**
+ * The text of a pattern `*text*` that has at most MIDDLE_MAX_CHARACTERS. Undefined for any other.
+ * @param pattern with runs of stars collapsed
+ */
+export function middleOf(pattern: string): string | undefined {
+  const [prefix, text, suffix, ...more] = pattern.split(STAR);
+  if (prefix !== '' || suffix !== '' || more.length > 0) return undefined;
+  return [...text].length <= MIDDLE_MAX_CHARACTERS ? text : undefined;
+}
+
+/**
+ * Whether a pattern has text between two stars, and is not `*text*` with a short text. The number
+ * of these is limited, because a check compares each of them with its text.
+ */
+export function hasInfix(pattern: string): boolean {
+  if (pattern.indexOf(STAR) === pattern.lastIndexOf(STAR)) return false;
+  const collapsed = collapseStars(pattern);
+  return countStars(collapsed) > 1 && middleOf(collapsed) === undefined;
 }

@@ -220,13 +220,19 @@ describe('a check', () => {
     expect(resolver.resolveLimit('n', '4.0.0.1')).toBe(3);
   });
 
-  test('in a namespace without a block has no root of one, so that it is not parsed', () => {
+  test('in a namespace without a block is not parsed, as no scope of it has one', () => {
     const own = new OverrideTables(HASH_KEY, TASK, () => {});
     own.apply(undefined, entry(1, 'blocks', '10.0.0.0/8', true));
     own.apply(undefined, entry(2, '*', 'user_*'));
+    own.apply(undefined, entry(3, 'o*', '10.0.0.0/8', true));
     const table = new Trie(own.compileSync().trie!);
-    expect([...table.rootsFor('blocks')].map(Math.sign)).toEqual([1, -1]);
-    expect([...table.rootsFor('other')].map(Math.sign)).toEqual([1]);
+    const found = (namespace: string) => [...table.rootsFor(namespace)];
+    // The own root | whether a scope has a block | the number of scopes | these | their bits.
+    expect(found('blocks')).toEqual([expect.any(Number), 0, 1, 1, 0b10]);
+    expect(found('other')).toEqual([0, 1, 2, 0, 1, 0b11]);
+    expect(found('none')).toEqual([0, 0, 1, 1, 0b10]);
+    expect(table.find(table.rootsFor('blocks'), '10.0.0.1')).toBe(0);
+    expect(table.find(table.rootsFor('none'), '10.0.0.1')).toBe(-1);
   });
 
   test('is matched in a bounded number of steps, also with blocks of each length', () => {

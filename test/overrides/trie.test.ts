@@ -49,6 +49,14 @@ const draw = (below: (n: number) => number, characters: readonly string[], longe
   const length = below(longest + 1);
   return Array.from({ length }, () => characters[below(characters.length)]).join('');
 };
+/** Runs of up to 60 equal characters, as segments of several chunks have them. */
+const runs = (below: (n: number) => number, more: readonly string[], most: number) => {
+  const characters = ['a', 'a', '😀', 'b', ...more];
+  return Array.from({ length: 1 + below(most) }, () => {
+    const character = characters[below(characters.length)];
+    return character.repeat(character === 'a' ? 1 + below(60) : 1);
+  }).join('');
+};
 const FEW = ['a', 'a', 'b', '😀', '😃', '\uffff', '\u{10000}'];
 const PATTERN_KINDS: PatternKind[] = [
   {
@@ -71,6 +79,21 @@ const PATTERN_KINDS: PatternKind[] = [
     pattern: (below) => ['*', `${draw(below, ['a', 'b'], 4)}*${draw(below, ['a', 'b', '*'], 6)}`],
     text: (below) => ['n', draw(below, ['a', 'b'], 10)],
     most: 40,
+  },
+  {
+    name: 'segments that are longer than the middles of the trie',
+    pattern: (below) => ['*', `${draw(below, ['a', '*'], 2)}*${runs(below, ['*'], 4)}*b`],
+    text: (below) => ['n', `${runs(below, [], 9)}${draw(below, ['b'], 1)}`],
+    most: 12,
+  },
+  {
+    name: 'many namespace patterns with few identifiers',
+    pattern: (below) => [
+      `${draw(below, ['a', 'b'], 5)}*${draw(below, ['a', 'b', '*'], 4)}`,
+      draw(below, ['a', '*', '*'], 3),
+    ],
+    text: (below) => [draw(below, ['a', 'b'], 9), draw(below, ['a'], 3)],
+    most: 500,
   },
 ];
 
@@ -166,8 +189,10 @@ describe('the trie', () => {
     const namespaces = Array.from({ length: 5_000 }, (_, i) => `*${'a'.repeat(50)}${i}*b*c`);
     const trie = trieOf(namespaces.map((pattern) => [pattern, 'x*'] as const));
     expect(trie.rootsFor('a'.repeat(512))).toHaveLength(0);
-    expect(trie.steps).toBeLessThanOrEqual(4 * 513 * 5_002);
-    expect(trie.rootsFor(`${'a'.repeat(50)}77bc`)).toHaveLength(2);
+    expect(trie.steps).toBeLessThanOrEqual(513 * 42 + 4 * 5_002);
+    expect(find(trie, `${'a'.repeat(50)}77bc`, 'x1')).toBe(7);
+    expect(find(trie, `${'a'.repeat(50)}78bc`, 'x1')).toBe(7);
+    expect(find(trie, `${'a'.repeat(50)}89b`, 'x1')).toBe(-1);
   });
 
   test('is written into the spare buffer if it fits, else into a larger buffer', () => {
@@ -183,7 +208,8 @@ describe('the trie', () => {
   test('is attached to only if it is complete', () => {
     const buffer = writeTrie(wildcards([['*', 'a*']]), undefined);
     const words = new Int32Array(buffer);
-    for (const index of [TRIE.magic, TRIE.values, TRIE.nodes, TRIE.infixes, TRIE.units]) {
+    const { magic, values, nodes, roots, entries, infixes, segments, units } = TRIE;
+    for (const index of [magic, values, nodes, roots, entries, infixes, segments, units]) {
       const value = words[index];
       words[index] = 0x7fffff;
       expect(() => new Trie(buffer)).toThrow(MemoryError);
