@@ -6,6 +6,7 @@
 import {
   BODY_MAX_BYTES,
   EXACT_OVERRIDES_MAX,
+  INFIX_OVERRIDES_MAX,
   KEYS_MAX,
   NAMESPACES_MAX,
   WILDCARD_OVERRIDES_MAX,
@@ -35,6 +36,8 @@ export const ERRORS = {
       `The server has the maximum number of namespaces (${NAMESPACES_MAX}), of keys ` +
         `(${KEYS_MAX}), of overrides without a wildcard (${EXACT_OVERRIDES_MAX}) or with one ` +
         `or a CIDR block (${WILDCARD_OVERRIDES_MAX}).`,
+      `The namespace has the maximum number of overrides with text between wildcards ` +
+        `(${INFIX_OVERRIDES_MAX}), or the namespace patterns together have it.`,
       'No request of the policy of the namespace can have the identifier of the override.',
     ],
     remedy:

@@ -9,6 +9,8 @@ import {
   BODY_MAX_BYTES,
   BUFFERED_BODY_BYTES_MAX,
   IMPORT_VALUES_MAX,
+  INFIX_OVERRIDES_MAX,
+  MIDDLE_MAX_CHARACTERS,
   MULTI_LIMIT_VALUES_MAX,
   NAMESPACE_ID_PREFIX,
   OVERRIDE_IDENTIFIER_MIN_CHARACTERS,
@@ -109,6 +111,10 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       '- `burst` is at most `limit`.\n' +
       `- The name of a namespace does not begin with \`${NAMESPACE_ID_PREFIX}\`.\n` +
       `- A pattern has at most ${WILDCARDS_PER_TEXT_MAX} wildcards \`*\`.\n` +
+      `- A namespace has at most ${INFIX_OVERRIDES_MAX} overrides whose identifier has text ` +
+      'between two wildcards, and all namespace patterns together have as many. At most ' +
+      `${INFIX_OVERRIDES_MAX} namespace patterns have such text. \`*text*\` with up to ` +
+      `${MIDDLE_MAX_CHARACTERS} characters is not counted.\n` +
       '- A query is percent-encoded UTF-8, and `+` is a space. A query that is not UTF-8 is a 400.',
   ],
   [

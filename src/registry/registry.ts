@@ -9,7 +9,7 @@ import type { KeyRecord } from '../auth/keys.ts';
 import { DELETED_NAMESPACES_MAX, NAMESPACE_ID_PREFIX, NAMESPACES_MAX } from '../core/constants.ts';
 import { makeId } from '../core/ids.ts';
 import { namespaceKey } from '../core/namespace.ts';
-import { isPattern } from '../overrides/pattern.ts';
+import { hasInfix, isPattern, STAR } from '../overrides/pattern.ts';
 import { isExact, type OverrideEntry } from '../overrides/sets.ts';
 import type { Policy } from '../policies/policy.ts';
 import type {
@@ -59,6 +59,10 @@ export class Registry {
   /** By scope and `overrideKey`. */
   readonly #overrides = new Map<string, Map<string, Override>>();
   readonly #counts = { exact: 0, wildcard: 0 };
+  /** Of overrides with an infix in the identifier, by `infixOwner`. */
+  readonly #infixCounts = new Map<string, number>();
+  /** The namespace patterns with an infix that have overrides. */
+  readonly #infixScopes = new Set<string>();
   /** The overrides that have an end, by row. */
   readonly #expiring = new Map<number, Override>();
   /** None of them ends before this time. */
@@ -227,6 +231,23 @@ export class Registry {
     return this.#counts;
   }
 
+  /** The overrides that count together with those of a scope, and have an infix: `hasInfix`. */
+  infixCountOf(scope: string): number {
+    return this.#infixCounts.get(infixOwner(scope)) ?? 0;
+  }
+
+  /** The number of namespace patterns that have an infix and overrides. */
+  get infixScopeCount(): number {
+    return this.#infixScopes.size;
+  }
+
+  /** The namespaces in which more than so many overrides have an infix, with their numbers. */
+  namespacesOverInfixCount(most: number): { namespace: string; overrides: number }[] {
+    return [...this.#infixCounts]
+      .filter(([, overrides]) => overrides > most)
+      .map(([scope, overrides]) => ({ namespace: this.namespaceOf({ scope }), overrides }));
+  }
+
   /** Adds an override, or replaces the one with the same scope and identifier. */
   putOverride(record: OverrideRecord): Override {
     const before = this.override(record.scope, record);
@@ -240,7 +261,7 @@ export class Registry {
   }
 
   /** The name of the namespace of an override, or the pattern of names. */
-  namespaceOf({ scope }: OverrideRecord): string {
+  namespaceOf({ scope }: Pick<OverrideRecord, 'scope'>): string {
     return isPattern(scope) ? scope : this.#namespacesById.get(scope)!.name;
   }
 
@@ -401,8 +422,8 @@ export class Registry {
   }
 
   #applyOverride(before: Override | undefined, after: Override | undefined): void {
-    this.#updateCount(before, -1);
-    this.#updateCount(after, 1);
+    this.#updateCounts(before, -1);
+    this.#updateCounts(after, 1);
     if (before !== undefined) this.#expiring.delete(before.row);
     if (after?.expiresMs !== undefined) {
       this.#expiring.set(after.row, after);
@@ -412,14 +433,22 @@ export class Registry {
     else if (before !== undefined) {
       const scope = this.#overridesInScope(before.scope);
       scope.delete(overrideKey(before));
-      if (scope.size === 0) this.#overrides.delete(before.scope);
+      if (scope.size === 0) {
+        this.#overrides.delete(before.scope);
+        this.#infixScopes.delete(before.scope);
+      }
     }
   }
 
-  #updateCount(override: Override | undefined, change: number): void {
+  #updateCounts(override: Override | undefined, change: number): void {
     if (override === undefined) return;
-    const isNamespacePattern = isPattern(override.scope);
+    const { scope, identifier } = override;
+    const isNamespacePattern = isPattern(scope);
     this.#counts[isExact({ ...override, isNamespacePattern }) ? 'exact' : 'wildcard'] += change;
+    if (!hasInfix(identifier)) return;
+    const count = this.infixCountOf(scope) + change;
+    if (count > 0) this.#infixCounts.set(infixOwner(scope), count);
+    else this.#infixCounts.delete(infixOwner(scope));
   }
 
   #overridesInScope(scope: string): Map<string, Override> {
@@ -427,9 +456,15 @@ export class Registry {
     if (overrides === undefined) {
       overrides = new Map();
       this.#overrides.set(scope, overrides);
+      if (hasInfix(scope)) this.#infixScopes.add(scope);
     }
     return overrides;
   }
+}
+
+/** All namespace patterns together are one owner: a check is matched with all of them. */
+function infixOwner(scope: string): string {
+  return isPattern(scope) ? STAR : scope;
 }
 
 /** The one of two deleted namespaces that was deleted first. */

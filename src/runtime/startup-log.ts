@@ -2,9 +2,11 @@
 
 import type { LoadedSettings } from '../config/load.ts';
 import { memoryLogFields } from '../config/memory-plan.ts';
+import { INFIX_OVERRIDES_MAX } from '../core/constants.ts';
 import type { Log } from '../core/log.ts';
 import type { RestoreResult } from '../engine/memory/checkpoint/loader.ts';
 import { describeTarget, parseRedisUrl } from '../redis/url.ts';
+import type { Registry } from '../registry/registry.ts';
 import type { Foundation } from './foundation.ts';
 
 /**
@@ -36,6 +38,7 @@ export function logStartup(log: Log, foundation: Foundation): void {
       'counters are in Redis: those of the memory engine in the data directory are not used',
     );
   }
+  warnAboutPatterns(log, registry);
   log.info(
     {
       namespaces: registry.namespaceCount,
@@ -64,6 +67,19 @@ export function logStartup(log: Log, foundation: Foundation): void {
       uWebSockets: uws,
     },
     'serving',
+  );
+}
+
+/** An earlier version may have stored more patterns than this one accepts. */
+function warnAboutPatterns(log: Log, registry: Registry): void {
+  const most = INFIX_OVERRIDES_MAX;
+  const namespaces = registry.namespacesOverInfixCount(most);
+  const patterns = registry.infixScopeCount;
+  if (namespaces.length === 0 && patterns <= most) return;
+  log.warn(
+    { most, ...(namespaces.length > 0 && { namespaces }), ...(patterns > most && { patterns }) },
+    'more overrides have text between wildcards than a namespace may have: all of them apply, but' +
+      ' a check may take longer than 1 ms, and no further ones are accepted',
   );
 }
 

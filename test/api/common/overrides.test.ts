@@ -53,7 +53,8 @@ test.each([
       limit: 5,
     });
     // The place of one that has ended is free, also if its record is not removed yet.
-    const ended = { ...existing, scope: 'n*', identifier, expiresMs: 1 };
+    const isCidr = identifier.includes('/');
+    const ended = { ...existing, scope: name, identifier, isCidr, expiresMs: 1 };
     expect(put(exact, wildcard, name, identifier, ended).id).not.toBe('rlor_1');
     expect(put(exact, wildcard, name, identifier, undefined, [ended])).toMatchObject(VALUES);
     const oneLess = [exact, wildcard].map((count) => (count > 0 ? count - 1 : 1e9));
