@@ -6,10 +6,10 @@
  * is replaced by one of twice the required size.
  */
 
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { COMPILE_TIMEOUT_MS, THREAD_BOOT_MS } from '../core/constants.ts';
 import { requirePackage } from '../core/packages.ts';
+import { afterProcessMs, completesWithin } from '../shared-memory/heartbeat-watch.ts';
 import type { PublishedTables } from './active.ts';
 import compile, { type CompileJob, type CompileResult } from './compile.ts';
 import { explainPrecedence } from './precedence.ts';
@@ -29,6 +29,9 @@ import {
  */
 const FAILURES_MAX = 3;
 const PAUSE_CHANGES = 100;
+
+/** The interval at which the time of a task is looked at. */
+const POLL_MS = 100;
 
 export class OverrideTables {
   readonly #exact: ExactOverrideSet;
@@ -156,9 +159,10 @@ export class OverrideTables {
     const failure = new Promise<never>((_, reject) => {
       this.#onThreadError = reject;
     });
-    const timeout = setTimeout(() => {
+    // A thread without a CPU is waited for: Node may abort if it is ended while it starts.
+    const stopWaiting = afterProcessMs(COMPILE_TIMEOUT_MS, POLL_MS, () => {
       this.#onThreadError(new Error(`it took more than ${COMPILE_TIMEOUT_MS} ms`));
-    }, COMPILE_TIMEOUT_MS);
+    });
     try {
       const result = await Promise.race([this.#runTask(job, abort.signal), failure]);
       this.#consecutiveFailures = 0;
@@ -175,7 +179,7 @@ export class OverrideTables {
         ...(job.trie && { trie: { ...job.trie, spare: undefined } }),
       });
     } finally {
-      clearTimeout(timeout);
+      stopWaiting();
     }
   }
 
@@ -191,7 +195,7 @@ export class OverrideTables {
    */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.race([this.#lastRun, delay(THREAD_BOOT_MS, undefined, { ref: false })]);
+    await completesWithin(THREAD_BOOT_MS, POLL_MS, this.#lastRun);
     await this.#pool?.destroy();
   }
 

@@ -211,3 +211,18 @@ export function afterProcessMs(ms: number, pollMs: number, onTimeout: () => void
   }, pollMs);
   return () => clearInterval(timer);
 }
+
+/** @returns whether the work was done in a time in which the threads of this process could run */
+export function completesWithin(
+  ms: number,
+  pollMs: number,
+  work: Promise<unknown>,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const stopWaiting = afterProcessMs(ms, pollMs, () => resolve(false));
+    work.then(() => {
+      stopWaiting();
+      resolve(true);
+    });
+  });
+}

@@ -24,6 +24,7 @@ import type { Log } from '../../core/log.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import {
   afterProcessMs,
+  completesWithin,
   computeProcessMs,
   HeartbeatWatch,
   PollTimes,
@@ -156,7 +157,11 @@ export class ShardWorkerSupervisor {
     this.#hasEnded = true;
     clearInterval(this.#pollTimer);
     // A thread may still be starting though another one has done its work.
-    const hasBooted = await completesWithin(THREAD_BOOT_MS, this.#pool.waitForBoot());
+    const hasBooted = await completesWithin(
+      THREAD_BOOT_MS,
+      WORKER_HEARTBEAT_MS,
+      this.#pool.waitForBoot(),
+    );
     if (!hasBooted) this.#log.warn('a thread for a shard worker was ended before it had started');
     const entries = this.#channels.reduce((sum, words) => sum + queueDepth(words, CHECK_QUEUE), 0);
     if (entries > 0) this.#log.warn({ entries }, 'shard workers left entries in their queues');
@@ -286,17 +291,6 @@ export class ShardWorkerSupervisor {
     const others = this.#pool.terminateOthers(running, includesBooting);
     Promise.race([others, delay(TERMINATION_TIMEOUT_MS)]).then(() => abort.abort());
   }
-}
-
-/** @returns whether the work was done in a time in which all threads could run */
-function completesWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
-  return new Promise((resolve) => {
-    const stopWaiting = afterProcessMs(ms, WORKER_HEARTBEAT_MS, () => resolve(false));
-    work.then(() => {
-      stopWaiting();
-      resolve(true);
-    });
-  });
 }
 
 function computeBackoffMs(first: number, doublings: number, max: number): number {
