@@ -26,6 +26,7 @@ import {
   measureDistinct,
   relativeRangePercent,
 } from './load/distinct-identifiers.ts';
+import { measureFairness } from './load/fairness.ts';
 import { measureGarbage } from './load/garbage.ts';
 import { measureGateway } from './load/gateway.ts';
 import { measureLoad, startServers } from './load/http-load.ts';
@@ -61,6 +62,7 @@ import {
   showCluster,
   showClusterAsync,
   showCreep,
+  showFairness,
   showGarbage,
   showGateway,
   showGoals,
@@ -323,6 +325,11 @@ const LONG_PARTS = {
     const rows = await measureCreep(showProgress);
     printLine('\nagainst a commit of the past; ratios to it, in the same round:');
     showCreep(rows);
+  },
+  fairness: async () => {
+    const rows = await measureFairness(showProgress);
+    printLine('\nthe slowest check of another client, in rounds of one load:');
+    showFairness(rows);
   },
   gateway: async () => {
     const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;

@@ -9,6 +9,7 @@ import type { ClusterAsyncRow } from '../load/cluster-async.ts';
 import type { GoalRow } from '../load/cluster-goals.ts';
 import type { CreepRow } from '../load/creep.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
+import type { FairnessResult } from '../load/fairness.ts';
 import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
 import type { LoadResult } from '../load/http-load.ts';
@@ -49,6 +50,15 @@ export const formatRatio = (of: Range | undefined) => {
   if (of === undefined) return '-';
   return `${of.median.toFixed(2)} (${of.min.toFixed(2)}-${of.max.toFixed(2)})`;
 };
+
+export function showFairness(results: readonly FairnessResult[]): void {
+  showTable([
+    ['other load', 'median', 'max'],
+    ...results.map(({ load, median, max }) => {
+      return [load, `${median.toFixed(1)} ms`, `${max.toFixed(1)} ms`];
+    }),
+  ]);
+}
 
 export function showLoad(results: readonly LoadResult[]): void {
   showTable([

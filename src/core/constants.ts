@@ -210,6 +210,18 @@ export const BUFFERED_BODY_BYTES_MAX = 16 * IMPORT_MAX_BYTES;
 /** Response bytes of one acceptor that clients have not read. */
 export const UNSENT_RESPONSE_BYTES_MAX = 16 * RESPONSE_MAX_BYTES;
 
+/**
+ * Requests that an acceptor answers in one turn of its loop: so many, and more for each open
+ * connection up to a number of them.
+ */
+export const TURN_REQUESTS = 512;
+export const TURN_REQUESTS_PER_CONNECTION = 16;
+export const TURN_CONNECTIONS_MAX = 256;
+/** With slow checks of this total duration, only those for each connection. */
+export const TURN_SLOW_MS = 16;
+/** Lists of checks of one acceptor that continue in later turns. */
+export const LONG_REQUESTS_MAX = 64;
+
 /** The weight of operations, bodies included, of one acceptor that wait for the main thread. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
 

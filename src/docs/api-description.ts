@@ -10,6 +10,7 @@ import {
   BUFFERED_BODY_BYTES_MAX,
   IMPORT_VALUES_MAX,
   INFIX_OVERRIDES_MAX,
+  LONG_REQUESTS_MAX,
   MIDDLE_MAX_CHARACTERS,
   MULTI_LIMIT_VALUES_MAX,
   NAMESPACE_ID_PREFIX,
@@ -19,6 +20,7 @@ import {
   PENDING_CHANGES_MAX,
   PENDING_OPERATION_BYTES_MAX,
   REQUEST_HEAD_MAX_BYTES,
+  TURN_REQUESTS_PER_CONNECTION,
   V2_PAGE_DEFAULT,
   WILDCARDS_PER_TEXT_MAX,
 } from '../core/constants.ts';
@@ -97,7 +99,10 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       'response closes its connection. A body that stops arriving closes the connection without ' +
       'a response: there is no 408.',
     'Do not pipeline operations other than checks: a second request before the response closes ' +
-      'the connection.',
+      'the connection. weir may also close a connection on which many checks arrive at once. ' +
+      `Up to ${TURN_REQUESTS_PER_CONNECTION} at once on each connection are safe. ` +
+      'If it does, checks without a response were not counted, unless the client did not read ' +
+      'responses while it sent.',
   ],
   [
     'Rules that the schemas do not express',
@@ -133,7 +138,10 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       `acceptor, or ${numberText(PENDING_CHANGES_MAX)} changes or ` +
       `${bytesText(PENDING_BYTES_MAX)} of all acceptors. For an acceptor, an operation counts as ` +
       `its body and an estimate of its response: ${RESPONSE_ESTIMATES}.\n` +
-      `- The incomplete bodies on one acceptor exceed ${bytesText(BUFFERED_BODY_BYTES_MAX)}.\n` +
+      `- The bodies on one acceptor that are incomplete or wait exceed ` +
+      `${bytesText(BUFFERED_BODY_BYTES_MAX)}.\n` +
+      `- ${LONG_REQUESTS_MAX} lists of checks are being decided for a long time on one acceptor, ` +
+      'or a namespace of such a list was deleted meanwhile.\n' +
       '- A refund, a reset, an inspection or an explanation waited 2 s for earlier asynchronous ' +
       'checks.\n' +
       '- With `WEIR_DECIDE=worker`, a shard worker failed during a check. This check may have ' +

@@ -7,9 +7,14 @@ import {
   BUFFERED_BODY_BYTES_MAX,
   CHECK_QUEUE_ENTRIES,
   GATEWAY_CONNECTIONS_SHARE,
+  LONG_REQUESTS_MAX,
   PENDING_BYTES_MAX,
   PENDING_CHANGES_MAX,
   PENDING_OPERATION_BYTES_MAX,
+  TURN_CONNECTIONS_MAX,
+  TURN_REQUESTS,
+  TURN_REQUESTS_PER_CONNECTION,
+  TURN_SLOW_MS,
   UNSENT_RESPONSE_BYTES_MAX,
 } from '../core/constants.ts';
 import type { SHED_REASONS } from '../observe/metric-declarations.ts';
@@ -37,8 +42,9 @@ const REJECTING: readonly [bound: string, effect: string, reason: Reason][] = [
     'connections',
   ],
   [
-    `${bytesText(BUFFERED_BODY_BYTES_MAX)} of incomplete bodies on each acceptor`,
-    'a 503, and the connection is closed',
+    `${bytesText(BUFFERED_BODY_BYTES_MAX)} of bodies on each acceptor that are incomplete, or ` +
+      'wait for a [turn](#turns)',
+    'a 503. After an incomplete body the connection is closed',
     'bodies',
   ],
   [
@@ -63,6 +69,19 @@ const REJECTING: readonly [bound: string, effect: string, reason: Reason][] = [
     `${bytesText(UNSENT_RESPONSE_BYTES_MAX)} of large responses in transmission on each acceptor`,
     'the connection is closed',
     'unread_responses',
+  ],
+  [
+    `${grouped(TURN_REQUESTS)} requests in one [turn](#turns) of an acceptor, and ` +
+      `${TURN_REQUESTS_PER_CONNECTION} more for each of up to ${TURN_CONNECTIONS_MAX} open ` +
+      `connections; without the ${TURN_REQUESTS} after ${TURN_SLOW_MS} ms of slow checks`,
+    'further requests wait for later turns. A connection on which another request follows one ' +
+      'that waits is closed',
+    'pipelined',
+  ],
+  [
+    `${LONG_REQUESTS_MAX} lists of checks on each acceptor that take longer than a turn`,
+    'a 503',
+    'lists',
   ],
 ];
 

@@ -46,6 +46,8 @@ export const SHED_REASONS = [
   'operations',
   'changes',
   'unread_responses',
+  'pipelined',
+  'lists',
 ] as const;
 
 const worker = 'number of the shard worker, from 0';

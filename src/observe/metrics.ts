@@ -103,6 +103,8 @@ export class Metrics {
       [{ reason: 'operations' }, this.#acceptorTotal(ACCEPTOR_STAT.shedOperations)],
       [{ reason: 'changes' }, writer.shedChanges],
       [{ reason: 'unread_responses' }, this.#acceptorTotal(ACCEPTOR_STAT.shedUnreadResponses)],
+      [{ reason: 'pipelined' }, this.#acceptorTotal(ACCEPTOR_STAT.shedPipelined)],
+      [{ reason: 'lists' }, this.#acceptorTotal(ACCEPTOR_STAT.shedLists)],
     ]);
   }
 

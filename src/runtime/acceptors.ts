@@ -138,9 +138,9 @@ export class Acceptors {
 
   /**
    * Sends a publication to all acceptors. Resolves when it is active on each of them, after about
-   * 1 ms. An acceptor answers all requests that have arrived on all of its connections before it
-   * receives a message. Clients that pipeline can make that long; such an acceptor is late, but not
-   * unresponsive, since answered requests count as heartbeats.
+   * 1 ms. An acceptor answers what has arrived on all of its connections before it receives a
+   * message. Without CPU time that can be long; such an acceptor is late, but not unresponsive,
+   * since answered requests count as heartbeats.
    */
   publish(publication: Publication): Promise<void> {
     this.#lastPublication = this.#lastPublication.then(() => this.#publish(publication));

@@ -44,6 +44,7 @@ import { type ApiServer, OperationForwarder } from './operation-forwarder.ts';
 import { Responder } from './responder.ts';
 import { ResponseWriter } from './response-writer.ts';
 import { mount } from './route.ts';
+import { Turns } from './turns.ts';
 import { createUnknownFieldReporter } from './unknown-field-reporter.ts';
 import type { HttpResponse } from './uws.ts';
 
@@ -107,7 +108,8 @@ export class Acceptor {
     );
 
     const requestIds = new RequestIds();
-    const responseWriter = new ResponseWriter(stats, clock);
+    const turns = new Turns(clock, stats);
+    const responseWriter = new ResponseWriter(stats, clock, turns);
     const bodyBudget = new BodyBudget();
     const errorReporter = data.isReportingErrors ? this.#createErrorReporter() : undefined;
     const createServer = (format: ResponseFormat): ApiServer => {
@@ -116,11 +118,12 @@ export class Acceptor {
         requestIds,
         stats,
         responseWriter,
+        turns,
         data.url + ERROR_PAGES_PATH,
         (report) => this.#send({ kind: 'internalError', report }),
         errorReporter,
       );
-      return { responder, bodyReader: new BodyReader(stats, bodyBudget, responder) };
+      return { responder, bodyReader: new BodyReader(stats, bodyBudget, responder, turns) };
     };
     const servers = {
       v1: createServer(RESPONSE_FORMATS.v1),
@@ -152,6 +155,7 @@ export class Acceptor {
       stats,
       recorder,
       deferredResponses,
+      turns,
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
     const corrections = new CorrectionHandler({ ...shared, responder: responders.v1 });
@@ -197,7 +201,7 @@ export class Acceptor {
         kind === 'gateway'
           ? gatewayRoutes
           : [...portRoutes, ...docs.routes(kind === 'tls' ? 'https' : 'http')];
-      mount(app, routes, responders, errorReporter);
+      mount(app, routes, responders, turns, errorReporter);
       app.filter((res, change) => this.#countConnection(res, change, kind));
     });
     this.#listener = new Listener(this.#apps);

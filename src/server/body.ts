@@ -14,6 +14,7 @@ import { ApiError } from '../core/errors.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import type { Framing } from './framing.ts';
 import type { Responder } from './responder.ts';
+import type { Turns } from './turns.ts';
 import type { HttpResponse } from './uws.ts';
 
 /** Called once with the whole body; an error that it throws becomes the response. */
@@ -47,7 +48,7 @@ class PendingBody {
   }
 }
 
-/** The bytes that the incomplete bodies of an acceptor may still buffer. */
+/** The bytes that the bodies of an acceptor that are incomplete or wait may still buffer. */
 export class BodyBudget {
   availableBytes = BUFFERED_BODY_BYTES_MAX;
 }
@@ -56,12 +57,14 @@ export class BodyReader {
   readonly #stats: AcceptorStats;
   readonly #budget: BodyBudget;
   readonly #responder: Responder;
+  readonly #turns: Turns;
   #reusable: PendingBody | undefined;
 
-  constructor(stats: AcceptorStats, budget: BodyBudget, responder: Responder) {
+  constructor(stats: AcceptorStats, budget: BodyBudget, responder: Responder, turns: Turns) {
     this.#stats = stats;
     this.#budget = budget;
     this.#responder = responder;
+    this.#turns = turns;
   }
 
   read<T>(
@@ -87,16 +90,14 @@ export class BodyReader {
   }
 
   readonly #receive = (pending: PendingBody, chunk: ArrayBuffer, isLast: boolean): void => {
-    const { res, context, onBody } = pending;
+    const { res } = pending;
     if (res === undefined) return;
     try {
       const body = this.#append(pending, chunk, isLast);
       if (body === undefined) return;
       pending.res = undefined;
-      // An abort handler refers to an object with a buffer: it must not serve another request.
-      if (pending.buffer === undefined) this.#reusable = pending;
-      else this.#release(pending);
-      onBody(res, context, body);
+      if (this.#turns.isFull) this.#wait(res, pending, body);
+      else this.#pass(res, pending, body);
     } catch (error) {
       pending.res = undefined;
       this.#release(pending);
@@ -105,6 +106,47 @@ export class BodyReader {
       this.#responder.sendError(res, error);
     }
   };
+
+  /** Passes a complete body to its handler. */
+  #pass(res: HttpResponse, pending: PendingBody, body: ArrayBuffer | Uint8Array): void {
+    const { context, onBody } = pending;
+    // An abort handler refers to an object with a buffer: it must not serve another request.
+    if (pending.buffer === undefined) this.#reusable = pending;
+    else this.#release(pending);
+    if (this.#turns.isPipelined) res.cork(() => this.#handle(res, context, body, onBody));
+    else this.#handle(res, context, body, onBody);
+  }
+
+  /** Keeps a complete body for a later turn. @throws ApiError (503) */
+  #wait(res: HttpResponse, pending: PendingBody, body: ArrayBuffer | Uint8Array): void {
+    const { context, onBody } = pending;
+    let kept = body;
+    if (pending.buffer === undefined) {
+      // uWebSockets.js reuses its bytes after this callback.
+      kept = this.#grow(pending, body.byteLength).subarray(0, body.byteLength);
+      kept.set(new Uint8Array(body as ArrayBuffer));
+    }
+    this.#turns.wait(res, {
+      run: () => {
+        this.#release(pending);
+        res.cork(() => this.#handle(res, context, kept, onBody));
+      },
+      drop: () => this.#release(pending),
+    });
+  }
+
+  #handle(
+    res: HttpResponse,
+    context: unknown,
+    body: ArrayBuffer | Uint8Array,
+    onBody: BodyHandler<unknown>,
+  ): void {
+    try {
+      onBody(res, context, body);
+    } catch (error) {
+      this.#responder.sendError(res, error);
+    }
+  }
 
   /** @returns the whole body after the last chunk */
   #append(
@@ -135,7 +177,7 @@ export class BodyReader {
       this.#stats.increment(ACCEPTOR_STAT.shedBodies);
       throw new ApiError(
         'SERVICE_UNAVAILABLE',
-        'too many request bodies are incomplete; nothing was done',
+        'too many request bodies are incomplete or wait; nothing was done',
       );
     }
     this.#budget.availableBytes -= more;

@@ -57,6 +57,7 @@ import { HeaderReader } from './header-reader.ts';
 import type { Responder } from './responder.ts';
 import type { ResponseWriter } from './response-writer.ts';
 import type { Route } from './route.ts';
+import type { Turns } from './turns.ts';
 import { fixedText, type HttpRequest, type HttpResponse } from './uws.ts';
 
 interface GatewayCheckDependencies {
@@ -70,6 +71,7 @@ interface GatewayCheckDependencies {
   stats: AcceptorStats;
   recorder: DecisionRecorder;
   deferredResponses: DeferredResponses;
+  turns: Turns;
   responseWriter: ResponseWriter;
   /** Of v1. */
   responder: Responder;
@@ -209,7 +211,7 @@ export class GatewayCheckHandler {
     denialStatus: 403 | 429,
     needsKey: boolean,
   ): void {
-    const { clock, responder, recorder } = this.#dependencies;
+    const { clock, responder, recorder, turns } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     const method = req.getCaseSensitiveMethod();
     const path = req.getUrl();
@@ -244,17 +246,36 @@ export class GatewayCheckHandler {
         compiled.gatewayResponder.allowUncounted(res);
         return;
       }
-      this.#decide(
-        res,
-        compiled,
-        kind,
-        reader.identifier.read(this.#headerReader),
-        startedMs,
-        details,
-      );
+      const identifier = reader.identifier.read(this.#headerReader);
+      if (turns.isFull) this.#wait(res, compiled.policy.namespace, kind, identifier, details);
+      else this.#decide(res, compiled, kind, identifier, startedMs, details);
     } catch (error) {
       this.#respondToFailure(res, compiled, kind, error);
     }
+  }
+
+  /** Decides a request in a later turn, by the policy that is active then. */
+  #wait(
+    res: HttpResponse,
+    namespace: string,
+    kind: ResponseKind,
+    identifier: string | undefined,
+    details: RequestDetails | undefined,
+  ): void {
+    const { clock, responder, turns } = this.#dependencies;
+    const decide = () => {
+      const compiled = this.#policiesByNamespace.get(namespace);
+      if (compiled === undefined) {
+        responder.sendError(res, policyNotFound(namespace));
+        return;
+      }
+      try {
+        this.#decide(res, compiled, kind, identifier, clock.monotonicMs(), details);
+      } catch (error) {
+        this.#respondToFailure(res, compiled, kind, error);
+      }
+    };
+    turns.wait(res, { run: () => res.cork(decide), drop: () => {} });
   }
 
   #decide(
@@ -265,7 +286,7 @@ export class GatewayCheckHandler {
     startedMs: number,
     details: RequestDetails | undefined,
   ): void {
-    const { hasher, overrides, engine, clock, stats } = this.#dependencies;
+    const { hasher, overrides, engine, stats, turns } = this.#dependencies;
     const { policy, namespace, checks } = compiled;
     const identifier = givenIdentifier ?? UNIDENTIFIED;
     // Without an identifier `missing` decides. An invalid one is counted unless that is deny.
@@ -274,7 +295,7 @@ export class GatewayCheckHandler {
       const isAllowed = policy.missing === 'allow';
       if (policy.missing === 'deny' || (isAllowed && givenIdentifier === undefined)) {
         this.#respondUnidentified(res, compiled, kind, isAllowed, details);
-        stats.recordLatency(clock.monotonicMs() - startedMs);
+        turns.end(startedMs);
         return;
       }
     }
@@ -305,7 +326,7 @@ export class GatewayCheckHandler {
       this.#recordBatch(compiled, checks, decision, details);
       this.#respondBatch(res, compiled, kind, decision.decisions, decision.allowed);
     }
-    stats.recordLatency(clock.monotonicMs() - startedMs);
+    turns.end(startedMs);
   }
 
   #defer(res: HttpResponse, details: RequestDetails | undefined): void {
@@ -464,8 +485,13 @@ export class GatewayCheckHandler {
     }
     const compiled = this.#policiesByNamespace.get(name);
     if (compiled !== undefined) return compiled;
-    throw new ApiError('NOT_FOUND', `there is no policy for the namespace ${formatValue(name)}`);
+    throw policyNotFound(name);
   }
+}
+
+function policyNotFound(namespace: string): ApiError {
+  const message = `there is no policy for the namespace ${formatValue(namespace)}`;
+  return new ApiError('NOT_FOUND', message);
 }
 
 /** The body is not read, and may never come: it would be taken for the next request. */

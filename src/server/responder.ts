@@ -9,6 +9,7 @@ import { ApiError, ERRORS, statusOf } from '../core/errors.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 import type { ErrorReporter } from './error-reporter.ts';
 import type { Page, ResponseWriter } from './response-writer.ts';
+import type { Turns } from './turns.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
 
 /** An internal error, for the log. */
@@ -50,6 +51,7 @@ export class Responder {
   readonly #requestIds: RequestIds;
   readonly #stats: AcceptorStats;
   readonly #writer: ResponseWriter;
+  readonly #turns: Turns;
   readonly #docsUrl: string;
   readonly #reportInternalError: (failure: InternalErrorReport) => void;
   readonly #errorReporter: ErrorReporter | undefined;
@@ -63,6 +65,7 @@ export class Responder {
     requestIds: RequestIds,
     stats: AcceptorStats,
     writer: ResponseWriter,
+    turns: Turns,
     docsUrl: string,
     reportInternalError: (failure: InternalErrorReport) => void,
     errorReporter?: ErrorReporter,
@@ -71,6 +74,7 @@ export class Responder {
     this.#requestIds = requestIds;
     this.#stats = stats;
     this.#writer = writer;
+    this.#turns = turns;
     this.#docsUrl = docsUrl;
     this.#reportInternalError = reportInternalError;
     this.#errorReporter = errorReporter;
@@ -87,7 +91,8 @@ export class Responder {
       this.#writer.respond(res, true, () => res.writeStatus(OK_CLOSE), body);
       return;
     }
-    this.#writer.end(res.writeStatus(this.isDraining ? OK_CLOSE : OK), body, this.isDraining);
+    const head = this.isDraining ? OK_CLOSE : OK;
+    this.#writer.end(res.writeStatus(head), this.#turns.lengthenLast(body), this.isDraining);
   }
 
   /** Sends the object that an operation returned, in the envelope of this version. */
@@ -137,7 +142,8 @@ export class Responder {
       this.isDraining ||
       options.closeConnection === true ||
       (isHead === true && this.#writer.closesUnchecked());
-    this.#writer.respond(res, close, writeHead, body, isHead);
+    const sent = isHead ? body : this.#turns.lengthenLast(body);
+    this.#writer.respond(res, close, writeHead, sent, isHead);
   }
 
   /** Reports an error whose response is not an error response. */

@@ -16,6 +16,7 @@
 import { UNSENT_RESPONSE_BYTES_MAX } from '../core/constants.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import type { Turns } from './turns.ts';
 import { ENDS_WITHOUT_BODY, type HttpResponse } from './uws.ts';
 
 /** One check of backpressure costs as much as a few small allocations. */
@@ -47,14 +48,16 @@ type MarkedResponse = HttpResponse & { isLastOnConnection?: true };
 export class ResponseWriter {
   readonly #stats: AcceptorStats;
   readonly #clock: Clock;
+  readonly #turns: Turns;
   #responses = 0;
   #bufferedBytes = 0;
   #uncheckedLeft = UNCHECKED_BURST;
   #uncheckedMs = 0;
 
-  constructor(stats: AcceptorStats, clock: Clock) {
+  constructor(stats: AcceptorStats, clock: Clock, turns: Turns) {
     this.#stats = stats;
     this.#clock = clock;
+    this.#turns = turns;
   }
 
   /** Serves no request after this one on its connection. `respond` must send its response. */
@@ -99,6 +102,11 @@ export class ResponseWriter {
       this.#respondAndClose(res, writeHead, fixedPage(new Uint8Array(bytes)), isHead, bytes.length);
       return;
     }
+    // A connection that opens is rejected at once: it has no request that could wait.
+    if (this.#turns.isFull && !close) {
+      this.#wait(res, () => this.respond(res, close, writeHead, body, isHead));
+      return;
+    }
     writeHead(close);
     if (isHead) this.#endWithoutBody(res, bytes.length, close);
     else this.#endWithBackpressureCheck(res, bytes, close);
@@ -117,9 +125,17 @@ export class ResponseWriter {
       this.#respondAndClose(res, writeHead, page, isHead, 0);
       return;
     }
+    if (this.#turns.isFull) {
+      this.#wait(res, () => this.respondPage(res, close, writeHead, page, isHead));
+      return;
+    }
     writeHead(false);
     if (isHead) this.#endWithoutBody(res, page.size, false);
     else if (!this.#tryEnd(res, page.from(0))) this.#endWhenWritable(res, page.size, 0, () => page);
+  }
+
+  #wait(res: HttpResponse, respond: () => void): void {
+    this.#turns.wait(res, { run: () => res.cork(respond), drop: () => {} });
   }
 
   /**

@@ -12,6 +12,7 @@ import { ApiError } from '../core/errors.ts';
 import type { ErrorReporter } from './error-reporter.ts';
 import { type Framing, readFraming } from './framing.ts';
 import type { Responder } from './responder.ts';
+import type { Turns } from './turns.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp } from './uws.ts';
 
 export type Handler = (res: HttpResponse, req: HttpRequest, framing: Framing) => void;
@@ -46,6 +47,7 @@ export function mount(
   app: TemplatedApp,
   routes: readonly Route[],
   responders: ByVersion<Responder>,
+  turns: Turns,
   errorReporter?: ErrorReporter,
 ): void {
   const byPath = new Map<string, ExactRoute>();
@@ -53,13 +55,14 @@ export function mount(
     const { path } = route;
     const responder = responders[versionOf(path)];
     if (route.method === 'ANY') {
-      app.any(path, withErrorHandling(responder, route.handle, errorReporter));
+      app.any(path, withErrorHandling(responder, route.handle, turns, errorReporter));
       continue;
     }
     byPath.set(path, route);
     const handler = withErrorHandling(
       responder,
       withFraming(responder, route.handle),
+      turns,
       errorReporter,
     );
     if (route.method === 'GET') app.get(path, handler);
@@ -70,7 +73,7 @@ export function mount(
     const handle: Handler = (res, req, framing) => {
       handleUnmatched(byPath, responder, res, req, framing);
     };
-    return withErrorHandling(responder, withFraming(responder, handle), errorReporter);
+    return withErrorHandling(responder, withFraming(responder, handle), turns, errorReporter);
   };
   const fallbacks = { v1: fallback('v1'), v2: fallback('v2') };
   app.any('/*', (res, req) => {
@@ -92,15 +95,21 @@ function withFraming(responder: Responder, handle: Handler): UnframedHandler {
 function withErrorHandling(
   responder: Responder,
   handle: UnframedHandler,
+  turns: Turns,
   errorReporter: ErrorReporter | undefined,
 ): UnframedHandler {
-  const guarded: UnframedHandler = (res, req) => {
-    res.onAborted(ignoreAbort);
+  const tryHandle: UnframedHandler = (res, req) => {
     try {
       handle(res, req);
     } catch (error) {
       responder.sendError(res, error, { isHead: req.getCaseSensitiveMethod() === 'HEAD' });
     }
+  };
+  const guarded: UnframedHandler = (res, req) => {
+    res.onAborted(ignoreAbort);
+    turns.begin();
+    if (turns.isPipelined) res.cork(() => tryHandle(res, req));
+    else tryHandle(res, req);
   };
   if (errorReporter === undefined) return guarded;
   return (res, req) => {

@@ -80,6 +80,9 @@ const acceptorStats = {
   unknownFieldsReset: 23,
   unknownFieldsInspect: 24,
   unknownFieldsExplain: 25,
+  /** Overload rejections: requests after one that waited, and lists that could not wait. */
+  shedPipelined: 26,
+  shedLists: 27,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

@@ -16,6 +16,7 @@ import { CheckHandler } from '../../src/server/checks.ts';
 import { DecisionRecorder } from '../../src/server/decision-recorder.ts';
 import { DeferredResponses } from '../../src/server/deferred-responses.ts';
 import type { Responder } from '../../src/server/responder.ts';
+import { Turns } from '../../src/server/turns.ts';
 import type { HttpResponse } from '../../src/server/uws.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
@@ -83,11 +84,14 @@ let deferred: ReturnType<typeof deferBatches>;
 let checks: CheckHandler;
 beforeEach(() => {
   deferred = deferBatches();
+  // No list takes so long that it pauses, however slow the machine is.
+  vi.spyOn(clock, 'monotonicMs').mockReturnValue(clock.monotonicMs());
   checks = new CheckHandler({
     ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
+    turns: new Turns(clock, stats),
     responders: { v1: responder, v2: responder },
     onUnknownFields: () => {},
   });

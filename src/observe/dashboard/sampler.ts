@@ -51,6 +51,8 @@ const SHED_STATS = [
   ACCEPTOR_STAT.shedBodies,
   ACCEPTOR_STAT.shedOperations,
   ACCEPTOR_STAT.shedUnreadResponses,
+  ACCEPTOR_STAT.shedPipelined,
+  ACCEPTOR_STAT.shedLists,
 ];
 
 /** Totals by name. The difference to those of the snapshot before is what is recent. */

@@ -64,7 +64,8 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     meaning: 'Requests are rejected because a bound is reached. `reason` names the bound.',
     remedy:
       'For `connections`, raise `WEIR_CONNECTIONS`, or find the client that opens them. ' +
-      'For another reason, find the client that sends or reads slowly.',
+      'For `pipelined`, find the client that does not await responses; for `lists`, the slow ' +
+      'patterns. For another reason, find the client that sends or reads slowly.',
     see: 'operations.md#overload',
   },
   WeirConnectionsNearBound: {

@@ -1,0 +1,217 @@
+/**
+ * Gives every connection of an acceptor its turn. uWebSockets.js hands over all requests that one
+ * read of a connection has brought, up to 512 KiB, before it looks at another connection. Nothing
+ * else runs until it has done so with every connection that has data: no message of the main
+ * thread, no timer.
+ *
+ * So one turn of the loop has a bounded number of requests. Further requests of the turn wait, and
+ * run in order in later turns. uWebSockets.js closes a connection on which another request follows
+ * one that waits: the client must repeat both. A client that awaits its responses sees nothing.
+ *
+ * Long requests run in slices of time, one of them in a turn.
+ */
+
+import {
+  LONG_REQUESTS_MAX,
+  TURN_CONNECTIONS_MAX,
+  TURN_REQUESTS,
+  TURN_REQUESTS_PER_CONNECTION,
+  TURN_SLOW_MS,
+} from '../core/constants.ts';
+import { ApiError } from '../core/errors.ts';
+import type { Clock } from '../shared-memory/clock.ts';
+import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import type { HttpResponse } from './uws.ts';
+
+/** Up to so many requests, turns are not told apart, which would cost each turn a callback. */
+const UNCOUNTED_REQUESTS = TURN_REQUESTS / 2;
+/** Waiting requests that run in one turn. */
+const WAITING_PER_TURN = TURN_REQUESTS;
+
+/** From this duration on, the duration of a check counts, and not only its number. */
+const SLOW_CHECK_MS = 0.1;
+/** What one check adds to that time at most: a thread without CPU time seems slow. */
+const COUNTED_MS_MAX = 1;
+/** Slow checks of this total duration end the part of a turn for waiting requests. */
+const WAITING_SLOW_MS = 4;
+/** A long request pauses after this time. */
+const SLICE_MS = 2;
+
+/**
+ * More than uWebSockets.js keeps back to send it with later responses of a packet. After so many
+ * bytes all of it is sent.
+ */
+const SPACES = ' '.repeat(16_384);
+
+interface WaitingRequest {
+  run(): void;
+  /** Called instead of `run` if the connection is closed. */
+  drop(): void;
+}
+
+interface LongRequest {
+  /** Goes on until `endMs` of the monotonic clock. @returns whether it is finished */
+  proceed(endMs: number): boolean;
+}
+
+export class Turns {
+  /** Whether more requests have come than connections are open: some await no response. */
+  isPipelined = false;
+  /** Whether requests must wait for a later turn. */
+  isFull = false;
+  readonly #clock: Clock;
+  readonly #stats: AcceptorStats;
+  #number = 0;
+  /** Since turns were last told apart. */
+  #requests = 0;
+  #uncounted = UNCOUNTED_REQUESTS;
+  #slowMs = 0;
+  #requestsBeforeSlow = 0;
+  /** What long requests that have paused took in this turn. */
+  #pausedMs = 0;
+  /** Whether the request that runs is the last one of its turn. */
+  #isLast = false;
+  #isScheduled = false;
+  readonly #waiting = new Set<WaitingRequest>();
+  /** Those without a slice yet, and the others. */
+  readonly #newRequests = new Set<LongRequest>();
+  readonly #longRequests = new Set<LongRequest>();
+
+  constructor(clock: Clock, stats: AcceptorStats) {
+    this.#clock = clock;
+    this.#stats = stats;
+  }
+
+  /** Called for the head of each request. */
+  begin(): void {
+    if (++this.#requests > this.#uncounted) this.#beginCounted();
+  }
+
+  #beginCounted(): void {
+    this.#schedule();
+    const { connections } = this.#stats;
+    this.isPipelined = this.#requests > Math.max(connections, UNCOUNTED_REQUESTS);
+    const perConnection =
+      TURN_REQUESTS_PER_CONNECTION * Math.min(connections, TURN_CONNECTIONS_MAX);
+    // A machine without CPU time makes any check slow. It must not close connections for that.
+    const isSlow =
+      this.#slowMs >= TURN_SLOW_MS && this.#requests - this.#requestsBeforeSlow > perConnection;
+    if (this.#requests <= TURN_REQUESTS + perConnection && !isSlow) return;
+    this.isFull = this.#isLast;
+    this.#isLast = true;
+  }
+
+  /** Called when a check, or a list of them, has its response in the turn of its request. */
+  end(startedMs: number): void {
+    const durationMs = this.#clock.monotonicMs() - startedMs;
+    this.#stats.recordLatency(durationMs);
+    if (durationMs > SLOW_CHECK_MS) this.#addSlow(durationMs);
+  }
+
+  #addSlow(durationMs: number): void {
+    if (this.#slowMs === 0) this.#requestsBeforeSlow = this.#requests;
+    this.#slowMs += Math.min(durationMs, COUNTED_MS_MAX);
+    this.#uncounted = 0;
+    this.#schedule();
+  }
+
+  /**
+   * When a request that may be long has to pause, if it begins now. The more time others that have
+   * paused took in this turn, the sooner; those that are finished do not matter.
+   */
+  sliceEndMs(nowMs: number): number {
+    return nowMs + SLICE_MS - this.#pausedMs / 2;
+  }
+
+  /**
+   * Lengthens the last response of a turn. If the next request closes the connection, the
+   * responses that uWebSockets.js keeps back would be lost, although their checks are counted.
+   * @param json a body; whitespace after it has no meaning
+   */
+  lengthenLast(json: string | Uint8Array): string | Uint8Array {
+    if (!this.#isLast || this.isFull) return json;
+    const bytes = typeof json === 'string' ? Buffer.from(json) : json;
+    return Buffer.concat([bytes, Buffer.from(SPACES)]);
+  }
+
+  /** Lets a request wait for a later turn. */
+  wait(res: HttpResponse, request: WaitingRequest): void {
+    const number = this.#number;
+    this.#waiting.add(request);
+    this.#schedule();
+    res.onAborted(() => {
+      if (!this.#waiting.delete(request)) return;
+      // Within a turn a connection is closed only because of its next request.
+      if (number === this.#number) this.#stats.increment(ACCEPTOR_STAT.shedPipelined);
+      request.drop();
+    });
+  }
+
+  /**
+   * Lets a long request go on in later turns.
+   * @param isNew whether it has had no slice yet
+   * @param tookMs how long it has run
+   * @throws ApiError (503) where too many wait
+   */
+  pause(res: HttpResponse, request: LongRequest, isNew: boolean, tookMs: number): void {
+    if (this.#pausedCount >= LONG_REQUESTS_MAX) {
+      this.#stats.increment(ACCEPTOR_STAT.shedLists);
+      const message = 'too many lists of checks are being decided; nothing was counted';
+      throw new ApiError('SERVICE_UNAVAILABLE', message);
+    }
+    (isNew ? this.#newRequests : this.#longRequests).add(request);
+    this.#pausedMs += tookMs;
+    this.#schedule();
+    res.onAborted(() => {
+      this.#newRequests.delete(request);
+      this.#longRequests.delete(request);
+    });
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(this.#begin);
+  }
+
+  /** Begins a turn with what waits. */
+  readonly #begin = (): void => {
+    this.#isScheduled = false;
+    this.#number++;
+    this.#requests = 0;
+    this.#uncounted = UNCOUNTED_REQUESTS;
+    this.#slowMs = 0;
+    this.#pausedMs = 0;
+    this.isPipelined = false;
+    this.isFull = false;
+    this.#isLast = false;
+    this.#stats.heartbeat();
+    for (const request of this.#waiting) {
+      if (this.#requests === WAITING_PER_TURN || this.#slowMs >= WAITING_SLOW_MS) break;
+      this.#requests++;
+      this.#waiting.delete(request);
+      request.run();
+    }
+    this.#runSlice(this.#longRequests);
+    // After the others: one that pauses now has had its slice.
+    this.#runSlice(this.#newRequests);
+    if (this.#waiting.size + this.#pausedCount > 0) this.#schedule();
+  };
+
+  get #pausedCount(): number {
+    return this.#newRequests.size + this.#longRequests.size;
+  }
+
+  /** Requests that finish leave the rest of their slice to the next one. */
+  #runSlice(requests: Set<LongRequest>): void {
+    if (requests.size === 0) return;
+    const endMs = this.#clock.monotonicMs() + SLICE_MS;
+    for (const request of requests) {
+      requests.delete(request);
+      const isFinished = request.proceed(endMs);
+      if (!isFinished) this.#longRequests.add(request);
+      if (!isFinished || this.#clock.monotonicMs() >= endMs) break;
+    }
+    this.#pausedMs += SLICE_MS;
+  }
+}
