@@ -34,9 +34,9 @@ const DEFAULT_SHAPE: LoadShape = {
   workload: ALLOWED_WORKLOAD,
 };
 const SHAPES: readonly LoadShape[] = [
-  ...[1, 16].flatMap((pipelining) => {
-    return [1, 16, 64, 256].map((connections) => ({ ...DEFAULT_SHAPE, connections, pipelining }));
-  }),
+  ...[1, 16, 64, 256].map((connections) => ({ ...DEFAULT_SHAPE, connections })),
+  // With more connections weir closes some: docs/operations.md, Turns.
+  ...[1, 16, 64].map((connections) => ({ ...DEFAULT_SHAPE, connections, pipelining: 16 })),
   { ...DEFAULT_SHAPE, identifiers: 1 },
   { ...DEFAULT_SHAPE, identifiers: 1_000_000 },
   { ...DEFAULT_SHAPE, workload: DENIED_WORKLOAD },

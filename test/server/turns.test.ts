@@ -2,7 +2,11 @@
 
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { TURN_REQUESTS, TURN_REQUESTS_PER_CONNECTION } from '../../src/core/constants.ts';
+import {
+  TURN_CONNECTIONS_MAX,
+  TURN_REQUESTS,
+  TURN_REQUESTS_PER_CONNECTION,
+} from '../../src/core/constants.ts';
 import {
   checkBody,
   LONGEST_WINDOW_MS,
@@ -137,12 +141,16 @@ describe('requests that arrive in one turn of the loop', () => {
       one.map(() => 1),
     );
     expect(responses.flat().map(({ status }) => status)).toEqual(one.map(() => 200));
-    const sixteen = Array.from({ length: 200 }, (_, i) => repeated(checkBytes(`many ${i}`), 16));
+    const sixteen = Array.from({ length: TURN_CONNECTIONS_MAX }, (_, i) => {
+      return repeated(checkBytes(`many ${i}`), TURN_REQUESTS_PER_CONNECTION);
+    });
     const answers = await sendInOneTurn(
       sixteen,
-      sixteen.map(() => 16),
+      sixteen.map(() => TURN_REQUESTS_PER_CONNECTION),
     );
-    expect(total(answers.map(({ length }) => length))).toBe(3_200);
+    expect(total(answers.map(({ length }) => length))).toBe(
+      TURN_CONNECTIONS_MAX * TURN_REQUESTS_PER_CONNECTION,
+    );
     expect(await closed()).toBe(before);
   });
 
