@@ -7,12 +7,17 @@
  *   state T, t      nothing: it is stopped
  *   asleep          the time since the last poll, if the thread was asleep then too. But it may
  *                   wait for another thread, as for helpers of V8 in a garbage collection. So if
- *                   others are in state R, only the CPU time of the one that used least
+ *                   others are in state R at both polls, only the CPU time of the one that used
+ *                   least, and at least a fiftieth of the interval of the polls
  *   unknown         as asleep; without procfs, the interval of the polls
  *
- * A late poll counts no sleep: what delayed the watcher may have delayed the thread. Procfs is read
- * only while a heartbeat is overdue, and in a start or a stop. A wrong id in shared memory makes a
- * thread unknown or shows another one, and neither hides for ever that the thread is unresponsive.
+ * A late poll counts only that fiftieth of sleep: what delayed the watcher may have delayed the
+ * thread. So does one at which procfs could not be read. The fiftieth bounds how long a machine
+ * that is always busy hides a thread that sleeps for ever: 500 polls for 2 s at polls of 200 ms.
+ *
+ * Procfs is read only while a heartbeat is overdue, and in a start or a stop. A wrong id in shared
+ * memory makes a thread unknown or shows another one, and neither hides for ever that the thread is
+ * unresponsive.
  */
 
 import { monotonicMs } from './clock.ts';
@@ -21,14 +26,21 @@ import { kernelThreadId, type ProcessTimes, readProcessTimes } from './thread-ti
 /** Heartbeats and polls have the same interval, so one poll in between is often missed. */
 const OVERDUE_POLLS = 2;
 
+/** A poll that comes after so many intervals is late. Also the most that one poll counts. */
+const LATE_POLLS = 2;
+
+/** The part of an interval that a poll counts at least for a thread that is asleep. */
+const SLEEP_SHARE_MIN = 1 / 50;
+
 /** The time between two polls, and the threads at both of them. */
 export interface PollInterval {
   ms: number;
   /** The planned interval. */
   pollMs: number;
-  /** Undefined where no heartbeat was overdue at the first of the two polls. */
+  /** Undefined if no heartbeat was overdue at the first of the two polls, or the read failed. */
   before: ProcessTimes | undefined;
-  after: ProcessTimes;
+  /** Undefined if the read failed, and empty without procfs. */
+  after: ProcessTimes | undefined;
   /** The id of the watcher's own thread, which runs at each poll. */
   watcher: number;
 }
@@ -38,31 +50,36 @@ const isStopped = (state: string) => state === 'T' || state === 't';
 const isAsleep = (state: string) => !isRunnable(state) && !isStopped(state);
 
 /** The CPU time of a thread between two polls. A new thread can have the id of an older one. */
-function usedMs(before: ProcessTimes, after: ProcessTimes, thread: number): number {
-  const cpuMs = (times: ProcessTimes) => times.get(thread)?.cpuMs ?? 0;
-  return Math.max(0, cpuMs(after) - cpuMs(before));
+function usedMs({ ms, before, after }: PollInterval, thread: number): number {
+  const was = before?.get(thread);
+  const is = after?.get(thread);
+  if (was === undefined || is === undefined) return 0;
+  return Math.min(ms, Math.max(0, is.cpuMs - was.cpuMs));
 }
 
 /** The part of an interval in which no thread of the process lacked a CPU. */
 export function computeProcessMs(interval: PollInterval, except?: number): number {
   const { ms, pollMs, before, after, watcher } = interval;
-  if (after.size === 0) return pollMs;
-  if (before === undefined || ms >= 2 * pollMs) return 0;
+  if (after?.size === 0) return pollMs;
+  const minMs = pollMs * SLEEP_SHARE_MIN;
+  if (before === undefined || after === undefined || ms >= LATE_POLLS * pollMs) return minMs;
   const waiting = [...after].filter(([thread, { state }]) => {
-    return isRunnable(state) && thread !== watcher && thread !== except;
+    const wasRunnable = isRunnable(before.get(thread)?.state ?? '');
+    return wasRunnable && isRunnable(state) && thread !== watcher && thread !== except;
   });
-  return Math.min(ms, ...waiting.map(([thread]) => usedMs(before, after, thread)));
+  return Math.max(minMs, Math.min(ms, ...waiting.map(([thread]) => usedMs(interval, thread))));
 }
 
 /** The part of an interval in which a thread could have run. */
 export function computeThreadMs(interval: PollInterval, thread: number): number {
-  const { before, after, watcher } = interval;
-  const is = after.get(thread);
+  const { pollMs, before, after, watcher } = interval;
+  const is = after?.get(thread);
   if (is === undefined || thread === watcher) return computeProcessMs(interval);
-  const was = before?.get(thread);
-  if (before === undefined || was === undefined || isStopped(is.state)) return 0;
-  const cpuMs = usedMs(before, after, thread);
-  if (!isAsleep(is.state) || !isAsleep(was.state)) return cpuMs;
+  if (isStopped(is.state)) return 0;
+  // Bounded, in case the clock of CPU times jumps, or the machine was suspended.
+  const cpuMs = Math.min(usedMs(interval, thread), LATE_POLLS * pollMs);
+  const wasAsleep = isAsleep(before?.get(thread)?.state ?? is.state);
+  if (!wasAsleep || !isAsleep(is.state)) return cpuMs;
   return Math.max(cpuMs, computeProcessMs(interval, thread));
 }
 
@@ -70,18 +87,20 @@ export function computeThreadMs(interval: PollInterval, thread: number): number 
 export class PollTimes {
   readonly #pollMs: number;
   readonly #nowMs: () => number;
-  readonly #readTimes: () => ProcessTimes;
+  readonly #readTimes: () => ProcessTimes | undefined;
+  /** 0 without procfs: finding that out needs no descriptor, so a lack of them cannot hide it. */
   readonly #watcher = kernelThreadId();
   #lastMs: number;
   #ms = 0;
   #before: ProcessTimes | undefined;
   #after: ProcessTimes | undefined;
+  #isRead = false;
 
   /** @param pollMs the interval at which `poll` is called */
   constructor(
     pollMs: number,
     nowMs = monotonicMs,
-    readTimes: () => ProcessTimes = readProcessTimes,
+    readTimes: () => ProcessTimes | undefined = readProcessTimes,
   ) {
     this.#pollMs = pollMs;
     this.#nowMs = nowMs;
@@ -96,6 +115,7 @@ export class PollTimes {
     this.#lastMs = nowMs;
     this.#before = this.#after;
     this.#after = undefined;
+    this.#isRead = false;
   }
 
   /** The time since the poll before this one. */
@@ -105,7 +125,8 @@ export class PollTimes {
 
   /** Reads the threads, once at a poll. The first of several polls in a row has nothing before. */
   readInterval(): PollInterval {
-    this.#after ??= this.#readTimes();
+    if (!this.#isRead) this.#after = this.#watcher === 0 ? new Map() : this.#readTimes();
+    this.#isRead = true;
     return {
       ms: this.#ms,
       pollMs: this.#pollMs,
@@ -120,7 +141,12 @@ export class PollTimes {
 export interface Silence {
   /** Since the poll that saw the last heartbeat. */
   silentMs: number;
-  /** The last state in procfs, and how the time was spent; '' and 0 without procfs. */
+  /** The part of it in which the thread could have run. */
+  countedMs: number;
+  /**
+   * The last state in procfs, and how the thread spent the time; '' and 0 without procfs. Procfs is
+   * not read at the first polls, so the figures do not add up to `silentMs`.
+   */
   threadState: string;
   cpuMs: number;
   /** In state R without a CPU. */
@@ -129,14 +155,13 @@ export interface Silence {
 }
 
 const NO_SILENCE: Silence = {
-  ...{ silentMs: 0, threadState: '', cpuMs: 0, runnableMs: 0, asleepMs: 0 },
+  ...{ silentMs: 0, countedMs: 0, threadState: '', cpuMs: 0, runnableMs: 0, asleepMs: 0 },
 };
 
 /** The heartbeats of one thread, as a watcher sees them. */
 export class HeartbeatWatch {
   #lastHeartbeats = -1;
   #missedPolls = 0;
-  #missedMs = 0;
   #silence = { ...NO_SILENCE };
 
   /**
@@ -148,49 +173,57 @@ export class HeartbeatWatch {
     if (!Object.is(heartbeats, this.#lastHeartbeats)) {
       this.#lastHeartbeats = heartbeats;
       this.#missedPolls = 0;
-      this.#missedMs = 0;
       this.#silence = { ...NO_SILENCE };
       return;
     }
     this.#silence.silentMs += times.ms;
     if (++this.#missedPolls < OVERDUE_POLLS) return;
     const interval = times.readInterval();
-    this.#missedMs += computeThreadMs(interval, thread);
+    this.#silence.countedMs += computeThreadMs(interval, thread);
     this.#record(interval, thread);
   }
 
   /** The time since the last heartbeat in which the thread could have run. */
   get missedMs(): number {
-    return this.#missedMs;
+    return this.#silence.countedMs;
   }
 
+  /** In whole milliseconds. */
   get silence(): Silence {
-    const { silentMs, ...rest } = this.#silence;
-    return { silentMs: Math.round(silentMs), ...rest };
+    const silence = this.#silence;
+    return {
+      silentMs: Math.round(silence.silentMs),
+      countedMs: Math.round(silence.countedMs),
+      threadState: silence.threadState,
+      cpuMs: Math.round(silence.cpuMs),
+      runnableMs: Math.round(silence.runnableMs),
+      asleepMs: Math.round(silence.asleepMs),
+    };
   }
 
-  #record({ ms, before, after }: PollInterval, thread: number): void {
-    const is = after.get(thread);
+  #record(interval: PollInterval, thread: number): void {
+    const { ms, before, after } = interval;
+    const is = after?.get(thread);
     if (is === undefined) return;
     const silence = this.#silence;
     silence.threadState = is.state;
     if (before === undefined) return;
-    const cpuMs = usedMs(before, after, thread);
-    const restMs = Math.max(0, Math.round(ms - cpuMs));
+    const cpuMs = usedMs(interval, thread);
     silence.cpuMs += cpuMs;
-    if (isRunnable(is.state)) silence.runnableMs += restMs;
-    if (isAsleep(is.state)) silence.asleepMs += restMs;
+    if (isRunnable(is.state)) silence.runnableMs += ms - cpuMs;
+    if (isAsleep(is.state)) silence.asleepMs += ms - cpuMs;
   }
 }
 
 /** For a message about an unresponsive thread. */
 export function describeSilence(silence: Silence): string {
-  const { silentMs, threadState, cpuMs, runnableMs, asleepMs } = silence;
+  const { silentMs, countedMs, threadState, cpuMs, runnableMs, asleepMs } = silence;
   const text = `no heartbeat for ${silentMs} ms`;
-  if (threadState === '') return text;
+  const counted = `${countedMs} ms of it count`;
+  if (threadState === '') return `${text}; ${counted}`;
   return (
     `${text}, in which it used ${cpuMs} ms of CPU time, was runnable without a CPU for` +
-    ` ${runnableMs} ms and asleep for ${asleepMs} ms; its state is ${threadState}`
+    ` ${runnableMs} ms and asleep for ${asleepMs} ms; ${counted}; its state is ${threadState}`
   );
 }
 

@@ -1,13 +1,15 @@
 /**
  * The threads of this process as the kernel sees them: whether each one runs, waits for a CPU or
  * sleeps, and the CPU time that it has used. Read from procfs, which only Linux has, and not every
- * sandbox: without it there are no threads. `proc_pid_stat(5)` describes the files.
+ * sandbox. `proc_pid_stat(5)` and `proc_pid_schedstat(5)` describe the files.
  */
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
-/** The unit of CPU times in procfs: the kernel gives all programs 100 ticks in a second. */
+/** The unit of CPU times in stat: the kernel gives all programs 100 ticks in a second. */
 const TICK_MS = 10;
+/** The unit of CPU times in schedstat is the ns. */
+const NS_PER_MS = 1e6;
 
 /** Fields of a stat line, counted from the first one behind the name of the thread. */
 const FIELD = { state: 0, userTicks: 11, systemTicks: 12 } as const;
@@ -18,7 +20,7 @@ export interface ThreadTimes {
   cpuMs: number;
 }
 
-/** By the id of the thread in the kernel. Empty without procfs. */
+/** By the id of the thread in the kernel. Empty where the CPU time is not counted. */
 export type ProcessTimes = ReadonlyMap<number, ThreadTimes>;
 
 /** The id of this thread in the kernel, which is not Node's `threadId`; 0 without procfs. */
@@ -31,32 +33,45 @@ export function kernelThreadId(): number {
   }
 }
 
-/** @param directory with a directory for each thread */
-export function readProcessTimes(directory = '/proc/self/task'): ProcessTimes {
+/**
+ * @param directory with a directory for each thread
+ * @returns undefined if they cannot be read, as without a free descriptor
+ */
+export function readProcessTimes(directory = '/proc/self/task'): ProcessTimes | undefined {
   const times = new Map<number, ThreadTimes>();
-  for (const name of listThreads(directory)) {
-    try {
-      times.set(Number(name), parseStat(readFileSync(`${directory}/${name}/stat`, 'latin1')));
-    } catch {
-      // The thread has ended since it was listed.
+  try {
+    for (const name of readdirSync(directory)) {
+      const stat = readThreadFile(`${directory}/${name}/stat`);
+      // Some kernels lack this file, or have only zeros in it.
+      const schedstat = readThreadFile(`${directory}/${name}/schedstat`);
+      if (stat !== undefined) times.set(Number(name), parseTimes(stat, schedstat));
     }
+  } catch {
+    return undefined;
   }
   // A sandbox may have these files and not count the CPU time: every process has used some.
   const isCounted = [...times.values()].some(({ cpuMs }) => cpuMs > 0);
   return isCounted ? times : new Map();
 }
 
-function listThreads(directory: string): string[] {
+/** @returns undefined if there is no such file, as when the thread has ended since it was listed */
+function readThreadFile(file: string): string | undefined {
   try {
-    return readdirSync(directory);
-  } catch {
-    return [];
+    return readFileSync(file, 'latin1');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ESRCH') return undefined;
+    throw error;
   }
 }
 
-/** @param line a stat file: the name of the thread is in parentheses, and may contain some */
-export function parseStat(line: string): ThreadTimes {
-  const fields = line.slice(line.lastIndexOf(')') + 2).split(' ');
+/**
+ * @param stat the name of the thread is in parentheses, and may contain some
+ * @param schedstat begins with the CPU time
+ */
+export function parseTimes(stat: string, schedstat = ''): ThreadTimes {
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const ticks = Number(fields[FIELD.userTicks]) + Number(fields[FIELD.systemTicks]);
-  return { state: fields[FIELD.state], cpuMs: ticks * TICK_MS };
+  const ns = Number.parseInt(schedstat, 10);
+  return { state: fields[FIELD.state], cpuMs: ns > 0 ? ns / NS_PER_MS : ticks * TICK_MS };
 }

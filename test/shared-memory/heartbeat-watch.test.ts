@@ -11,10 +11,12 @@ import {
 import {
   kernelThreadId,
   type ProcessTimes,
-  parseStat,
+  parseTimes,
 } from '../../src/shared-memory/thread-times.ts';
 
 const POLL_MS = 200;
+/** What a poll counts at least for a thread that is asleep, or of which nothing is known. */
+const SLEEP_MIN_MS = 4;
 const THREAD = 11;
 const OTHER = 12;
 
@@ -41,6 +43,7 @@ class World {
   announced = THREAD;
   reads = 0;
   hasProcfs = true;
+  isReadable = true;
   readonly #cpuMs = new Map<number, number>();
   #states = new Map<number, string>();
   #nowMs = 0;
@@ -49,9 +52,10 @@ class World {
     () => this.#nowMs,
     () => {
       this.reads++;
+      if (!this.isReadable) return undefined;
       if (!this.hasProcfs) return new Map();
       const all = [...this.#states].map(([thread, state]) => {
-        return [thread, parseStat(statLine(thread, state, this.#cpuMs.get(thread) ?? 0))] as const;
+        return [thread, parseTimes(statLine(thread, state, this.#cpuMs.get(thread) ?? 0))] as const;
       });
       // The watcher itself runs whenever it reads, and uses little.
       return new Map([...all, [kernelThreadId(), { state: 'R', cpuMs: 0 }]]);
@@ -82,7 +86,7 @@ const anyId = fc.oneof(
   fc.constantFrom(THREAD, OTHER, kernelThreadId(), 0, -1),
   fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }),
 );
-const anyMs = fc.integer({ min: 1, max: 5_000 });
+const anyMs = fc.integer({ min: SLEEP_MIN_MS, max: 5_000 });
 const anyState = fc.constantFrom('R', 'S', 'D', 'T', 't', 'Z', 'X', 'I', '?');
 const anyActivity: fc.Arbitrary<Activity> = fc.record({
   state: anyState,
@@ -92,7 +96,8 @@ const anyActivity: fc.Arbitrary<Activity> = fc.record({
 describe('a heartbeat is missed', () => {
   test('only in the CPU time of a thread that is runnable at each poll, however long that takes', () => {
     const step = fc.record({
-      cpuMs: fc.constantFrom(0, 0, 0, 10, 20, 200),
+      // The clock of CPU times may jump, as when a virtual machine continues elsewhere.
+      cpuMs: fc.constantFrom(0, 0, 0, 10, 20, 200, 1_000_000),
       other: anyActivity,
       ms: anyMs,
     });
@@ -101,28 +106,36 @@ describe('a heartbeat is missed', () => {
         const world = new World().beginSilence(NO_CPU);
         let usedMs = 0;
         for (const { cpuMs, other, ms } of steps) {
-          usedMs += cpuMs;
+          usedMs += Math.min(cpuMs, ms, 2 * POLL_MS);
           expect(world.poll({ state: 'R', cpuMs }, other, ms)).toBe(usedMs);
         }
       }),
     );
   });
 
-  test('in the time that a thread is asleep, in polls that are on time while no thread lacks a CPU', () => {
-    const step = fc.constantFrom('counts', 'is late', 'starves another thread', 'is half starved');
+  test('in the time that a thread is asleep, and if a poll is late or threads lack a CPU, in a fiftieth', () => {
+    /** The other thread, the time between the polls, and what counts. */
+    const STEPS: Record<string, [Activity, number, number]> = {
+      counts: [SLEEP, POLL_MS, POLL_MS],
+      'is late': [SLEEP, 2 * POLL_MS, SLEEP_MIN_MS],
+      'is very late': [SLEEP, 3_600_000, SLEEP_MIN_MS],
+      'starves another thread': [NO_CPU, POLL_MS, SLEEP_MIN_MS],
+      'is half starved': [loop(100), POLL_MS, 100],
+    };
+    const step = fc.constantFrom(...Object.keys(STEPS));
     fc.assert(
       fc.property(fc.array(step), fc.constantFrom('S', 'D', 'Z', 'I'), (steps, state) => {
         const world = fromIdle();
         const asleep = { state, cpuMs: 0 };
-        let missedMs = 0;
+        let missedMs = SLEEP_MIN_MS;
+        let otherState = 'S';
         for (const kind of steps) {
-          if (kind === 'counts') missedMs += POLL_MS;
-          if (kind === 'is half starved') missedMs += POLL_MS / 2;
-          const other = { 'starves another thread': NO_CPU, 'is half starved': loop(100) }[
-            kind as string
-          ];
-          const ms = kind === 'is late' ? 2 * POLL_MS : POLL_MS;
-          expect(world.poll(asleep, other ?? SLEEP, ms)).toBe(missedMs);
+          const [other, ms, counted] = STEPS[kind];
+          // The other thread lacks a CPU only if it was runnable at the poll before, too.
+          const isNew = other.state === 'R' && otherState !== 'R';
+          missedMs += isNew ? POLL_MS : counted;
+          otherState = other.state;
+          expect(world.poll(asleep, other, ms)).toBe(missedMs);
         }
       }),
     );
@@ -130,12 +143,27 @@ describe('a heartbeat is missed', () => {
 
   test('not by a thread that is stopped, or that was runnable or stopped at the poll before', () => {
     const world = fromIdle();
-    expect(world.poll({ state: 'T', cpuMs: 0 })).toBe(0);
-    expect(world.poll({ state: 't', cpuMs: 0 })).toBe(0);
-    expect(world.poll(SLEEP)).toBe(0);
-    expect(world.poll(NO_CPU)).toBe(0);
-    expect(world.poll(SLEEP)).toBe(0);
-    expect(world.poll(SLEEP)).toBe(POLL_MS);
+    const missedMs = world.watch.missedMs;
+    expect(world.poll({ state: 'T', cpuMs: 0 })).toBe(missedMs);
+    expect(world.poll({ state: 't', cpuMs: 0 })).toBe(missedMs);
+    expect(world.poll(SLEEP)).toBe(missedMs);
+    expect(world.poll(NO_CPU)).toBe(missedMs);
+    expect(world.poll(SLEEP)).toBe(missedMs);
+    expect(world.poll(SLEEP)).toBe(missedMs + POLL_MS);
+  });
+
+  test('in a fiftieth of each interval while procfs cannot be read', () => {
+    const world = fromIdle();
+    world.poll(NO_CPU);
+    const missedMs = world.watch.missedMs;
+    world.isReadable = false;
+    for (let n = 1; n <= 100; n++) {
+      expect(world.poll(NO_CPU, NO_CPU, 5_000)).toBe(missedMs + n * SLEEP_MIN_MS);
+    }
+    world.isReadable = true;
+    for (let n = 0; n < 10; n++) {
+      expect(world.poll(NO_CPU)).toBe(missedMs + 100 * SLEEP_MIN_MS);
+    }
   });
 
   test('at most in the time that passes, and in the CPU time, whatever happens', () => {
@@ -160,11 +188,12 @@ describe('a heartbeat is missed', () => {
   test('no longer after a heartbeat', () => {
     const world = fromIdle();
     for (let i = 0; i < 5; i++) world.poll(SLEEP);
-    expect(world.watch.missedMs).toBe(5 * POLL_MS);
+    expect(world.watch.missedMs).toBe(5 * POLL_MS + SLEEP_MIN_MS);
     world.heartbeats++;
     expect(world.poll(SLEEP)).toBe(0);
     expect(world.watch.silence.silentMs).toBe(0);
-    expect([world.poll(SLEEP), world.poll(SLEEP), world.poll(SLEEP)]).toEqual([0, 0, POLL_MS]);
+    const missedMs = [world.poll(SLEEP), world.poll(SLEEP), world.poll(SLEEP)];
+    expect(missedMs).toEqual([0, SLEEP_MIN_MS, POLL_MS + SLEEP_MIN_MS]);
   });
 });
 
@@ -186,6 +215,29 @@ describe('a thread that is unresponsive is found', () => {
     expect(polls(fromIdle(), activity, loop())).toBeLessThanOrEqual(count + 1);
   });
 
+  test('if it sleeps while other threads are runnable by chance', () => {
+    const world = fromIdle();
+    // Each of them is runnable at every second poll.
+    let n = 0;
+    while (world.poll(SLEEP, n % 2 === 0 ? NO_CPU : SLEEP) < 2_000) n++;
+    expect(n).toBeLessThanOrEqual(10);
+  });
+
+  test('within 500 polls if it sleeps, whatever other threads do and however late the polls are', () => {
+    const step = fc.record({ other: anyActivity, ms: anyMs, isReadable: fc.boolean() });
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1, maxLength: 20 }), (steps) => {
+        const world = fromIdle();
+        for (let n = 0; n < 500; n++) {
+          const { other, ms, isReadable } = steps[n % steps.length];
+          world.isReadable = isReadable;
+          world.poll(SLEEP, other, ms);
+        }
+        expect(world.watch.missedMs).toBeGreaterThanOrEqual(2_000);
+      }),
+    );
+  });
+
   test('whatever id is in shared memory', () => {
     const hang = fc.constantFrom(loop(), SLEEP);
     fc.assert(
@@ -203,7 +255,9 @@ describe('a thread that is unresponsive is found', () => {
     world.beginSilence();
     // Late polls count too: there is no other sign of the thread.
     for (let n = 2; n <= 10; n++) expect(world.poll(NO_CPU, NO_CPU, 5_000)).toBe(n * POLL_MS);
-    expect(describeSilence(world.watch.silence)).toBe('no heartbeat for 45400 ms');
+    expect(describeSilence(world.watch.silence)).toBe(
+      'no heartbeat for 45400 ms; 2000 ms of it count',
+    );
   });
 });
 
@@ -214,18 +268,20 @@ describe('the time in which a process could run', () => {
   const ms = (after: ProcessTimes, fields: Partial<PollInterval> = {}) =>
     computeProcessMs({ ms: 210, pollMs: 200, before, after, watcher: 1, ...fields });
 
-  test('is the CPU time of the runnable thread that used least, without the watcher', () => {
+  test('is the CPU time of the thread that is runnable at both polls and used least', () => {
     expect(ms(times([1, 'R', 500], [2, 'S', 500], [3, 'S', 500]))).toBe(210);
-    expect(ms(times([1, 'R', 500], [2, 'R', 570], [3, 'R', 540]))).toBe(40);
-    expect(ms(times([1, 'R', 500], [2, 'R', 500], [3, 'R', 700]))).toBe(0);
-    // A thread that began since then, and one whose id belonged to another thread.
-    expect(ms(times([4, 'R', 10]))).toBe(10);
-    expect(ms(times([2, 'R', 30]))).toBe(0);
+    expect(ms(times([1, 'R', 500], [2, 'R', 570], [3, 'S', 500]))).toBe(70);
+    // One that was asleep before, one that began since then, and one whose id another one had.
+    expect(ms(times([1, 'R', 500], [2, 'R', 570], [3, 'R', 500]))).toBe(70);
+    expect(ms(times([4, 'R', 0]))).toBe(210);
+    expect(ms(times([2, 'R', 30]))).toBe(4);
   });
 
-  test('is nothing in a late poll and in the first one, and all of it without procfs', () => {
-    expect(ms(before, { ms: 400 })).toBe(0);
-    expect(ms(before, { before: undefined })).toBe(0);
+  test('is a fiftieth where it is unknown, and all of it without procfs', () => {
+    expect(ms(times([1, 'R', 500], [2, 'R', 500]))).toBe(4);
+    expect(ms(before, { ms: 400 })).toBe(4);
+    expect(ms(before, { before: undefined })).toBe(4);
+    expect(ms(before, { after: undefined, ms: 5_000 })).toBe(4);
     expect(ms(new Map(), { ms: 5_000 })).toBe(200);
   });
 
@@ -263,6 +319,16 @@ test('the message says how long there was no heartbeat, and how the thread spent
   world.poll(loop(50));
   expect(describeSilence(world.watch.silence)).toBe(
     'no heartbeat for 2200 ms, in which it used 850 ms of CPU time, was runnable without a CPU for' +
-      ' 750 ms and asleep for 200 ms; its state is R',
+      ' 750 ms and asleep for 200 ms; 854 ms of it count; its state is R',
   );
+  // The first two polls are not read. Stopped, it uses nothing and is neither runnable nor asleep.
+  world.poll({ state: 'T', cpuMs: 0 }, SLEEP, 5_000);
+  expect(world.watch.silence).toEqual({
+    silentMs: 7_200,
+    countedMs: 854,
+    threadState: 'T',
+    cpuMs: 850,
+    runnableMs: 750,
+    asleepMs: 200,
+  });
 });

@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { afterAll, describe, expect, test } from 'vitest';
 import {
   kernelThreadId,
-  parseStat,
+  parseTimes,
   readProcessTimes,
 } from '../../src/shared-memory/thread-times.ts';
 import { removeDirectory, temporaryDirectory, waitUntil } from '../support/server.ts';
@@ -19,33 +19,52 @@ const STAT = {
 };
 
 test('the state and the CPU time of a thread are read, whatever its name', () => {
-  expect(parseStat(STAT.runs)).toEqual({ state: 'R', cpuMs: 12_900 });
-  expect(parseStat(STAT.sleeps)).toEqual({ state: 'S', cpuMs: 0 });
-  expect(parseStat(STAT.named)).toEqual({ state: 't', cpuMs: 150 });
+  expect(parseTimes(STAT.runs)).toEqual({ state: 'R', cpuMs: 12_900 });
+  expect(parseTimes(STAT.sleeps)).toEqual({ state: 'S', cpuMs: 0 });
+  expect(parseTimes(STAT.named)).toEqual({ state: 't', cpuMs: 150 });
+});
+
+test('the CPU time is read in ns, where the kernel counts it so', () => {
+  expect(parseTimes(STAT.runs, '12904250000 86441 91\n').cpuMs).toBe(12_904.25);
+  expect(parseTimes(STAT.sleeps, '250000 0 1\n').cpuMs).toBe(0.25);
+  expect(parseTimes(STAT.runs, '0 0 0\n').cpuMs).toBe(12_900);
 });
 
 describe('the threads of a process', () => {
   const directory = temporaryDirectory();
   afterAll(() => removeDirectory(directory));
-  const read = (name: string, lines: Record<string, string>) => {
+  const pathOf = (name: string) => join(directory, name);
+  const write = (name: string, lines: Record<string, string>, file = 'stat') => {
     for (const [thread, line] of Object.entries(lines)) {
-      mkdirSync(join(directory, name, thread), { recursive: true });
-      writeFileSync(join(directory, name, thread, 'stat'), line);
+      mkdirSync(join(pathOf(name), thread), { recursive: true });
+      writeFileSync(join(pathOf(name), thread, file), line);
     }
-    return readProcessTimes(join(directory, name));
   };
 
   test('are those in procfs, without one that has ended', () => {
-    mkdirSync(join(directory, 'linux/4712'), { recursive: true });
-    const times = read('linux', { 4711: STAT.runs, 4713: STAT.sleeps });
-    expect([...times.keys()]).toEqual([4_711, 4_713]);
+    mkdirSync(join(pathOf('linux'), '4712'), { recursive: true });
+    write('linux', { 4711: STAT.runs, 4713: STAT.sleeps });
+    write('linux', { 4713: '250000 0 1\n' }, 'schedstat');
+    expect([...readProcessTimes(pathOf('linux'))!]).toEqual([
+      [4_711, { state: 'R', cpuMs: 12_900 }],
+      [4_713, { state: 'S', cpuMs: 0.25 }],
+    ]);
   });
 
-  test('are unknown where procfs is missing, empty or does not count CPU time', () => {
-    expect(readProcessTimes(join(directory, 'none')).size).toBe(0);
+  test('are none where procfs is empty or does not count CPU time', () => {
     const uncounted = STAT.runs.replace(' 1234 56 ', ' 0 0 ');
-    expect(read('uncounted', { 4711: uncounted, 4713: STAT.sleeps }).size).toBe(0);
-    expect(read('other', { 4711: '', 4713: 'not a stat line' }).size).toBe(0);
+    write('uncounted', { 4711: uncounted, 4713: STAT.sleeps });
+    expect(readProcessTimes(pathOf('uncounted'))).toEqual(new Map());
+    write('other', { 4711: '', 4713: 'not a stat line' });
+    expect(readProcessTimes(pathOf('other'))).toEqual(new Map());
+  });
+
+  test('are unknown if a read fails, though not because a thread has ended', () => {
+    expect(readProcessTimes(pathOf('none'))).toBeUndefined();
+    write('failing', { 4711: STAT.runs });
+    // Reading it fails with EISDIR.
+    mkdirSync(join(pathOf('failing'), '4713/stat'), { recursive: true });
+    expect(readProcessTimes(pathOf('failing'))).toBeUndefined();
   });
 });
 
@@ -61,7 +80,7 @@ const THREAD = `
 test('a thread that loops uses CPU time in state R, and one that waits is in state S', async () => {
   const words = new Int32Array(new SharedArrayBuffer(12));
   const thread = new Worker(THREAD, { eval: true, workerData: words.buffer });
-  const times = () => readProcessTimes().get(words[0]);
+  const times = () => readProcessTimes()?.get(words[0]);
   try {
     await waitUntil('it uses CPU time', () => (times()?.cpuMs ?? 0) >= 50);
     expect(times()?.state).toBe('R');
@@ -76,5 +95,5 @@ test('a thread that loops uses CPU time in state R, and one that waits is in sta
 });
 
 test('the own thread is among the threads of the process', () => {
-  expect(readProcessTimes().get(kernelThreadId())?.state).toBe('R');
+  expect(readProcessTimes()?.get(kernelThreadId())?.state).toBe('R');
 });

@@ -6,10 +6,11 @@
  *
  * `no-restart` is different: the first thread exits after it has claimed its first entry, and no
  * later thread can start. `corrupt` writes an invalid queue position when the file
- * WORKER_FAULT_FILE exists.
+ * WORKER_FAULT_FILE exists. `native` waits in the kernel until WORKER_FAULT_FILE, a FIFO, is opened
+ * for writing.
  */
 
-import { existsSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, openSync, writeSync } from 'node:fs';
 import { isMainThread, threadId, workerData } from 'node:worker_threads';
 
 const originalWait = Atomics.wait;
@@ -25,6 +26,7 @@ const FAULTS = {
     for (;;);
   },
   wait: () => originalWait(new Int32Array(new SharedArrayBuffer(4)), 0, 0),
+  native: () => closeSync(openSync(process.env.WORKER_FAULT_FILE, 'r')),
 };
 
 const kinds = (process.env.WORKER_FAULTS ?? '').split(',');

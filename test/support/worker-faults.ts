@@ -9,7 +9,7 @@ export const FAULT_KINDS = ['throw', 'exit', 'memory', 'loop', 'bootstrap'];
 /**
  * Options of a server with these faults.
  * @param lifeMs how long a worker's run lasts on average before its fault
- * @param trigger the file that the kind `corrupt` waits for
+ * @param trigger the file that the kinds `corrupt` and `native` wait for
  */
 export function workerFaults(lifeMs: number, kinds = FAULT_KINDS, trigger = '') {
   return {

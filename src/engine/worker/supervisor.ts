@@ -262,9 +262,19 @@ export class ShardWorkerSupervisor {
       watch.observe(this.#times, stats.heartbeats, stats.kernelThreadId);
       if (watch.missedMs >= missedMaxMs) {
         worker.terminationCause = CAUSE_UNRESPONSIVE;
-        void this.#pool.terminate(stats.threadId);
+        void this.#terminate(worker);
       }
     }
+  }
+
+  /** A thread that hangs in native code ends only after that, and until then has no successor. */
+  async #terminate({ index, stats, watch }: SupervisedWorker): Promise<void> {
+    const { silence } = watch;
+    const stopWaiting = afterProcessMs(TERMINATION_TIMEOUT_MS, WORKER_HEARTBEAT_MS, () => {
+      this.#log.error({ worker: index, ...silence }, 'an unresponsive shard worker does not end');
+    });
+    await this.#pool.terminate(stats.threadId);
+    stopWaiting();
   }
 
   /**

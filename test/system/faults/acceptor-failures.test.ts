@@ -59,7 +59,7 @@ describe.each(DECIDE_MODES)('decided %s, an acceptor', (mode) => {
     ['exit', /ended by itself, with code 3/],
     // At least 2 s of CPU time. Some of its threads, or others of this machine, may use the CPUs.
     ['block', /is unresponsive: no heartbeat for \d+ ms, in which it used \d{4,} ms of CPU time,/],
-    ['wait', /is unresponsive: .* asleep for \d{4,} ms; its state is S$/],
+    ['wait', /is unresponsive: .* asleep for \d{4,} ms; \d{4} ms of it count; its state is S$/],
   ])(
     'that fails or is unresponsive (%s) while connections arrive ends the process, with one sentence',
     async (fault, reason) => {

@@ -75,7 +75,7 @@ test.each(DECIDE_MODES)(
 describe('on a CPU that is used by 3 other programs, an acceptor that is unresponsive', () => {
   test.each([
     ['block', / ms, in which it used \d{4,} ms of CPU time,/],
-    ['wait', / asleep for \d{4,} ms; its state is S/],
+    ['wait', / asleep for \d{4,} ms; \d{4} ms of it count; its state is S$/],
   ])('(%s) ends the process', async (fault, reason) => {
     const file = join(own.dataDir, 'strike');
     const server = await own.start({

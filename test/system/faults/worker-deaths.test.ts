@@ -1,9 +1,10 @@
 /** Shard workers that die or hang under load, and the bounded effect of each death. */
 
-import { writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { closeSync, openSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { CHECK_QUEUE_ENTRIES } from '../../../src/core/constants.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
@@ -18,7 +19,12 @@ import {
 } from '../../support/http.ts';
 import { logRecords } from '../../support/log-records.ts';
 import { callOperationOk } from '../../support/operations.ts';
-import { type ServerProcess, waitUntil } from '../../support/server.ts';
+import {
+  removeDirectory,
+  type ServerProcess,
+  temporaryDirectory,
+  waitUntil,
+} from '../../support/server.ts';
 import {
   describeDeaths,
   FAULT_KINDS,
@@ -205,11 +211,33 @@ test.each([
     const server = await own.start({ args: ['--counters', '1024'], ...workerFaults(100, [kind]) });
     const replaced = () => logRecords(server, 'a shard worker is replaced');
     await waitUntil('it is replaced', () => replaced().length > 0);
-    const silentMs = expect.toSatisfy((ms: number) => ms >= 500);
-    expect(replaced()[0]).toMatchObject({ worker: 0, cause: 'unresponsive', silentMs, ...did });
+    const [silentMs, countedMs] = Array(2).fill(expect.toSatisfy((ms: number) => ms >= 500));
+    const facts = { silentMs, countedMs, ...did };
+    expect(replaced()[0]).toMatchObject({ worker: 0, cause: 'unresponsive', ...facts });
     expectHealthy(server);
   },
 );
+
+test('a shard worker that hangs in native code is logged while it hangs, and then replaced', async () => {
+  const directory = temporaryDirectory();
+  onTestFinished(() => removeDirectory(directory));
+  const fifo = join(directory, 'fifo');
+  execFileSync('mkfifo', [fifo]);
+  const faults = workerFaults(100, ['native'], fifo);
+  const server = await own.start({ args: [...SIZES, '--decide', 'worker'], ...faults });
+  const hanging = () => logRecords(server, 'an unresponsive shard worker does not end');
+  const replaced = () => logRecords(server, 'a shard worker is replaced');
+  await waitUntil('it is logged', () => hanging().length > 0);
+  const countedMs = expect.toSatisfy((ms: number) => ms >= 500);
+  expect(hanging()).toEqual([
+    expect.objectContaining({ level: 50, worker: 0, countedMs, threadState: 'S' }),
+  ]);
+  expect(replaced()).toEqual([]);
+  expect(await sendCheck(server.port, hungBody('a'))).toMatchObject({ success: true });
+  closeSync(openSync(fifo, 'r+'));
+  await waitUntil('it is replaced', () => replaced().length > 0);
+  expect(replaced()[0]).toMatchObject({ worker: 0, cause: 'unresponsive' });
+});
 
 test('a shard worker with invalid shared memory ends the process, with one message', async () => {
   const trigger = join(own.dataDir, 'trigger');
