@@ -219,8 +219,8 @@ export const TURN_REQUESTS_PER_CONNECTION = 16;
 export const TURN_CONNECTIONS_MAX = 64;
 /** With slow checks of this total duration, only those for each connection. */
 export const TURN_SLOW_MS = 16;
-/** Lists of checks of one acceptor that continue in later turns. */
-export const LONG_REQUESTS_MAX = 64;
+/** Lists of checks of one acceptor that continue in later turns: some 100 KB of memory each. */
+export const LONG_REQUESTS_MAX = 256;
 
 /** The weight of operations, bodies included, of one acceptor that wait for the main thread. */
 export const PENDING_OPERATION_BYTES_MAX = 4 * IMPORT_MAX_BYTES;

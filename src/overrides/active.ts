@@ -31,9 +31,12 @@ export class ActiveOverrides {
   #trie: Trie | undefined;
   /** Counts tries: the roots that a namespace has cached of an earlier one are not used. */
   #trieVersion = 0;
+  /** Counts activations: the usage rows of one are not valid after the next. */
+  activation = 0;
 
   /** Replaces the given tables and keeps the others. */
   activate({ exact, trie }: Partial<PublishedTables>): void {
+    this.activation++;
     if (exact !== undefined) this.#exact = exact === null ? undefined : new ExactTable(exact);
     if (trie === undefined) return;
     this.#trie = trie === null ? undefined : new Trie(trie);
@@ -47,8 +50,8 @@ export class ActiveOverrides {
    * are rewritten before a check that a worker decides gets its response.
    * @param check as its request has it, without the id of an override
    * @param identity the hash of the check's namespace and identifier
-   * @returns the usage row of the override that applies, or NOT_OVERRIDDEN. Valid in this turn of
-   *   the event loop only: the row may belong to another override after the next activation.
+   * @returns the usage row of the override that applies, or NOT_OVERRIDDEN. Valid until
+   *   the next activation: then the row may belong to another override.
    */
   resolve(check: OverridableCheck, identity: Identity): number {
     const exact = this.#exact;

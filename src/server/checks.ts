@@ -13,7 +13,7 @@ import { CheckReaderV1, writeResponseV1 } from '../api/v1/limit.ts';
 import { CheckReaderV2, writeMultiResponse, writeResponseV2 } from '../api/v2/limit.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Check } from '../core/check.ts';
-import { RESPONSE_MAX_BYTES } from '../core/constants.ts';
+import { MULTI_LIMIT_MAX, RESPONSE_MAX_BYTES } from '../core/constants.ts';
 import type { Decision } from '../core/decision.ts';
 import { ApiError } from '../core/errors.ts';
 import type { Hasher } from '../core/hash.ts';
@@ -71,6 +71,9 @@ interface CheckList {
   checks: readonly CheckRequest[];
   /** The number of the check whose override is resolved next. */
   next: number;
+  /** By check: the usage row of its override, of `activation` of the overrides. */
+  usageRows: Int32Array;
+  activation: number;
 }
 
 /** @param details of the head; undefined where the decisions on the request do not become events */
@@ -86,6 +89,8 @@ export class CheckHandler {
   readonly #readerV1: CheckReaderV1;
   readonly #readerV2: CheckReaderV2;
   readonly #writer = new JsonWriter(RESPONSE_MAX_BYTES);
+  /** Those of a list that is decided in its turn. */
+  readonly #usageRows = new Int32Array(MULTI_LIMIT_MAX);
   readonly #routeV1: CheckRoute;
   readonly #routeV2: CheckRoute;
   readonly #listCompletion: BatchCompletion<CheckList>;
@@ -133,60 +138,90 @@ export class CheckHandler {
   };
 
   readonly multiLimitV2: CheckBodyHandler = (res, key, bytes, details) => {
-    const { keyring, clock, turns } = this.#dependencies;
+    const { keyring, clock, turns, overrides } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const checks = this.#readerV2.readMany(key, bytes);
-    const list: CheckList = { res, key, details, startedMs, checks, next: 0 };
-    if (this.#resolve(list, turns.sliceEndMs(startedMs))) this.#decideList(list, startedMs);
-    else this.#pause(list);
+    const usageRows = this.#usageRows;
+    const { activation } = overrides;
+    const list = { res, key, details, startedMs, checks, next: 0, usageRows, activation };
+    const nowMs = clock.monotonicMs();
+    if (this.#resolve(list, turns.sliceEndMs(nowMs))) this.#decideList(list, startedMs);
+    else this.#pause(list, nowMs);
   };
 
-  /** Applies overrides to the checks of a list. @returns whether all are done before `endMs` */
+  /**
+   * Applies overrides to the checks of a list, to some at least.
+   * @returns whether all are done before `endMs`
+   */
   #resolve(list: CheckList, endMs: number): boolean {
     const { clock } = this.#dependencies;
-    const { checks } = list;
+    const { checks, usageRows } = list;
     let lookMs = clock.monotonicMs();
     let checksPerLook = 1;
-    while (lookMs < endMs) {
+    do {
       const end = Math.min(list.next + checksPerLook, checks.length);
-      for (; list.next < end; list.next++) this.#identifyAndOverride(checks[list.next], lookMs);
+      for (; list.next < end; list.next++) {
+        usageRows[list.next] = this.#resolveOverride(checks[list.next]);
+      }
       if (end === checks.length) return true;
       const nowMs = clock.monotonicMs();
       const isQuick = nowMs - lookMs < QUICK_MS;
       checksPerLook = isQuick ? Math.min(2 * checksPerLook, CHECKS_PER_LOOK_MAX) : 1;
       lookMs = nowMs;
-    }
+    } while (lookMs < endMs);
     return false;
   }
 
-  /** Goes on with a list in later turns. Nothing is counted if its client disconnects before. */
-  #pause(list: CheckList): void {
-    const { keyring, clock, turns, responders } = this.#dependencies;
-    const { res, key, next, startedMs } = list;
+  /**
+   * Goes on with a list in later turns. Nothing is counted if its client disconnects before.
+   * @throws ApiError (503) where too many lists do
+   */
+  #pause(list: CheckList, pausedMs: number): void {
+    const { keyring, clock, turns, responders, overrides } = this.#dependencies;
+    const { res, key } = list;
+    turns.requireRoom();
     list.checks = list.checks.map((check) => check.copy());
+    list.usageRows = list.usageRows.slice();
     const namespaces = new Set(list.checks.map(({ namespace }) => namespace));
     const usable = [...namespaces].filter(({ isTransient }) => !isTransient);
+    const respond = (work: () => void) => {
+      res.cork(() => {
+        try {
+          work();
+        } catch (error) {
+          responders.v2.sendError(res, error);
+        }
+      });
+      return true;
+    };
     const decide = () => {
-      try {
-        keyring.requireValid(key);
-        if (usable.some(({ isTransient }) => isTransient)) throw namespaceDeleted();
-        this.#decideList(list, clock.monotonicMs());
-      } catch (error) {
-        responders.v2.sendError(res, error);
-      }
+      keyring.requireValid(key);
+      if (usable.some(({ isTransient }) => isTransient)) throw namespaceDeleted();
+      this.#decideList(list, clock.monotonicMs());
     };
     const proceed = (endMs: number) => {
-      const isResolved = this.#resolve(list, endMs);
-      if (isResolved) res.cork(decide);
-      return isResolved;
+      try {
+        if (list.activation !== overrides.activation) {
+          // These rows may belong to other overrides now: this use is not counted.
+          list.usageRows.fill(NOT_OVERRIDDEN, 0, list.next);
+          list.activation = overrides.activation;
+        }
+        return this.#resolve(list, endMs) && respond(decide);
+      } catch (error) {
+        return respond(() => {
+          throw error;
+        });
+      }
     };
-    turns.pause(res, { proceed }, next === 0, clock.monotonicMs() - startedMs);
+    turns.pause(res, { proceed }, clock.monotonicMs() - pausedMs);
   }
 
   #decideList(list: CheckList, decidedMs: number): void {
     const { engine, turns, deferredResponses } = this.#dependencies;
-    const { res, checks, startedMs } = list;
+    const { res, checks, startedMs, usageRows } = list;
+    for (let i = 0; i < checks.length; i++)
+      this.#recordOverride(checks[i], usageRows[i], decidedMs);
     const decision = engine.decideBatch(checks, decidedMs, list, this.#listCompletion);
     if (decision === undefined) {
       list.checks = checks.map((check) => check.copy());
@@ -195,15 +230,26 @@ export class CheckHandler {
     }
     this.#recordList(list, decision);
     this.#sendList(list, decision);
-    turns.end(startedMs);
+    turns.end(startedMs, checks.length);
   }
 
-  /** Hashes the identifier of a check, and applies the override that there is for it. */
   #identifyAndOverride(check: CheckRequest, startedMs: number): void {
-    const { hasher, overrides, stats } = this.#dependencies;
+    this.#recordOverride(check, this.#resolveOverride(check), startedMs);
+  }
+
+  /**
+   * Hashes the identifier of a check, and applies the override that there is for it.
+   * @returns its usage row
+   */
+  #resolveOverride(check: CheckRequest): number {
+    const { hasher, overrides } = this.#dependencies;
     const { namespace, identity, memory, identifierFrom, identifierTo } = check;
     hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
-    const usageRow = overrides.resolve(check, identity);
+    return overrides.resolve(check, identity);
+  }
+
+  #recordOverride(check: CheckRequest, usageRow: number, startedMs: number): void {
+    const { stats } = this.#dependencies;
     if (usageRow === NOT_OVERRIDDEN) return;
     stats.increment(ACCEPTOR_STAT.overriddenChecks);
     // A check with cost 0 only asks.

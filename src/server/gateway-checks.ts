@@ -247,7 +247,8 @@ export class GatewayCheckHandler {
         return;
       }
       const identifier = reader.identifier.read(this.#headerReader);
-      if (turns.isFull) this.#wait(res, compiled.policy.namespace, kind, identifier, details);
+      if (turns.isFull)
+        this.#wait(res, compiled.policy.namespace, kind, identifier, details, isHead);
       else this.#decide(res, compiled, kind, identifier, startedMs, details);
     } catch (error) {
       this.#respondToFailure(res, compiled, kind, error);
@@ -261,12 +262,13 @@ export class GatewayCheckHandler {
     kind: ResponseKind,
     identifier: string | undefined,
     details: RequestDetails | undefined,
+    isHead: boolean,
   ): void {
     const { clock, responder, turns } = this.#dependencies;
     const decide = () => {
       const compiled = this.#policiesByNamespace.get(namespace);
       if (compiled === undefined) {
-        responder.sendError(res, policyNotFound(namespace));
+        responder.sendError(res, policyNotFound(namespace), { isHead });
         return;
       }
       try {

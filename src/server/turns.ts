@@ -34,8 +34,15 @@ const SLOW_CHECK_MS = 0.1;
 const COUNTED_MS_MAX = 1;
 /** Slow checks of this total duration end the part of a turn for waiting requests. */
 const WAITING_SLOW_MS = 4;
-/** A long request pauses after this time. */
+/** A long request pauses after this time, or after the second where others have paused. */
 const SLICE_MS = 2;
+const SLICE_MIN_MS = 0.5;
+
+/** Checks of a list, and time of a list that pauses, which cost as much as a request. */
+const CHECKS_PER_REQUEST = 8;
+const MS_PER_REQUEST = 0.01;
+/** Turns are told apart once the lists of one cost as much as so many requests. */
+const UNCOUNTED_COST = 128;
 
 /**
  * More than uWebSockets.js keeps back to send it with later responses of a packet. After so many
@@ -50,7 +57,7 @@ interface WaitingRequest {
 }
 
 interface LongRequest {
-  /** Goes on until `endMs` of the monotonic clock. @returns whether it is finished */
+  /** Goes on until `endMs` of the monotonic clock. It must not throw. @returns whether it ended */
   proceed(endMs: number): boolean;
 }
 
@@ -62,8 +69,9 @@ export class Turns {
   readonly #clock: Clock;
   readonly #stats: AcceptorStats;
   #number = 0;
-  /** Since turns were last told apart. */
+  /** Since turns were last told apart; what their lists cost more, in requests. */
   #requests = 0;
+  #listCost = 0;
   #uncounted = UNCOUNTED_REQUESTS;
   #slowMs = 0;
   #requestsBeforeSlow = 0;
@@ -96,16 +104,28 @@ export class Turns {
     // A machine without CPU time makes any check slow. It must not close connections for that.
     const isSlow =
       this.#slowMs >= TURN_SLOW_MS && this.#requests - this.#requestsBeforeSlow > perConnection;
-    if (this.#requests <= TURN_REQUESTS + perConnection && !isSlow) return;
+    if (this.#requests + this.#listCost <= TURN_REQUESTS + perConnection && !isSlow) return;
     this.isFull = this.#isLast;
     this.#isLast = true;
   }
 
-  /** Called when a check, or a list of them, has its response in the turn of its request. */
-  end(startedMs: number): void {
+  /**
+   * Called when a check, or a list of them, has its response in the turn of its request.
+   * @param checks of a list
+   */
+  end(startedMs: number, checks = 0): void {
+    if (checks >= CHECKS_PER_REQUEST) this.#addListCost(checks / CHECKS_PER_REQUEST);
     const durationMs = this.#clock.monotonicMs() - startedMs;
     this.#stats.recordLatency(durationMs);
     if (durationMs > SLOW_CHECK_MS) this.#addSlow(durationMs);
+  }
+
+  /** @param cost in requests */
+  #addListCost(cost: number): void {
+    this.#listCost += cost;
+    if (this.#listCost < UNCOUNTED_COST) return;
+    this.#uncounted = 0;
+    this.#schedule();
   }
 
   #addSlow(durationMs: number): void {
@@ -117,10 +137,11 @@ export class Turns {
 
   /**
    * When a request that may be long has to pause, if it begins now. The more time others that have
-   * paused took in this turn, the sooner; those that are finished do not matter.
+   * paused took in this turn, the sooner; those that are finished do not matter. It has enough time
+   * for an ordinary list in any case.
    */
   sliceEndMs(nowMs: number): number {
-    return nowMs + SLICE_MS - this.#pausedMs / 2;
+    return nowMs + Math.max(SLICE_MIN_MS, SLICE_MS - this.#pausedMs / 2);
   }
 
   /**
@@ -147,24 +168,28 @@ export class Turns {
     });
   }
 
+  /** Whether another long request can pause. @throws ApiError (503) */
+  requireRoom(): void {
+    if (this.#newRequests.size + this.#longRequests.size < LONG_REQUESTS_MAX) return;
+    this.#stats.increment(ACCEPTOR_STAT.shedLists);
+    const message = 'too many lists of checks are being decided; nothing was counted';
+    throw new ApiError('SERVICE_UNAVAILABLE', message);
+  }
+
   /**
    * Lets a long request go on in later turns.
-   * @param isNew whether it has had no slice yet
    * @param tookMs how long it has run
-   * @throws ApiError (503) where too many wait
    */
-  pause(res: HttpResponse, request: LongRequest, isNew: boolean, tookMs: number): void {
-    if (this.#pausedCount >= LONG_REQUESTS_MAX) {
-      this.#stats.increment(ACCEPTOR_STAT.shedLists);
-      const message = 'too many lists of checks are being decided; nothing was counted';
-      throw new ApiError('SERVICE_UNAVAILABLE', message);
-    }
-    (isNew ? this.#newRequests : this.#longRequests).add(request);
-    this.#pausedMs += tookMs;
+  pause(res: HttpResponse, request: LongRequest, tookMs: number): void {
+    const number = this.#number;
+    const countedMs = Math.min(tookMs, SLICE_MS);
+    (countedMs < SLICE_MS ? this.#newRequests : this.#longRequests).add(request);
+    this.#pausedMs += countedMs;
+    this.#addListCost(countedMs / MS_PER_REQUEST);
     this.#schedule();
     res.onAborted(() => {
-      this.#newRequests.delete(request);
-      this.#longRequests.delete(request);
+      const isPaused = this.#newRequests.delete(request) || this.#longRequests.delete(request);
+      if (isPaused && number === this.#number) this.#stats.increment(ACCEPTOR_STAT.shedPipelined);
     });
   }
 
@@ -179,6 +204,7 @@ export class Turns {
     this.#isScheduled = false;
     this.#number++;
     this.#requests = 0;
+    this.#listCost = 0;
     this.#uncounted = UNCOUNTED_REQUESTS;
     this.#slowMs = 0;
     this.#pausedMs = 0;
@@ -187,7 +213,8 @@ export class Turns {
     this.#isLast = false;
     this.#stats.heartbeat();
     for (const request of this.#waiting) {
-      if (this.#requests === WAITING_PER_TURN || this.#slowMs >= WAITING_SLOW_MS) break;
+      if (this.#requests + this.#listCost >= WAITING_PER_TURN) break;
+      if (this.#slowMs >= WAITING_SLOW_MS) break;
       this.#requests++;
       this.#waiting.delete(request);
       request.run();
@@ -195,23 +222,20 @@ export class Turns {
     this.#runSlice(this.#longRequests);
     // After the others: one that pauses now has had its slice.
     this.#runSlice(this.#newRequests);
-    if (this.#waiting.size + this.#pausedCount > 0) this.#schedule();
+    if (this.#waiting.size + this.#newRequests.size + this.#longRequests.size > 0) this.#schedule();
   };
-
-  get #pausedCount(): number {
-    return this.#newRequests.size + this.#longRequests.size;
-  }
 
   /** Requests that finish leave the rest of their slice to the next one. */
   #runSlice(requests: Set<LongRequest>): void {
     if (requests.size === 0) return;
-    const endMs = this.#clock.monotonicMs() + SLICE_MS;
+    const beganMs = this.#clock.monotonicMs();
+    const endMs = beganMs + SLICE_MS;
     for (const request of requests) {
       requests.delete(request);
       const isFinished = request.proceed(endMs);
       if (!isFinished) this.#longRequests.add(request);
       if (!isFinished || this.#clock.monotonicMs() >= endMs) break;
     }
-    this.#pausedMs += SLICE_MS;
+    this.#pausedMs += Math.min(this.#clock.monotonicMs() - beganMs, SLICE_MS);
   }
 }

@@ -97,6 +97,18 @@ beforeEach(() => {
   clock.stepMs = 0.9;
 });
 
+/** Exact overrides of identifiers. */
+const tableOf = (identifiers: readonly string[], limit: number, spare?: SharedArrayBuffer) => {
+  const set = new ExactOverrideSet(HASH_KEY);
+  for (const [i, identifier] of identifiers.entries()) {
+    const id = `rlor_${String(limit * 100 + i).padStart(24, '0')}`;
+    const terms = { limit, durationMs: 60_000, isAsync: false };
+    const names = { namespace: 'slow', isNamespacePattern: false, identifier };
+    set.put({ row: i, id, ...names, ...terms });
+  }
+  return copyExact(set.table.buffer, spare);
+};
+
 const send = (identifiers: readonly string[], cost = 1) => {
   const res = new TestResponse();
   const items = identifiers.map((identifier) => {
@@ -165,6 +177,37 @@ test('a list whose client disconnects before it is decided counts nothing', asyn
   expect([res.body, await remaining(ids)]).toEqual([undefined, ids.map(() => LIMIT)]);
 });
 
+test('overrides are used by lists that are decided, and by no other', async () => {
+  const ids = names(40);
+  overrides.activate({ exact: tableOf(ids, 50) });
+  const used = async (end: (res: TestResponse) => void) => {
+    const before = stats.get(ACCEPTOR_STAT.overriddenChecks);
+    const res = send(ids);
+    await nextTurn();
+    end(res);
+    for (let turn = 0; turn < 40; turn++) await nextTurn();
+    return stats.get(ACCEPTOR_STAT.overriddenChecks) - before;
+  };
+  expect(await used((res) => res.close())).toBe(0);
+  expect(await used(() => {})).toBe(ids.length);
+  // Rows of an earlier table may belong to other overrides: those of earlier turns do not count.
+  const last = await used(() => overrides.activate({ exact: tableOf(ids, 60) }));
+  expect(last).toBeGreaterThan(0);
+  expect(last).toBeLessThan(ids.length);
+});
+
+test('an error in a later turn is the response', async () => {
+  const res = send(names(40));
+  await nextTurn();
+  const { resolve } = overrides;
+  overrides.resolve = () => {
+    throw new Error('damaged');
+  };
+  await turnsUntil(res);
+  overrides.resolve = resolve;
+  expect(res.error).toBe('damaged');
+});
+
 test('a list whose key is revoked before it is decided counts nothing', async () => {
   const res = send(names(40));
   await nextTurn();
@@ -190,23 +233,13 @@ test('a list whose namespace is deleted before it is decided gets a 503', async 
 
 test('each check of a list has the override that is active in its turn', async () => {
   const ids = names(40);
-  const tableOf = (limit: number, spare?: SharedArrayBuffer) => {
-    const set = new ExactOverrideSet(HASH_KEY);
-    for (const [i, identifier] of ids.entries()) {
-      const id = `rlor_${String(limit * 100 + i).padStart(24, '0')}`;
-      const terms = { limit, durationMs: 60_000, isAsync: false };
-      const names = { namespace: 'slow', isNamespacePattern: false, identifier };
-      set.put({ row: i, id, ...names, ...terms });
-    }
-    return copyExact(set.table.buffer, spare);
-  };
-  const buffer = tableOf(50);
+  const buffer = tableOf(ids, 50);
   overrides.activate({ exact: buffer });
   const res = send(ids);
   await nextTurn();
-  overrides.activate({ exact: tableOf(60) });
+  overrides.activate({ exact: tableOf(ids, 60) });
   // As soon as the second table is active, the first buffer is used again.
-  tableOf(70, buffer);
+  tableOf(ids, 70, buffer);
   await turnsUntil(res);
   const limits = res.body!.data.limits.map(({ limit, overrideId }) => [limit, overrideId]);
   const expected = (limit: number, i: number) => {
@@ -220,10 +253,10 @@ test('each check of a list has the override that is active in its turn', async (
 test('lists that wait are bounded: a further one gets a 503, and counts nothing', async () => {
   const before = stats.get(ACCEPTOR_STAT.shedLists);
   const waiting = Array.from({ length: LONG_REQUESTS_MAX }, (_, i) => send(names(10, `list ${i}`)));
-  const rejected = send(['rejected']);
+  const rejected = send(names(10, 'rejected'));
   expect(rejected.error).toBe('too many lists of checks are being decided; nothing was counted');
   expect(stats.get(ACCEPTOR_STAT.shedLists) - before).toBe(1);
   await Promise.all(waiting.map(turnsUntil));
   expect(waiting.map(({ body }) => body!.data.passed)).toEqual(waiting.map(() => true));
-  expect(await remaining(['rejected'])).toEqual([LIMIT]);
+  expect(await remaining(['rejected 0'])).toEqual([LIMIT]);
 });

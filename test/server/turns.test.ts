@@ -154,6 +154,21 @@ describe('requests that arrive in one turn of the loop', () => {
     expect(await closed()).toBe(before);
   });
 
+  test('are lists, of which each gets a response', async () => {
+    const items = Array.from({ length: 100 }, (_, i) => {
+      return { namespace: 'lists', identifier: `of all ${i}`, limit: LIMIT, duration: HOUR_MS };
+    });
+    const list = requestBytes({ path: '/v2/ratelimit.multiLimit', body: JSON.stringify(items) });
+    const before = await closed();
+    const packets = Array.from({ length: 500 }, () => list);
+    const responses = await sendInOneTurn(
+      packets,
+      packets.map(() => 1),
+    );
+    expect(responses.flat().map(({ status }) => status)).toEqual(packets.map(() => 200));
+    expect(await closed()).toBe(before);
+  });
+
   const bad = { Authorization: 'Bearer wrong' };
   const get = (path: string) => Buffer.from(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
   test.each<[what: string, bytes: Buffer, status: number]>([
