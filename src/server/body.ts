@@ -113,8 +113,18 @@ export class BodyReader {
     // An abort handler refers to an object with a buffer: it must not serve another request.
     if (pending.buffer === undefined) this.#reusable = pending;
     else this.#release(pending);
-    if (this.#turns.isPipelined) res.cork(() => this.#handle(res, context, body, onBody));
+    if (this.#turns.isPipelined) this.#handleCorked(res, context, body, onBody);
     else this.#handle(res, context, body, onBody);
+  }
+
+  /** A function of its own: its closure costs the usual request nothing. */
+  #handleCorked(
+    res: HttpResponse,
+    context: unknown,
+    body: ArrayBuffer | Uint8Array,
+    onBody: BodyHandler<unknown>,
+  ): void {
+    res.cork(() => this.#handle(res, context, body, onBody));
   }
 
   /** Keeps a complete body for a later turn. @throws ApiError (503) */
