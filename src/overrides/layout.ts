@@ -51,9 +51,9 @@ export const NODE = {
   firstChild: 2,
   childCount: 3,
   /**
-   * What ends here: in a trie of prefixes the text without a star, see SCOPE_UNIT; in a trie of
-   * suffixes 1 for any suffix; in the trie of middles the list of the roots that have the pattern
-   * of this text between two stars.
+   * The entry whose text ends at this node: in a trie of prefixes the text without a star, see
+   * SCOPE_UNIT; in a trie of suffixes 1 for any suffix; in the trie of middles the list of the
+   * roots that have the pattern of this text between two stars.
    */
   match: 4,
   /** In a trie of prefixes: the same for the pattern that is this prefix and one star. */

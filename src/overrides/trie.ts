@@ -151,8 +151,8 @@ export class Trie {
   }
 
   /**
-   * What applies in a namespace: its own root, and the scopes that match its name. It is empty if
-   * no override does.
+   * The root of a namespace, and the scopes that match its name: the overrides of both apply in it.
+   * Empty if none does.
    */
   rootsFor(namespace: string): Int32Array {
     const matches: number[] = [];

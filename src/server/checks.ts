@@ -175,9 +175,10 @@ export class CheckHandler {
 
   /**
    * Goes on with a list in later turns. Nothing is counted if its client disconnects before.
+   * @param beganMs when its first slice began
    * @throws ApiError (503) where too many lists do
    */
-  #pause(list: CheckList, pausedMs: number): void {
+  #pause(list: CheckList, beganMs: number): void {
     const { keyring, clock, turns, responders, overrides } = this.#dependencies;
     const { res, key } = list;
     turns.requireRoom();
@@ -185,36 +186,30 @@ export class CheckHandler {
     list.usageRows = list.usageRows.slice();
     const namespaces = new Set(list.checks.map(({ namespace }) => namespace));
     const usable = [...namespaces].filter(({ isTransient }) => !isTransient);
-    const respond = (work: () => void) => {
+    const proceed = (endMs: number): boolean => {
+      if (list.activation !== overrides.activation) {
+        // These rows may belong to other overrides now: this use is not counted.
+        list.usageRows.fill(NOT_OVERRIDDEN, 0, list.next);
+        list.activation = overrides.activation;
+      }
+      if (!this.#resolve(list, endMs)) return false;
+      keyring.requireValid(key);
+      if (usable.some(({ isTransient }) => isTransient)) throw namespaceDeleted();
+      this.#decideList(list, clock.monotonicMs());
+      return true;
+    };
+    const proceedCorked = (endMs: number) => {
+      let isFinished = true;
       res.cork(() => {
         try {
-          work();
+          isFinished = proceed(endMs);
         } catch (error) {
           responders.v2.sendError(res, error);
         }
       });
-      return true;
+      return isFinished;
     };
-    const decide = () => {
-      keyring.requireValid(key);
-      if (usable.some(({ isTransient }) => isTransient)) throw namespaceDeleted();
-      this.#decideList(list, clock.monotonicMs());
-    };
-    const proceed = (endMs: number) => {
-      try {
-        if (list.activation !== overrides.activation) {
-          // These rows may belong to other overrides now: this use is not counted.
-          list.usageRows.fill(NOT_OVERRIDDEN, 0, list.next);
-          list.activation = overrides.activation;
-        }
-        return this.#resolve(list, endMs) && respond(decide);
-      } catch (error) {
-        return respond(() => {
-          throw error;
-        });
-      }
-    };
-    turns.pause(res, { proceed }, clock.monotonicMs() - pausedMs);
+    turns.pause(res, { proceed: proceedCorked }, clock.monotonicMs() - beganMs);
   }
 
   #decideList(list: CheckList, decidedMs: number): void {

@@ -8,7 +8,8 @@
  * run in order in later turns. uWebSockets.js closes a connection on which another request follows
  * one that waits: the client must repeat both. A client that awaits its responses sees nothing.
  *
- * Long requests run in slices of time, one of them in a turn.
+ * Long requests go on in later turns, in slices of time. A turn has two slices: one for requests
+ * that have had a whole slice already, and one for the others, which so wait for no long one.
  */
 
 import {
@@ -69,7 +70,7 @@ export class Turns {
   readonly #clock: Clock;
   readonly #stats: AcceptorStats;
   #number = 0;
-  /** Since turns were last told apart; what their lists cost more, in requests. */
+  /** Requests since turns were last told apart, and in requests what lists among them cost more. */
   #requests = 0;
   #listCost = 0;
   #uncounted = UNCOUNTED_REQUESTS;
@@ -81,7 +82,7 @@ export class Turns {
   #isLast = false;
   #isScheduled = false;
   readonly #waiting = new Set<WaitingRequest>();
-  /** Those without a slice yet, and the others. */
+  /** Those without a whole slice yet, and the others. */
   readonly #newRequests = new Set<LongRequest>();
   readonly #longRequests = new Set<LongRequest>();
 

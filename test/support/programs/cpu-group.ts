@@ -2,7 +2,7 @@
 
 import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { commandPrefixFor, removeGroup } from './control-group.ts';
 
 const ROOT = '/sys/fs/cgroup';
 /** The default of container runtimes. */
@@ -37,19 +37,8 @@ export function createCpuGroup(share: number): CpuGroup | undefined {
     return undefined;
   }
   return {
-    commandPrefix: ['sh', '-c', `echo $$ > ${join(path, 'cgroup.procs')} && exec "$@"`, 'sh'],
-    remove: async () => {
-      // A process stays in the group for a moment after it ends.
-      for (let i = 0; i < 100; i++) {
-        try {
-          rmdirSync(path);
-          return;
-        } catch {
-          await sleep(50);
-        }
-      }
-      throw new Error(`${path} cannot be removed`);
-    },
+    commandPrefix: commandPrefixFor(path),
+    remove: () => removeGroup(path),
   };
 }
 

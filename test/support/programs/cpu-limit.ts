@@ -1,4 +1,7 @@
-/** Limits a process to a share of a core: by a cgroup where one can be created, else by signals. */
+/**
+ * Limits one running process to a share of a core: by a cgroup where one can be created, else by
+ * signals. `cpu-group.ts` makes groups that several processes share from their start.
+ */
 
 import type { ChildProcess } from 'node:child_process';
 import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';

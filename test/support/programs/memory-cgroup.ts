@@ -2,7 +2,7 @@
 
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { commandPrefixFor, removeGroup } from './control-group.ts';
 
 const ROOT = '/sys/fs/cgroup';
 const FILES = {
@@ -52,22 +52,11 @@ export function createMemoryGroup(limitMiB: number | undefined): MemoryGroup | u
     v2: () => figure('memory.stat', 'anon') + figure('memory.stat', 'kernel'),
   };
   return {
-    commandPrefix: ['sh', '-c', `echo $$ > ${join(path, 'cgroup.procs')} && exec "$@"`, 'sh'],
+    commandPrefix: commandPrefixFor(path),
     limitFile: join(path, files.limit),
     unreclaimableMiB: () => used[version]() / 2 ** 20,
     oomKills: () => figure(files.kills, 'oom_kill'),
-    remove: async () => {
-      // A process stays in the group for a moment after it ends.
-      for (let i = 0; i < 100; i++) {
-        try {
-          rmdirSync(path);
-          return;
-        } catch {
-          await sleep(50);
-        }
-      }
-      throw new Error(`${path} cannot be removed`);
-    },
+    remove: () => removeGroup(path),
   };
 }
 
