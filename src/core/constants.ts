@@ -215,10 +215,8 @@ export const UNSENT_RESPONSE_BYTES_MAX = 16 * RESPONSE_MAX_BYTES;
  * connection up to a number of them.
  */
 export const TURN_REQUESTS = 512;
-export const TURN_REQUESTS_PER_CONNECTION = 16;
+export const TURN_REQUESTS_PER_CONNECTION = 8;
 export const TURN_CONNECTIONS_MAX = 64;
-/** With slow checks of this total duration, only those for each connection. */
-export const TURN_SLOW_MS = 16;
 /** Lists of checks of one acceptor that continue in later turns: some 100 KB of memory each. */
 export const LONG_REQUESTS_MAX = 256;
 

@@ -14,7 +14,6 @@ import {
   TURN_CONNECTIONS_MAX,
   TURN_REQUESTS,
   TURN_REQUESTS_PER_CONNECTION,
-  TURN_SLOW_MS,
   UNSENT_RESPONSE_BYTES_MAX,
 } from '../core/constants.ts';
 import type { SHED_REASONS } from '../observe/metric-declarations.ts';
@@ -73,7 +72,7 @@ const REJECTING: readonly [bound: string, effect: string, reason: Reason][] = [
   [
     `${grouped(TURN_REQUESTS)} requests in one [turn](#turns) of an acceptor, and ` +
       `${TURN_REQUESTS_PER_CONNECTION} more for each of up to ${TURN_CONNECTIONS_MAX} open ` +
-      `connections; without the ${TURN_REQUESTS} after ${TURN_SLOW_MS} ms of slow checks`,
+      'connections. What takes longer than a request counts as several',
     'further requests wait for later turns. A connection on which another request follows one ' +
       'that waits is closed',
     'pipelined',

@@ -31,8 +31,14 @@ export class ActiveOverrides {
   #trie: Trie | undefined;
   /** Counts tries: the roots that a namespace has cached of an earlier one are not used. */
   #trieVersion = 0;
+  readonly #onSteps: (count: number) => void;
   /** Counts activations: the usage rows of one are not valid after the next. */
   activation = 0;
+
+  /** @param onSteps called with the steps of each search, of a namespace or of an identifier */
+  constructor(onSteps: (count: number) => void = () => {}) {
+    this.#onSteps = onSteps;
+  }
 
   /** Replaces the given tables and keeps the others. */
   activate({ exact, trie }: Partial<PublishedTables>): void {
@@ -72,6 +78,7 @@ export class ActiveOverrides {
     if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
     if (namespace.trieRoots.length === 0) return NOT_OVERRIDDEN;
     const valueIndex = trie.find(namespace.trieRoots, check.identifier);
+    this.#onSteps(trie.steps);
     if (valueIndex < 0) return NOT_OVERRIDDEN;
     check.limit = trie.limit(valueIndex);
     check.durationMs = trie.durationMs(valueIndex);
@@ -84,5 +91,6 @@ export class ActiveOverrides {
   #findRoots(namespace: Namespace, trie: Trie): void {
     namespace.trieRoots = trie.rootsFor(namespace.name);
     namespace.trieVersion = this.#trieVersion;
+    this.#onSteps(trie.steps);
   }
 }

@@ -71,7 +71,7 @@ export class Acceptor {
   readonly #knownNamespaces: KnownNamespaces;
   readonly #identifiers: IdentifierRecorder;
   readonly #keyring: Keyring;
-  readonly #overrides = new ActiveOverrides();
+  readonly #overrides: ActiveOverrides;
   readonly #engine: Engine;
   readonly #responders: ByVersion<Responder>;
   readonly #gateway: GatewayCheckHandler;
@@ -109,6 +109,7 @@ export class Acceptor {
 
     const requestIds = new RequestIds();
     const turns = new Turns(clock, stats);
+    this.#overrides = new ActiveOverrides(turns.addSteps);
     const responseWriter = new ResponseWriter(stats, clock, turns);
     const bodyBudget = new BodyBudget();
     const errorReporter = data.isReportingErrors ? this.#createErrorReporter() : undefined;

@@ -36,6 +36,8 @@ const NO_BYTES = new Uint8Array(0);
 class PendingBody {
   /** Undefined after the last chunk, and after an error. */
   res: HttpResponse | undefined;
+  /** The requests of the turn when its head was read. */
+  requests = 0;
   maxBytes = 0;
   context: unknown;
   onBody: BodyHandler<unknown> = () => {};
@@ -83,6 +85,7 @@ export class BodyReader {
     const pending = this.#reusable ?? new PendingBody(this.#receive);
     this.#reusable = undefined;
     pending.res = res;
+    pending.requests = this.#turns.requests;
     pending.maxBytes = maxBytes;
     pending.context = context;
     pending.onBody = onBody as BodyHandler<unknown>;
@@ -96,6 +99,8 @@ export class BodyReader {
       const body = this.#append(pending, chunk, isLast);
       if (body === undefined) return;
       pending.res = undefined;
+      // The heads of other requests came in between, and maybe earlier turns.
+      if (pending.requests !== this.#turns.requests) this.#turns.begin();
       if (this.#turns.isFull) this.#wait(res, pending, body);
       else this.#pass(res, pending, body);
     } catch (error) {

@@ -142,6 +142,7 @@ export class CheckHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const checks = this.#readerV2.readMany(key, bytes);
+    turns.addChecks(checks.length);
     const usageRows = this.#usageRows;
     const { activation } = overrides;
     const list = { res, key, details, startedMs, checks, next: 0, usageRows, activation };
@@ -213,7 +214,7 @@ export class CheckHandler {
   }
 
   #decideList(list: CheckList, decidedMs: number): void {
-    const { engine, turns, deferredResponses } = this.#dependencies;
+    const { engine, clock, stats, deferredResponses } = this.#dependencies;
     const { res, checks, startedMs, usageRows } = list;
     for (let i = 0; i < checks.length; i++)
       this.#recordOverride(checks[i], usageRows[i], decidedMs);
@@ -225,7 +226,7 @@ export class CheckHandler {
     }
     this.#recordList(list, decision);
     this.#sendList(list, decision);
-    turns.end(startedMs, checks.length);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
   #identifyAndOverride(check: CheckRequest, startedMs: number): void {
@@ -259,7 +260,7 @@ export class CheckHandler {
     bytes: ArrayBuffer | Uint8Array,
     details: RequestDetails | undefined,
   ): void {
-    const { engine, turns, deferredResponses, recorder } = this.#dependencies;
+    const { engine, clock, stats, deferredResponses, recorder } = this.#dependencies;
     const decision = engine.decide(check, startedMs, res, route.completion);
     if (decision === undefined) {
       if (details !== undefined) recorder.keepDetails(res, detailsOf(check, details, bytes));
@@ -273,7 +274,7 @@ export class CheckHandler {
       recorder.recordEvent(eventOf(check, decision, allowed, request));
     }
     route.send(res, check, decision);
-    turns.end(startedMs);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
   #recordList({ checks, details }: CheckList, { allowed, decisions }: BatchDecision): void {

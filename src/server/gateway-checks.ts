@@ -288,7 +288,7 @@ export class GatewayCheckHandler {
     startedMs: number,
     details: RequestDetails | undefined,
   ): void {
-    const { hasher, overrides, engine, stats, turns } = this.#dependencies;
+    const { hasher, overrides, engine, clock, stats } = this.#dependencies;
     const { policy, namespace, checks } = compiled;
     const identifier = givenIdentifier ?? UNIDENTIFIED;
     // Without an identifier `missing` decides. An invalid one is counted unless that is deny.
@@ -297,7 +297,7 @@ export class GatewayCheckHandler {
       const isAllowed = policy.missing === 'allow';
       if (policy.missing === 'deny' || (isAllowed && givenIdentifier === undefined)) {
         this.#respondUnidentified(res, compiled, kind, isAllowed, details);
-        turns.end(startedMs);
+        stats.recordLatency(clock.monotonicMs() - startedMs);
         return;
       }
     }
@@ -328,7 +328,7 @@ export class GatewayCheckHandler {
       this.#recordBatch(compiled, checks, decision, details);
       this.#respondBatch(res, compiled, kind, decision.decisions, decision.allowed);
     }
-    turns.end(startedMs);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
   #defer(res: HttpResponse, details: RequestDetails | undefined): void {

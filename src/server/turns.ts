@@ -17,7 +17,6 @@ import {
   TURN_CONNECTIONS_MAX,
   TURN_REQUESTS,
   TURN_REQUESTS_PER_CONNECTION,
-  TURN_SLOW_MS,
 } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import type { Clock } from '../shared-memory/clock.ts';
@@ -26,24 +25,16 @@ import type { HttpResponse } from './uws.ts';
 
 /** Up to so many requests, turns are not told apart, which would cost each turn a callback. */
 const UNCOUNTED_REQUESTS = TURN_REQUESTS / 2;
-/** Waiting requests that run in one turn. */
+/** Requests that wait run in a turn until it has had so many. */
 const WAITING_PER_TURN = TURN_REQUESTS;
 
-/** From this duration on, the duration of a check counts, and not only its number. */
-const SLOW_CHECK_MS = 0.1;
-/** What one check adds to that time at most: a thread without CPU time seems slow. */
-const COUNTED_MS_MAX = 1;
-/** Slow checks of this total duration end the part of a turn for waiting requests. */
-const WAITING_SLOW_MS = 4;
 /** A long request pauses after this time, or after the second where others have paused. */
 const SLICE_MS = 2;
 const SLICE_MIN_MS = 0.5;
 
-/** Checks of a list, and time of a list that pauses, which cost as much as a request. */
+/** What takes as long as a request, about 10 us: checks of a list, steps of a search for overrides. */
 const CHECKS_PER_REQUEST = 8;
-const MS_PER_REQUEST = 0.01;
-/** Turns are told apart once the lists of one cost as much as so many requests. */
-const UNCOUNTED_COST = 128;
+const STEPS_PER_REQUEST = 2_048;
 
 /**
  * More than uWebSockets.js keeps back to send it with later responses of a packet. After so many
@@ -67,15 +58,11 @@ export class Turns {
   isPipelined = false;
   /** Whether requests must wait for a later turn. */
   isFull = false;
+  /** Since turns were last told apart. What takes longer counts as several. */
+  requests = 0;
   readonly #clock: Clock;
   readonly #stats: AcceptorStats;
   #number = 0;
-  /** Requests since turns were last told apart, and in requests what lists among them cost more. */
-  #requests = 0;
-  #listCost = 0;
-  #uncounted = UNCOUNTED_REQUESTS;
-  #slowMs = 0;
-  #requestsBeforeSlow = 0;
   /** What long requests that have paused took in this turn. */
   #pausedMs = 0;
   /** Whether the request that runs is the last one of its turn. */
@@ -91,49 +78,36 @@ export class Turns {
     this.#stats = stats;
   }
 
-  /** Called for the head of each request. */
+  /** Called for the head of each request, and again for a body that arrives later. */
   begin(): void {
-    if (++this.#requests > this.#uncounted) this.#beginCounted();
+    if (++this.requests > UNCOUNTED_REQUESTS) this.#beginCounted();
   }
 
   #beginCounted(): void {
     this.#schedule();
     const { connections } = this.#stats;
-    this.isPipelined = this.#requests > Math.max(connections, UNCOUNTED_REQUESTS);
-    const perConnection =
-      TURN_REQUESTS_PER_CONNECTION * Math.min(connections, TURN_CONNECTIONS_MAX);
-    // A machine without CPU time makes any check slow. It must not close connections for that.
-    const isSlow =
-      this.#slowMs >= TURN_SLOW_MS && this.#requests - this.#requestsBeforeSlow > perConnection;
-    if (this.#requests + this.#listCost <= TURN_REQUESTS + perConnection && !isSlow) return;
+    // The first UNCOUNTED_REQUESTS may be of earlier turns. Most connections of many are idle.
+    const awaited = Math.min(connections, UNCOUNTED_REQUESTS);
+    this.isPipelined = this.requests > UNCOUNTED_REQUESTS + awaited;
+    const more = TURN_REQUESTS_PER_CONNECTION * Math.min(connections, TURN_CONNECTIONS_MAX);
+    if (this.requests <= TURN_REQUESTS + more) return;
     this.isFull = this.#isLast;
     this.#isLast = true;
   }
 
-  /**
-   * Called when a check, or a list of them, has its response in the turn of its request.
-   * @param checks of a list
-   */
-  end(startedMs: number, checks = 0): void {
-    if (checks >= CHECKS_PER_REQUEST) this.#addListCost(checks / CHECKS_PER_REQUEST);
-    const durationMs = this.#clock.monotonicMs() - startedMs;
-    this.#stats.recordLatency(durationMs);
-    if (durationMs > SLOW_CHECK_MS) this.#addSlow(durationMs);
+  /** Counts the checks of a list. */
+  addChecks(count: number): void {
+    this.#add(count / CHECKS_PER_REQUEST);
   }
 
-  /** @param cost in requests */
-  #addListCost(cost: number): void {
-    this.#listCost += cost;
-    if (this.#listCost < UNCOUNTED_COST) return;
-    this.#uncounted = 0;
-    this.#schedule();
-  }
+  /** Counts the steps of a search for the override of a check, if they are many. */
+  readonly addSteps = (count: number): void => {
+    if (count >= STEPS_PER_REQUEST) this.#add(count / STEPS_PER_REQUEST);
+  };
 
-  #addSlow(durationMs: number): void {
-    if (this.#slowMs === 0) this.#requestsBeforeSlow = this.#requests;
-    this.#slowMs += Math.min(durationMs, COUNTED_MS_MAX);
-    this.#uncounted = 0;
-    this.#schedule();
+  #add(requests: number): void {
+    this.requests += Math.floor(requests);
+    if (this.requests > UNCOUNTED_REQUESTS) this.#schedule();
   }
 
   /**
@@ -186,7 +160,6 @@ export class Turns {
     const countedMs = Math.min(tookMs, SLICE_MS);
     (countedMs < SLICE_MS ? this.#newRequests : this.#longRequests).add(request);
     this.#pausedMs += countedMs;
-    this.#addListCost(countedMs / MS_PER_REQUEST);
     this.#schedule();
     res.onAborted(() => {
       const isPaused = this.#newRequests.delete(request) || this.#longRequests.delete(request);
@@ -204,19 +177,15 @@ export class Turns {
   readonly #begin = (): void => {
     this.#isScheduled = false;
     this.#number++;
-    this.#requests = 0;
-    this.#listCost = 0;
-    this.#uncounted = UNCOUNTED_REQUESTS;
-    this.#slowMs = 0;
+    this.requests = 0;
     this.#pausedMs = 0;
     this.isPipelined = false;
     this.isFull = false;
     this.#isLast = false;
     this.#stats.heartbeat();
     for (const request of this.#waiting) {
-      if (this.#requests + this.#listCost >= WAITING_PER_TURN) break;
-      if (this.#slowMs >= WAITING_SLOW_MS) break;
-      this.#requests++;
+      if (this.requests >= WAITING_PER_TURN) break;
+      this.requests++;
       this.#waiting.delete(request);
       request.run();
     }

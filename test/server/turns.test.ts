@@ -2,6 +2,7 @@
 
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { SLOW_CHECKS } from '../../bench/support/worst-overrides.ts';
 import {
   TURN_CONNECTIONS_MAX,
   TURN_REQUESTS,
@@ -68,14 +69,19 @@ describe('requests that arrive in one turn of the loop', () => {
     },
   });
 
-  /** Sends a packet on each connection. The server reads all of them in one turn. */
+  /**
+   * Sends a packet on each connection. The server reads all of them in one turn.
+   * @param before what it reads earlier
+   */
   async function sendInOneTurn(
     packets: readonly Buffer[],
     counts: readonly number[],
     port = server.port,
+    before: readonly Buffer[] = [],
   ): Promise<ParsedResponse[][]> {
     const pipelines = packets.map(() => new Pipeline(port));
     await Promise.all(pipelines.map(({ connected }) => connected));
+    await Promise.all(before.map((bytes, i) => pipelines[i].write(bytes)));
     // Its acceptor has accepted them all before this connection.
     await server.check({ identifier: 'accepted', limit: 1, duration: LONGEST_WINDOW_MS, cost: 0 });
     await suspendProcess(server);
@@ -133,7 +139,7 @@ describe('requests that arrive in one turn of the loop', () => {
     }
   });
 
-  test('close no connection if each has one, or sixteen', async () => {
+  test('close no connection if each has one, or eight', async () => {
     const before = await closed();
     const one = Array.from({ length: 1_000 }, (_, i) => checkBytes(`one ${i}`));
     const responses = await sendInOneTurn(
@@ -141,12 +147,12 @@ describe('requests that arrive in one turn of the loop', () => {
       one.map(() => 1),
     );
     expect(responses.flat().map(({ status }) => status)).toEqual(one.map(() => 200));
-    const sixteen = Array.from({ length: TURN_CONNECTIONS_MAX }, (_, i) => {
+    const eight = Array.from({ length: TURN_CONNECTIONS_MAX }, (_, i) => {
       return repeated(checkBytes(`many ${i}`), TURN_REQUESTS_PER_CONNECTION);
     });
     const answers = await sendInOneTurn(
-      sixteen,
-      sixteen.map(() => TURN_REQUESTS_PER_CONNECTION),
+      eight,
+      eight.map(() => TURN_REQUESTS_PER_CONNECTION),
     );
     expect(total(answers.map(({ length }) => length))).toBe(
       TURN_CONNECTIONS_MAX * TURN_REQUESTS_PER_CONNECTION,
@@ -167,6 +173,41 @@ describe('requests that arrive in one turn of the loop', () => {
     );
     expect(responses.flat().map(({ status }) => status)).toEqual(packets.map(() => 200));
     expect(await closed()).toBe(before);
+  });
+
+  test('are fewer where patterns make checks slow. A check that is awaited gets its response', async () => {
+    const namespace = 'slow patterns';
+    const { patterns, identifier } = SLOW_CHECKS[0];
+    await server.ok('ratelimits.importOverrides', {
+      overrides: patterns.map((pattern) => {
+        return { namespaceName: namespace, identifier: pattern, limit: LIMIT, duration: HOUR_MS };
+      }),
+    });
+    const terms = { namespace, identifier, limit: LIMIT, duration: HOUR_MS };
+    const slow = requestBytes({ body: JSON.stringify(terms) });
+    const bursts = Array.from({ length: TURN_CONNECTIONS_MAX }, () => {
+      return repeated(slow, TURN_REQUESTS_PER_CONNECTION);
+    });
+    const answers = await sendInOneTurn(
+      bursts,
+      bursts.map(() => TURN_REQUESTS_PER_CONNECTION),
+    );
+    const answered = total(answers.map(({ length }) => length));
+    expect(answered).toBeLessThan((TURN_CONNECTIONS_MAX * TURN_REQUESTS_PER_CONNECTION) / 4);
+    const { remaining } = await server.check({ ...terms, cost: 0 });
+    expect(LIMIT - remaining).toBe(answered);
+    const before = await closed();
+    const awaited = Array.from({ length: 200 }, () => slow);
+    const ones = awaited.map(() => 1);
+    const responses = await sendInOneTurn(awaited, ones);
+    expect(responses.flat().map(({ status }) => status)).toEqual(awaited.map(() => 200));
+    // Bodies end in a later turn than their heads.
+    const heads = awaited.map((bytes) => bytes.subarray(0, -1));
+    const ends = awaited.map((bytes) => bytes.subarray(-1));
+    const late = await sendInOneTurn(ends, ones, server.port, heads);
+    expect(late.flat().map(({ status }) => status)).toEqual(awaited.map(() => 200));
+    expect(await closed()).toBe(before);
+    expect(LIMIT - (await server.check({ ...terms, cost: 0 })).remaining).toBe(answered + 400);
   });
 
   const bad = { Authorization: 'Bearer wrong' };
