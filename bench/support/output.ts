@@ -114,16 +114,19 @@ export function showOpenLoop({ rows }: OpenLoopResult): void {
 export function showTail(rows: readonly TailRow[]): void {
   showTable([
     ['', 'load', 'requests/s', 'CPU/req', 'p50', 'p99', 'p99.9', 'longest'],
-    ...rows.map((row) => [
-      row.server,
-      row.load,
-      formatInteger(row.requestsPerSecond),
-      `${formatKnown(row.cpuPerRequest, 1)} us`,
-      `${formatInteger(row.p50)} us`,
-      `${[row.p99, row.p99Range.min, row.p99Range.max].map(formatInteger).join(' ')} us`,
-      `${formatInteger(row.p999)} us`,
-      row.max === undefined ? '-' : `${formatInteger(row.max)} us`,
-    ]),
+    ...rows.map((row) => {
+      const [min, max] = [row.p99Range.min, row.p99Range.max].map(formatInteger);
+      return [
+        row.server,
+        row.load,
+        formatInteger(row.requestsPerSecond),
+        `${formatKnown(row.cpuPerRequest, 1)} us`,
+        `${formatInteger(row.p50)} us`,
+        `${formatInteger(row.p99)} us (${min}-${max})`,
+        `${formatInteger(row.p999)} us`,
+        row.max === undefined ? '-' : `${formatInteger(row.max)} us`,
+      ];
+    }),
   ]);
 }
 
