@@ -38,7 +38,8 @@ const LONGEST = [
   ...['pages/gateways', 'pages/first-pages', 'pages/first-start', 'pages/example-cluster'],
   ...['gateways/node-frameworks', 'browser/dashboard', 'redis/connection', 'redis/replicator'],
   ...['faults/cluster-machine-faults', 'faults/cluster-redis-faults', 'faults/stop-during-boot'],
-  ...['faults/recovery', 'faults/disk', 'faults/idle-connections'],
+  ...['faults/recovery', 'faults/disk', 'faults/idle-connections', 'faults/acceptor-failures'],
+  ...['faults/worker-deaths', 'faults/starvation'],
 ].map((name) => `/test/system/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {

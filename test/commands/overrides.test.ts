@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { IMPORT_MAX_BYTES } from '../../src/core/constants.ts';
+import { IMPORT_MAX_BYTES, INFIX_OVERRIDES_MAX } from '../../src/core/constants.ts';
 import { EXIT } from '../../src/core/exit.ts';
 import { callOperationOk } from '../support/operations.ts';
 import { commandServer, ISO_TIME } from '../support/weir-command.ts';
@@ -56,6 +56,20 @@ describe('weir overrides', () => {
       EXIT.SERVER_ERROR,
       'weir: NOT_FOUND: there is no override of "user_*" in that namespace\n',
     ]);
+  });
+
+  test('shows why a further pattern with text between wildcards is rejected', async () => {
+    const values = { namespaceName: 'many', limit: 1, duration: 60_000 };
+    const overrides = Array.from({ length: INFIX_OVERRIDES_MAX }, (_, i) => {
+      return { ...values, identifier: `*${i}*-` };
+    });
+    await callOperationOk(commands.server.port, 'ratelimits.importOverrides', { overrides });
+    const args = ['--namespace', 'many', '--limit', '1', '--duration', '60s'];
+    const { code, stderr } = await weir(['overrides', 'set', '*a*b', ...args]);
+    expect(code).toBe(EXIT.SERVER_ERROR);
+    expect(stderr).toContain(
+      `got "*a*b": the namespace "many" has the maximum of ${INFIX_OVERRIDES_MAX} overrides`,
+    );
   });
 
   test('sets an end with --expires, as a duration or a time; without it there is none', async () => {
