@@ -8,31 +8,22 @@
 import { type ExecFileSyncOptions, execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import {
-  CHECK_V2_WORKLOAD,
-  CHECK_WORKLOAD,
-  runLoad,
-  type Workload,
-} from '../support/load-generator.ts';
+import { CHECK_V2_WORKLOAD, CHECK_WORKLOAD, runLoad } from '../support/load-generator.ts';
 import { type ContestantFigures, measureAlternating } from '../support/rounds.ts';
 import { type BenchServer, startServer, startWeir } from '../support/servers.ts';
 
-/** November 2026. It has the whole path of a check, but no analytics. */
+/**
+ * November 2026. It has the whole path of a check, but no analytics, and v2 counts by fixed windows,
+ * not by sliding ones as now.
+ */
 const REFERENCE = '25d3dd0';
 const ROUNDS = 31;
 const SECONDS = 2;
 const WARM_UP_SECONDS = 10;
 const CONNECTIONS = 64;
-/** The reference counts by fixed windows only, and rejects the field `algorithm` of v2. */
-const FIXED_V2_WORKLOAD: Workload = {
-  path: CHECK_V2_WORKLOAD.path,
-  body: (identifier) => {
-    return { ...(CHECK_V2_WORKLOAD.body(identifier) as object), algorithm: 'fixed' };
-  },
-};
 const LOADS = [
-  { load: 'v1', ofReference: CHECK_WORKLOAD, workload: CHECK_WORKLOAD },
-  { load: 'v2', ofReference: CHECK_V2_WORKLOAD, workload: FIXED_V2_WORKLOAD },
+  { load: 'v1', workload: CHECK_WORKLOAD },
+  { load: 'v2', workload: CHECK_V2_WORKLOAD },
 ];
 
 export interface CreepRow extends ContestantFigures {
@@ -53,11 +44,9 @@ export async function measureCreep(progress: (what: string) => void): Promise<Cr
     const args = ['--analytics', 'off'];
     servers.push(await startWeir('now, without analytics', 'in-place', { args }));
     const rows: CreepRow[] = [];
-    for (const { load, ofReference, workload } of LOADS) {
-      const run = ({ name, port }: BenchServer, seconds: number) => {
-        const own = name === REFERENCE ? ofReference : workload;
-        return runLoad({ port, workload: own, connections: CONNECTIONS, seconds });
-      };
+    for (const { load, workload } of LOADS) {
+      const run = ({ port }: BenchServer, seconds: number) =>
+        runLoad({ port, workload, connections: CONNECTIONS, seconds });
       for (const server of servers) {
         progress(`${load}: warm up, ${server.name}`);
         await run(server, WARM_UP_SECONDS);
