@@ -13,8 +13,8 @@ import { type ContestantFigures, measureAlternating } from '../support/rounds.ts
 import { type BenchServer, startServer, startWeir } from '../support/servers.ts';
 
 /**
- * November 2026. It has the whole path of a check, but no analytics, and v2 counts by fixed windows,
- * not by sliding ones as now.
+ * November 2026. It has the whole path of a check, but no analytics, and v2 counts by fixed
+ * windows, not by sliding ones as now.
  */
 const REFERENCE = '25d3dd0';
 const ROUNDS = 31;

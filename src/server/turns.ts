@@ -32,7 +32,7 @@ const WAITING_PER_TURN = TURN_REQUESTS;
 const SLICE_MS = 2;
 const SLICE_MIN_MS = 0.5;
 
-/** What takes as long as a request, about 10 us: checks of a list, steps of a search for overrides. */
+/** What takes as long as a request, 10 us: checks of a list, steps of a search for overrides. */
 const CHECKS_PER_REQUEST = 8;
 const STEPS_PER_REQUEST = 2_048;
 

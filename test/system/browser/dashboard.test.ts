@@ -348,8 +348,8 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await press(page, 'Change ending_9');
     await dialog.getByLabel('Expires').fill('');
     await submit(page, 'Save');
-    await page.getByRole('row', { name: /^ending_9 .* never / }).waitFor();
-    expect(await ending()).not.toHaveProperty('expires');
+    await expect.poll(ending).not.toHaveProperty('expires');
+    await page.getByRole('row', { name: /^ending_9 .* never never / }).waitFor();
     await press(page, 'Delete ending_9');
     await submit(page, 'Delete');
     await see(page, 'The override of ending_9 in login was deleted.');
