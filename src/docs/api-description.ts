@@ -101,10 +101,10 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       'a response: there is no 408.',
     'Do not pipeline operations other than checks: a second request before the response closes ' +
       'the connection. weir may also close a connection on which many checks arrive at once. ' +
-      `Up to ${TURN_REQUESTS_PER_CONNECTION} at once are safe while at most ` +
-      `${TURN_CONNECTIONS_MAX} connections are open and no override patterns make checks slow. ` +
       'If it does, checks without a response were not counted, unless the client did not read ' +
-      'responses while it sent.',
+      `responses while it sent. Up to ${TURN_REQUESTS_PER_CONNECTION} at once are safe while at ` +
+      `most ${TURN_CONNECTIONS_MAX} connections are open and no override patterns make checks ` +
+      'slow.',
   ],
   [
     'Rules that the schemas do not express',

@@ -73,7 +73,7 @@ const FOUND = {
 const NOTHING_FOUND = new Int32Array(0);
 
 export class Trie {
-  /** Steps of the last match. A million of them take some milliseconds. */
+  /** Steps of the last search. */
   steps = 0;
   readonly #values: Float64Array;
   readonly #valueWords: Int32Array;

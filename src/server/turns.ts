@@ -25,8 +25,6 @@ import type { HttpResponse } from './uws.ts';
 
 /** Up to so many requests, turns are not told apart, which would cost each turn a callback. */
 const UNCOUNTED_REQUESTS = TURN_REQUESTS / 2;
-/** Requests that wait run in a turn until it has had so many. */
-const WAITING_PER_TURN = TURN_REQUESTS;
 
 /** A long request pauses after this time, or after the second where others have paused. */
 const SLICE_MS = 2;
@@ -54,7 +52,7 @@ interface LongRequest {
 }
 
 export class Turns {
-  /** Whether more requests have come than connections are open: some await no response. */
+  /** Whether more requests have come in this turn than connections are open. */
   isPipelined = false;
   /** Whether requests must wait for a later turn. */
   isFull = false;
@@ -184,7 +182,7 @@ export class Turns {
     this.#isLast = false;
     this.#stats.heartbeat();
     for (const request of this.#waiting) {
-      if (this.requests >= WAITING_PER_TURN) break;
+      if (this.requests >= TURN_REQUESTS) break;
       this.requests++;
       this.#waiting.delete(request);
       request.run();
