@@ -70,8 +70,7 @@ export function registerClusterSeries(
   const mostOf = (index: WorkerStatIndex) => Math.max(...workers.map((stats) => stats.get(index)));
   series.counter('weir_recoveries_total', () => [
     [{ outcome: 'complete' }, mostOf(WORKER_STAT.recoveriesComplete)],
-    [{ outcome: 'available' }, mostOf(WORKER_STAT.recoveriesAvailable)],
-    [{ outcome: 'forgotten' }, mostOf(WORKER_STAT.recoveriesForgotten)],
+    [{ outcome: 'incomplete' }, mostOf(WORKER_STAT.recoveriesIncomplete)],
   ]);
   series.unlabeledGauge('weir_redis_clock_lag_seconds', () => {
     return mostOf(WORKER_STAT.clockLagMs) / 1e3;

@@ -64,10 +64,7 @@ export class ClusterWatch {
 
   /** Every shard worker counts each recovery, most of them in the same poll. */
   #pollIncomplete(): void {
-    const counts = this.#workers.map((stats) => {
-      const { recoveriesAvailable, recoveriesForgotten } = WORKER_STAT;
-      return stats.get(recoveriesAvailable) + stats.get(recoveriesForgotten);
-    });
+    const counts = this.#workers.map((stats) => stats.get(WORKER_STAT.recoveriesIncomplete));
     const count = Math.max(...counts);
     if (count === this.#incompleteLogged) return;
     this.#incompleteLogged = count;

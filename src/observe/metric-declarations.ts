@@ -446,10 +446,10 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'recoveries',
-    labels: { outcome: '`complete`, `available`, `forgotten`' },
+    labels: { outcome: '`complete`, `incomplete`' },
     help:
-      'Ended recoveries after a loss of counters by Redis, by outcome: all machines have ' +
-      'reported, WEIR_RECOVERY=available did not wait for all, or weir cluster forget removed one.',
+      'Ended recoveries of a Redis that had lost its memory, by outcome: all machines have ' +
+      'reported, or some were gone or removed with weir cluster forget.',
   },
   weir_tokens_possibly_over_limit_total: {
     group: 'Cluster',

@@ -133,14 +133,15 @@ const workerStats = {
   leasesWrittenOff: 25,
   /** Checks denied while other members may have held unspent tokens. */
   unprovenDenials: 26,
-  /** Checks denied because Redis has lost counters, and members had not reported theirs. */
+  /** Checks denied because Redis has lost usage, and members had not reported theirs. */
   recoveryDenials: 27,
-  /** Tokens granted in windows that a recovery opened to which members were missing. */
+  /** Tokens granted where usage may be missing that Redis has lost. */
   openedWindowTokens: 28,
-  /** Recoveries that this worker has seen the end of, by RECOVERY_ENDING. */
+  /** Recoveries that this worker has seen the end of: with the reports of all, or not. */
   recoveriesComplete: 29,
-  recoveriesAvailable: 30,
-  recoveriesForgotten: 31,
+  recoveriesIncomplete: 30,
+  /** Checks denied where tokens of leases that were written off count as used. */
+  writtenOffDenials: 31,
   /** How far the clock of a bucket is ahead of its server's, the most of all; not running. */
   clockLagMs: 32,
   /** The clock of Redis less that of this machine, where they differ most; not running. */

@@ -30,6 +30,9 @@ export interface MemberRecord {
   base: number;
   sequence: number;
   isWrittenOff: boolean;
+  /** Whether it must report, which it was first asked to at `firstRecallUs`; it did not in time. */
+  mustReport: boolean;
+  isMissed: boolean;
   /** Whether it may deny checks by the known use, and is told when that falls. */
   denies: boolean;
   rate: number;
@@ -49,6 +52,15 @@ export interface CounterRecord {
   waiters: string[];
   /** Whether a member denies. */
   hasDenials: boolean;
+  /** The epoch in which it was verified. */
+  verified: number;
+  /** The most use that a member knew of all, in reports; undefined if there is nothing to restore. */
+  reported?: number;
+  /** Use that was restored, of members that have not reported. */
+  restored: number;
+  /** Whether usage may be missing, and whether tokens were written off. */
+  isMissing: boolean;
+  wasWrittenOff: boolean;
   members: Record<string, MemberRecord>;
 }
 
@@ -78,6 +90,10 @@ export interface BucketMeta {
   members: Record<string, KnownMember>;
   /** When members were removed: they are not added again because another presents them. */
   forgotten: Record<string, number>;
+  /** The last fence that was removed without all reports. */
+  openedUs: number;
+  /** When keys were last found to be lost. */
+  lostUs: number;
 }
 
 export interface RedisState {
@@ -86,6 +102,8 @@ export interface RedisState {
   meta?: BucketMeta;
   /** By key and window. */
   counters: Record<string, CounterRecord>;
+  /** By key, the newest window that has existed. */
+  index: Record<string, number>;
 }
 
 export interface Publication {
@@ -93,6 +111,8 @@ export interface Publication {
   kind: MemberMessage['kind'];
   key: string;
   window: number;
+  /** The number of a request for a report. */
+  report?: number;
 }
 
 export interface LeaseDemand {
@@ -120,7 +140,10 @@ export type GuardRule =
   | 'endsDenials'
   // Of recoveries and clocks.
   | 'detectsLostRecords'
+  | 'looksIntoIndex'
   | 'waitsForReports'
+  /** Old copies of messages are no reports. */
+  | 'numbersReports'
   | 'waitsForPresentations'
   | 'waitsForAcknowledgements'
   | 'countsPresentedMembers'
@@ -150,7 +173,7 @@ export interface Rules {
   lease: (demand: LeaseDemand) => number;
   smallestLeasedLimit: number;
   fenceSlackUs: number;
-  /** A recovery opens after AVAILABLE_AFTER_US without all reports. */
+  /** A recovery does not wait for members that are gone. */
   isAvailable: boolean;
   without?: GuardRule;
 }
@@ -163,7 +186,7 @@ const CORRECTION_WRITE_OFF_US = 250_000;
 const REPEATED_RECALL_US = 4_000;
 const LIVE_US = 3_000_000;
 const KEPT_US = 86_400_000_000;
-const AVAILABLE_AFTER_US = 10_000_000;
+const AWAIT_US = 1_000_000;
 const ANCHOR_US = 10_000;
 const CONTACT_US = 500_000;
 const SCAN_US = 1_000_000;
@@ -187,7 +210,7 @@ export const RULES: Rules = {
 
 const keeps = ({ without }: Rules, rule: GuardRule) => without !== rule;
 
-export const newRedis = (runId: string): RedisState => ({ runId, counters: {} });
+export const newRedis = (runId: string): RedisState => ({ runId, counters: {}, index: {} });
 
 export const counterAt = (key: string, window: number) => `${key}:${window}`;
 
@@ -201,11 +224,13 @@ export function keyOfMessage({
 
 const newCounter = (): CounterRecord => ({
   ...{ used: 0, known: 0, limit: 0, recall: 0, recallUs: 0, waiters: [] },
-  ...{ hasDenials: false, members: {} },
+  ...{ hasDenials: false, members: {}, verified: 0, restored: 0 },
+  ...{ isMissing: false, wasWrittenOff: false },
 });
 
 const newRecord = (sequence: number): MemberRecord => ({
   ...{ deducted: 0, spent: 0, base: 0, sequence, isWrittenOff: false, denies: false },
+  ...{ mustReport: false, isMissed: false },
   ...{ rate: 0, firstRecallUs: 0, lastRecallUs: 0 },
 });
 
@@ -214,6 +239,9 @@ class Entry {
   readonly meta: BucketMeta;
   readonly clockUs: number;
   readonly published: Publication[] = [];
+  /** The member is not known to all others. */
+  isJoining = false;
+  #hasBegun = false;
   readonly #redis: RedisState;
   readonly #header: CallHeader;
   readonly #rules: Rules;
@@ -281,10 +309,11 @@ class Entry {
 
   newEpoch(): void {
     const { meta } = this;
+    this.#hasBegun = true;
     meta.epochNumber = Math.max(meta.epochNumber + 1, this.#nowMs);
     meta.fenceUs = this.clockUs + this.#rules.fenceSlackUs;
     for (const to of Object.keys(meta.members)) {
-      this.published.push({ to, kind: 'report', key: '', window: 0 });
+      this.published.push({ to, kind: 'epoch', key: '', window: 0 });
     }
   }
 
@@ -346,14 +375,19 @@ class Entry {
     const isKnown = everyone.every(([other, { contactUs, acknowledged }]) => {
       return other === name || clockUs - contactUs > LIVE_US || acknowledged >= mine.since;
     });
-    if (isKnown || !keeps(rules, 'waitsForAcknowledgements')) mine.hasJoined = true;
-    if (status === CALL_STATUS.done && !mine.hasJoined) status = CALL_STATUS.joining;
-    // A member reports after it has presented.
-    const isComplete = everyone.every(([, { hasJoined, reported }]) => {
-      return !hasJoined || reported >= meta.epochNumber;
+    const missing = everyone.filter(([, { hasJoined, reported }]) => {
+      return (hasJoined || rules.isAvailable) && reported < meta.epochNumber;
     });
-    const isOverdue = clockUs > meta.fenceUs + AVAILABLE_AFTER_US - rules.fenceSlackUs;
-    if (meta.fenceUs > 0 && (isComplete || (rules.isAvailable && isOverdue))) {
+    if (isKnown || !keeps(rules, 'waitsForAcknowledgements')) mine.hasJoined = true;
+    this.isJoining = !mine.hasJoined;
+    if (status === CALL_STATUS.done && this.isJoining && !rules.isAvailable) {
+      status = CALL_STATUS.joining;
+    }
+    // A member reports after it has presented.
+    const beganUs = meta.fenceUs - rules.fenceSlackUs;
+    const isForgotten = Object.values(forgotten).some((us) => us >= beganUs);
+    if (meta.fenceUs > 0 && !missing.some(([, { contactUs }]) => this.isAwaited(contactUs))) {
+      if (missing.length > 0 || isForgotten) meta.openedUs = meta.fenceUs;
       meta.fenceUs = 0;
       if (mine.hasJoined) status = CALL_STATUS.done;
     }
@@ -362,21 +396,35 @@ class Entry {
     return status;
   }
 
+  /** Whether a recovery waits for a member that has last called then. */
+  isAwaited(contactUs: number): boolean {
+    const { meta, clockUs } = this;
+    if (!this.#rules.isAvailable) return true;
+    const beganUs = meta.epochNumber * 1_000;
+    const isEarly = clockUs < beganUs + AWAIT_US;
+    return clockUs - contactUs <= LIVE_US && (contactUs >= beganUs || isEarly);
+  }
+
   #addPresented(presented: readonly string[]): void {
     const { meta } = this;
+    let isNew = false;
     for (const name of presented) {
       const known = meta.members[name];
       if (name === this.#header.member) continue;
       if (known === undefined && meta.forgotten[name] === undefined) {
         meta.members[name] = {
-          ...{ contactUs: this.clockUs, since: this.#nextVersion(), acknowledged: 0 },
-          ...{ hasJoined: true, presented: 0, reported: 0 },
+          ...{ contactUs: meta.epochNumber * 1_000 - 1, since: this.#nextVersion() },
+          ...{ acknowledged: 0, hasJoined: true, presented: 0, reported: 0 },
         };
+        isNew = true;
       } else if (known !== undefined && !known.hasJoined && known.presented < meta.epochNumber) {
         // It may have joined, and got tokens, after what this server remembers.
         if (keeps(this.#rules, 'countsPresentedMembers')) known.hasJoined = true;
+        isNew = true;
       }
     }
+    // Counters that were verified did not wait for it.
+    if (isNew && !this.#hasBegun) this.newEpoch();
   }
 
   answer(status: number): Mutable<CallAnswer> {
@@ -384,7 +432,7 @@ class Entry {
     return {
       ...{ status, clockUs, epoch, isRecovering: meta.fenceUs > 0 },
       ...{ membersVersion: meta.version, counters: [] },
-      ...{ openedUs: 0, recoveryEnding: 0, aheadUs: 0 },
+      ...{ openedUs: meta.openedUs, aheadUs: 0 },
       machineCount: machineCount(meta.members, clockUs),
     };
   }
@@ -425,7 +473,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 const emptyAnswer = (status: number, clockUs: number): CallAnswer => ({
   ...{ status, clockUs, epoch: '', isRecovering: false, membersVersion: 0, machineCount: 0 },
-  ...{ openedUs: 0, recoveryEnding: 0, aheadUs: 0, counters: [] },
+  ...{ openedUs: 0, aheadUs: 0, counters: [] },
 });
 
 /**
@@ -447,6 +495,7 @@ export function presentMembers(
   redis.meta ??= {
     ...{ runId: redis.runId, epochNumber: nowMs, fenceUs: 0, version: nowMs },
     ...{ clockUs: 0, clockTimeUs: 0, scannedUs: 0, members: {}, forgotten: {} },
+    ...{ openedUs: 0, lostUs: 0 },
   };
   const entry = new Entry(redis, redis.meta, serverUs, header, rules);
   if (isNew && hasTokens) entry.newEpoch();
@@ -506,6 +555,7 @@ export function joinedRedis(runId: string, serverUs: number, names: readonly str
     meta: {
       ...{ runId, epochNumber: nowMs, fenceUs: 0, version: nowMs, forgotten: {} },
       ...{ clockUs: serverUs, clockTimeUs: serverUs, scannedUs: serverUs },
+      ...{ openedUs: 0, lostUs: 0 },
       members: Object.fromEntries(names.map((name) => [name, member()])),
     },
   };
@@ -541,40 +591,39 @@ class Exchange {
   }
 
   run(): CounterAnswer {
-    const { redis, rules, member, entry } = this.#call;
+    const { redis, rules, member } = this.#call;
     const message = this.#message;
     const at = counterAt(this.#key, this.#window);
     const before = counterAt(this.#key, this.#window - 1);
     const stored = redis.counters[at]?.members[member];
     const storedBefore = this.#readsPrevious ? redis.counters[before]?.members[member] : undefined;
-    const known = message.window === this.#window ? stored : storedBefore;
-    const isLost =
-      message.isStored &&
-      !message.isReport &&
-      known === undefined &&
-      (message.window === this.#window || message.window === this.#window - 1) &&
-      this.#call.reportedEpoch === entry.epoch;
-    if (isLost && keeps(rules, 'detectsLostRecords')) {
-      entry.newEpoch();
-      entry.store();
-    }
     if (message.window > this.#window) return this.#refuse(MESSAGE_STATUS.recovering);
-    if (!message.isReport && this.#isFenced()) return this.#refuse(MESSAGE_STATUS.recovering);
     const newest = Math.max(stored?.sequence ?? 0, storedBefore?.sequence ?? 0);
     if (keeps(rules, 'checksSequence') && message.sequence <= newest) {
       return this.#refuse(MESSAGE_STATUS.stale);
     }
+    const isNewCounter = redis.counters[at] === undefined;
     const counter = redis.counters[at] ?? newCounter();
     const wasLent = counter.used - counter.known;
     const was = { used: counter.used, known: counter.known, limit: counter.limit };
-    const previous = this.#settlePrevious();
+    const wasUnknown = unknownMembers(counter);
     const isOfWindow = message.window === this.#window;
+    const isMissed = stored?.isMissed || (message.isStored && stored === undefined && isOfWindow);
+    const isReport = this.#takeReport(stored);
+    const isMarked = this.#verify(counter, isNewCounter, stored, storedBefore);
+    const isAsked = isReport || isMarked;
+    const previous = this.#settlePrevious(unknownMembers(counter), isAsked);
+    const spentBefore = foldedSpent(counter.members[member], message.firstSequence);
     const record = this.#settle(
       counter,
       isOfWindow ? message.spent : 0,
       isOfWindow ? message.kept : 0,
       isOfWindow,
     );
+    if (isMissed) forgetRestored(counter, record.spent - spentBefore);
+    record.isMissed = false;
+    const known = isOfWindow && message.others > 0 ? message.others + message.spent : 0;
+    this.#restore(counter, known, unknownMembers(counter), isAsked);
     record.rate = message.rate;
     if (message.lastLimit > 0) counter.limit = message.lastLimit;
     const answer = this.#decide(counter, record, (status) => {
@@ -582,15 +631,18 @@ class Exchange {
       const hasFallen =
         counter.used < was.used ||
         counter.known < was.known ||
-        counter.used - counter.known < wasLent;
+        counter.used - counter.known < wasLent ||
+        unknownMembers(counter) < wasUnknown;
       const isWoken = this.#wake(counter, hasFallen || previous.hasFallen);
       const isUseLower = counter.known < was.known || previous.isUseLower;
       const isTold = this.#endDenials(counter, isUseLower);
       return isWoken || isTold || status;
     });
+    answer.isStored ||= isMarked || counter.reported !== undefined;
     if (stored !== undefined || record.deducted !== 0 || record.spent !== 0 || answer.isStored) {
       answer.isStored = true;
       redis.counters[at] = counter;
+      if (isNewCounter) redis.index[this.#key] = this.#window;
     } else {
       delete counter.members[member];
       counter.limit = was.limit;
@@ -598,12 +650,111 @@ class Exchange {
     return answer;
   }
 
-  #isFenced(): boolean {
+  /** @returns whether the message is the report that Redis waits for */
+  #takeReport(stored: MemberRecord | undefined): boolean {
+    const { report } = this.#message;
+    if (!stored?.mustReport) return false;
+    const isReport = report === stored.firstRecallUs;
+    if (!isReport && keeps(this.#call.rules, 'numbersReports')) return false;
+    Object.assign(stored, { mustReport: false, firstRecallUs: 0, lastRecallUs: 0 });
+    return true;
+  }
+
+  /** Marks the members that must report before the counter is served. @returns whether it did */
+  #verify(
+    counter: CounterRecord,
+    isNewCounter: boolean,
+    stored: MemberRecord | undefined,
+    storedBefore: MemberRecord | undefined,
+  ): boolean {
+    const { redis, rules, reportedEpoch, entry } = this.#call;
+    const { meta, clockUs } = entry;
+    const message = this.#message;
+    const startUs = this.#window * message.durationMs * 1_000;
+    let isLost = false;
+    let isGuess = false;
+    if (reportedEpoch === entry.epoch && keeps(rules, 'detectsLostRecords')) {
+      isLost = this.#knowsLost(isNewCounter, stored, storedBefore);
+    }
+    if (!isLost && isNewCounter) {
+      isLost = redis.index[this.#key] === this.#window && keeps(rules, 'looksIntoIndex');
+      isGuess = startUs < meta.lostUs;
+    }
+    if (isLost) {
+      meta.lostUs = clockUs;
+      entry.store();
+    }
+    const { checks, wantsLease, recalls, refund } = message;
+    const isUse = checks.length > 0 || wantsLease || recalls || refund > 0;
+    if (!isLost && !isGuess && (this.#isVerified(counter) || !isUse)) return false;
+    this.#mark(counter, isLost, isGuess);
+    if (meta.fenceUs > 0) counter.verified = meta.epochNumber;
+    return true;
+  }
+
+  /** Whether the member has had an answer of what is missing. */
+  #knowsLost(
+    isNewCounter: boolean,
+    stored: MemberRecord | undefined,
+    storedBefore: MemberRecord | undefined,
+  ): boolean {
+    const { counters } = this.#call.redis;
+    const { window, isStored, others, previousKnown, previousSpent } = this.#message;
+    const hasPrevious = counters[counterAt(this.#key, this.#window - 1)] !== undefined;
+    if (window === this.#window) {
+      if (isStored && stored === undefined) return true;
+      if (others > 0 && isNewCounter) return true;
+      return this.#carries && previousKnown > previousSpent && !hasPrevious;
+    }
+    if (window !== this.#window - 1) return false;
+    return (isStored && storedBefore === undefined) || (others > 0 && !hasPrevious);
+  }
+
+  #mark(counter: CounterRecord, isLost: boolean, isGuess: boolean): void {
+    const { rules, entry } = this.#call;
+    const { meta, clockUs } = entry;
+    const beganUs = meta.epochNumber * 1_000;
+    for (const [name, known] of Object.entries(meta.members)) {
+      const isBehind = known.reported < meta.epochNumber && (known.hasJoined || rules.isAvailable);
+      if (!isLost && !isGuess && !isBehind) continue;
+      const isSilent = clockUs - known.contactUs > LIVE_US;
+      const isAway = isBehind && known.contactUs < beganUs && clockUs >= beganUs + AWAIT_US;
+      if ((rules.isAvailable || (!isLost && !isBehind)) && (isSilent || isAway)) {
+        counter.isMissing = true;
+        continue;
+      }
+      counter.members[name] ??= newRecord(0);
+      const record = counter.members[name];
+      if (record.mustReport) continue;
+      const first = { firstRecallUs: clockUs, lastRecallUs: 0 };
+      Object.assign(record, { mustReport: true, isMissed: false, ...first });
+    }
+  }
+
+  /** Whether nothing is missing that a recovery may bring. */
+  #isVerified(counter: CounterRecord): boolean {
     const { entry, rules } = this.#call;
-    const { fenceUs } = entry.meta;
-    if (!keeps(rules, 'waitsForReports') || fenceUs === 0) return false;
+    const { fenceUs, epochNumber } = entry.meta;
+    if (!keeps(rules, 'waitsForReports') || fenceUs === 0) return true;
     const { durationMs } = this.#message;
-    return (this.#window - Number(this.#carries)) * durationMs * 1_000 < fenceUs;
+    const isFenced = (this.#window - Number(this.#carries)) * durationMs * 1_000 < fenceUs;
+    return !isFenced || counter.verified === epochNumber;
+  }
+
+  /** Remembers what a member knows of all, and restores it when nobody else will report. */
+  #restore(counter: CounterRecord, known: number, unknown: number, isAsked: boolean): void {
+    const { entry, redis } = this.#call;
+    if (known > Math.max(0, counter.known) && (isAsked || entry.meta.fenceUs > 0)) {
+      counter.reported = Math.max(known, counter.reported ?? 0);
+    }
+    const current = redis.counters[counterAt(this.#key, this.#window)] ?? counter;
+    if (counter.reported === undefined || unknown > 0 || !this.#isVerified(current)) return;
+    const more = counter.reported - counter.known;
+    delete counter.reported;
+    if (more <= 0) return;
+    counter.restored += more;
+    counter.used += more;
+    counter.known += more;
   }
 
   #refuse(status: number): CounterAnswer {
@@ -628,7 +779,9 @@ class Exchange {
       if (record !== undefined && !record.isWrittenOff) {
         counter.known += record.deducted - record.spent;
       }
+      const { mustReport = false, firstRecallUs = 0, lastRecallUs = 0 } = record ?? {};
       record = newRecord(sequence);
+      if (mustReport) Object.assign(record, { mustReport, firstRecallUs, lastRecallUs });
       counter.members[member] = record;
     }
     if (!knowsBase) record.base = 0;
@@ -640,7 +793,7 @@ class Exchange {
     record.spent = spent;
     record.sequence = sequence;
     record.isWrittenOff = false;
-    if (kept === 0) {
+    if (kept === 0 && !record.mustReport) {
       record.firstRecallUs = 0;
       record.lastRecallUs = 0;
     }
@@ -648,7 +801,20 @@ class Exchange {
   }
 
   /** @returns whether tokens came back, or fewer are lent; and whether the known use is lower */
-  #settlePrevious(): { hasFallen: boolean; isUseLower: boolean } {
+  #settlePrevious(unknown: number, isAsked: boolean): { hasFallen: boolean; isUseLower: boolean } {
+    const settled = this.#settleUsageBefore();
+    if (!this.#readsPrevious) return settled;
+    const { counters } = this.#call.redis;
+    const { window, others, spent, previousKnown } = this.#message;
+    const at = counterAt(this.#key, this.#window - 1);
+    const counter = counters[at] ?? newCounter();
+    const known = window === this.#window ? previousKnown : others + spent;
+    this.#restore(counter, window < this.#window - 1 ? 0 : known, unknown, isAsked);
+    if (counter.reported !== undefined || counter.restored > 0) counters[at] = counter;
+    return settled;
+  }
+
+  #settleUsageBefore(): { hasFallen: boolean; isUseLower: boolean } {
     const nothing = { hasFallen: false, isUseLower: false };
     if (!this.#readsPrevious) return nothing;
     const { redis, member, rules } = this.#call;
@@ -676,6 +842,8 @@ class Exchange {
     record.firstRecallUs = 0;
     record.lastRecallUs = 0;
     record.denies = false;
+    record.mustReport = false;
+    record.isMissed = false;
     redis.counters[at] = counter;
     const isUseLower = counter.known < was.known;
     const isLessLent = counter.used - counter.known < was.used - was.known;
@@ -709,7 +877,8 @@ class Exchange {
     };
     let needsRecall = message.recalls;
     if (refund > 0 && message.refundWindow === this.#window) {
-      if (refund > counter.known && lentToOthers(counter, record) > 0) {
+      const isLent = lentToOthers(counter, record) > 0 || unknownMembers(counter) > 0;
+      if (refund > counter.known && isLent) {
         answer.status = MESSAGE_STATUS.retryRefund;
         needsRecall = true;
       } else answer.refunded = refundTokens(counter, record, refund);
@@ -728,7 +897,8 @@ class Exchange {
     const served = checks.map((check): number => {
       const { cost, limit, isSliding, countsDenied } = check;
       if (cost === 0) return SERVED.allowed;
-      if (cost <= limit - counter.used - (isSliding ? carried : 0)) {
+      const isKnown = unknownMembers(counter) === 0;
+      if (isKnown && cost <= limit - counter.used - (isSliding ? carried : 0)) {
         take(cost);
         counter.limit = limit;
         return SERVED.allowed;
@@ -754,7 +924,11 @@ class Exchange {
       if (this.#readsPrevious) {
         answer.writtenOff += this.#recall(previous, mine, this.#window - 1);
       }
-      const isLent = lentToOthers(counter, record) > 0 || lentToOthers(previous, mine) > 0;
+      if (answer.writtenOff > 0) counter.wasWrittenOff = true;
+      const isLent =
+        unknownMembers(counter) > 0 ||
+        lentToOthers(counter, record) > 0 ||
+        lentToOthers(previous, mine) > 0;
       if (isLent && !counter.waiters.includes(member)) counter.waiters.push(member);
       // Tokens that were written off may prove denials.
       for (const [n, check] of checks.entries()) {
@@ -772,6 +946,12 @@ class Exchange {
       answer.isStored = true;
     }
     answer.mayDeny = record.denies || !canFall;
+    answer.isUnknown = unknownMembers(counter) > 0;
+    const { openedUs } = this.#call.entry.meta;
+    const startUs = (this.#window - Number(this.#carries)) * durationMs * 1_000;
+    answer.isMissing = counter.isMissing || startUs < openedUs;
+    answer.wasWrittenOff = counter.wasWrittenOff;
+    answer.report = record.mustReport ? record.firstRecallUs : 0;
     const others = counter.known - record.spent - (keeps(rules, 'subtractsBase') ? record.base : 0);
     const othersDeducted =
       counter.used - record.deducted - (keeps(rules, 'subtractsBase') ? record.base : 0);
@@ -784,6 +964,7 @@ class Exchange {
     const { rules, nowUs, entry } = this.#call;
     const { wantsLease, durationMs, rate, kept } = this.#message;
     if (!wantsLease || limit < rules.smallestLeasedLimit) return 0;
+    if (unknownMembers(counter) > 0 || entry.isJoining) return 0;
     const isQuiet = counter.recallUs > 0 && nowUs - counter.recallUs < QUIET_US;
     if (isQuiet && keeps(rules, 'isQuietAfterRecall')) return 0;
     const endUs = (this.#window + 1) * durationMs * 1_000;
@@ -806,7 +987,12 @@ class Exchange {
     let writtenOff = 0;
     for (const [to, record] of Object.entries(counter.members)) {
       const lent = record.deducted - record.spent;
-      if (record === mine || lent <= 0 || record.isWrittenOff) continue;
+      if (record === mine) continue;
+      if (record.mustReport && window === this.#window) {
+        this.#requestReport(counter, to, record);
+        continue;
+      }
+      if (lent <= 0 || record.isWrittenOff) continue;
       const isCorrection = this.#message.checks.length === 0;
       const writeOffUs = isCorrection ? CORRECTION_WRITE_OFF_US : WRITE_OFF_US;
       const isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= writeOffUs;
@@ -830,6 +1016,22 @@ class Exchange {
       counter.recallUs = nowUs;
     }
     return writtenOff;
+  }
+
+  /** Requests a report, or gives a member up that does not answer. */
+  #requestReport(counter: CounterRecord, to: string, record: MemberRecord): void {
+    const { nowUs, published, rules, entry } = this.#call;
+    const isOverdue = nowUs - record.firstRecallUs >= AWAIT_US;
+    if (!isOverdue && nowUs - record.lastRecallUs >= REPEATED_RECALL_US) {
+      record.lastRecallUs = nowUs;
+      const report = record.firstRecallUs;
+      published.push({ to, kind: 'report', key: this.#key, window: this.#window, report });
+    }
+    const isGivenUp = rules.isAvailable || entry.meta.members[to] === undefined;
+    if (!isOverdue || !isGivenUp) return;
+    counter.isMissing = true;
+    const nothing = { firstRecallUs: 0, lastRecallUs: 0 };
+    Object.assign(record, { mustReport: false, isMissed: true, ...nothing });
   }
 
   /** @returns whether members were woken */
@@ -872,7 +1074,26 @@ const NOTHING: CounterAnswer = {
     recall: 0,
   },
   ...{ refunded: 0, served: [], writtenOff: 0 },
+  ...{ isUnknown: false, isMissing: false, wasWrittenOff: false, report: 0 },
 };
+
+/** How many members must report before the counter is served. */
+function unknownMembers({ members }: CounterRecord): number {
+  return Object.values(members).filter(({ mustReport }) => mustReport).length;
+}
+
+/** What a record counts of its member's use, unless that is of an earlier slot. */
+function foldedSpent(record: MemberRecord | undefined, firstSequence: number): number {
+  return record === undefined || record.sequence < firstSequence ? 0 : record.spent;
+}
+
+/** What was restored contains the usage of a member that reports now. */
+function forgetRestored(counter: CounterRecord, tokens: number): void {
+  const told = Math.max(0, Math.min(counter.restored, tokens));
+  counter.restored -= told;
+  counter.used -= told;
+  counter.known -= told;
+}
 
 function refundTokens(counter: CounterRecord, record: MemberRecord, wanted: number): number {
   const tokens = Math.max(0, Math.min(wanted, counter.known));
@@ -903,10 +1124,13 @@ export function resetCounter(
   if (counter === undefined) return [];
   const { waiters, members } = counter;
   Object.assign(counter, { used: 0, known: 0, limit: 0, hasDenials: false, waiters: [] });
+  Object.assign(counter, { restored: 0, isMissing: false, wasWrittenOff: false });
+  delete counter.reported;
   for (const record of Object.values(members)) {
     const deducted = isOver ? 0 : record.deducted - record.spent;
     const base = isOver ? CLEARED : record.base + record.spent;
     Object.assign(record, { base, deducted, spent: 0, denies: false });
+    Object.assign(record, { mustReport: false, isMissed: false });
     counter.used += deducted;
     if (record.isWrittenOff) counter.known += deducted;
   }

@@ -13,7 +13,7 @@ import type { Answer, LeaseScenario, Machine, Request, World } from './lease-wor
 
 /** What the script compares ages with, us: a greater age is like this one. */
 const LIVE_US = 3_000_000;
-const OLD_RECALL_US = 250_000;
+const OLD_RECALL_US = 1_000_000;
 const QUIET_US = 12_000;
 const AGAIN_US = 4_000;
 const PARK_MS = 10;
@@ -41,11 +41,12 @@ export function copyWorld(world: World): World {
     lost: { ...lost },
     extra: { ...extra },
     forgotten: [...world.forgotten],
+    givenUp: [...world.givenUp],
   };
 }
 
-function copyRedis({ runId, meta, counters }: RedisState): RedisState {
-  const copy: RedisState = { runId, counters: {} };
+function copyRedis({ runId, meta, counters, index }: RedisState): RedisState {
+  const copy: RedisState = { runId, counters: {}, index: { ...index } };
   for (const at in counters) {
     const counter = counters[at];
     const members: Record<string, MemberRecord> = {};
@@ -90,7 +91,7 @@ export class WorldNames {
     const shared = [
       ...[world.nowMs, world.serverAheadMs, isKnownVague, world.isDeleted, unproven, refunded],
       this.#hasAges ? world.clockUs - this.#serverUs(world) : 0,
-      ...[faults, allowed, total, lost, extra, world.forgotten],
+      ...[faults, allowed, total, lost, extra, world.forgotten, world.givenUp],
       this.#sharedRedis(world, world.redis),
       faults.failovers > 0 ? this.#sharedRedis(world, world.snapshot) : '',
     ];
@@ -103,12 +104,12 @@ export class WorldNames {
     return (nowMs + serverAheadMs) * 1_000;
   }
 
-  #sharedRedis(world: World, { runId, meta, counters }: RedisState): unknown[] {
+  #sharedRedis(world: World, { runId, meta, counters, index }: RedisState): unknown[] {
     const nowUs = Math.max(this.#serverUs(world), meta?.clockUs ?? 0);
-    const parts: unknown[] = [runId];
+    const parts: unknown[] = [runId, index];
     if (meta !== undefined) {
       const { epochNumber, fenceUs, version, clockUs, clockTimeUs, scannedUs } = meta;
-      parts.push(meta.runId, epochNumber, fenceUs, version);
+      parts.push(meta.runId, epochNumber, fenceUs, version, meta.openedUs, meta.lostUs);
       if (this.#hasAges) parts.push(clockUs, clockTimeUs, scannedUs);
     }
     for (const at of Object.keys(counters).sort()) {
@@ -140,6 +141,7 @@ export class WorldNames {
     const parts: unknown[] = [
       ...[machine.isAlive, machine.isPaused, machine.isRecalled, machine.isJoining],
       ...[machine.epoch, machine.reportedEpoch, machine.membersVersion, world.arrived[i]],
+      machine.report,
       this.#hasAges ? machine.clockUs - this.#serverUs(world) : 0,
       this.#isSymmetric ? machine.members.length : machine.members,
       rank(machine.sequence),
@@ -178,7 +180,7 @@ export class WorldNames {
     const texts = [
       ...requests.map((request) => this.#requestText(world, request, rank)),
       ...answers.map((answer) => this.#answerText(world, answer)),
-      ...news.map(({ kind, window }) => `${kind} ${window}`),
+      ...news.map(({ kind, window, report }) => `${kind} ${window} ${report}`),
     ];
     return `${JSON.stringify(parts)}${texts.sort().join('|')}`;
   }

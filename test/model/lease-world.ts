@@ -73,6 +73,8 @@ export interface LeaseScenario {
   mostTries?: number;
   /** Machines that are new, and not in the list of members at the beginning. */
   newMachines?: number[];
+  /** Whether a deletion of counters deletes the index too, once all machines have used them. */
+  losesIndex?: boolean;
   /** How far the clock of the server may be set, ms. */
   clockStepsMs?: readonly number[];
   rules?: Partial<Rules>;
@@ -93,6 +95,7 @@ export interface Slot {
   spent: number;
   previousSpent: number;
   previousReserved: number;
+  previousKnown: number;
   lease: number;
   leaseLimit: number;
   leaseIsSliding: boolean;
@@ -111,6 +114,9 @@ export interface Flight {
   sentMs: number;
   checks: WaitingCheck[];
   isSliding: boolean;
+  /** Whether the answer shows the use of the window before, if it is of this window or the next. */
+  hasPrevious: boolean;
+  window: number;
   refund: number;
   isReport: boolean;
   /** The epoch for which it reports. */
@@ -129,6 +135,8 @@ export interface Machine {
   flight?: Flight;
   waiting: WaitingCheck[];
   isRecalled: boolean;
+  /** The number of the request for a report that it has not answered; 0 for none. */
+  report: number;
   /** Of the last answer, and the one in which all counters were reported; '' for none. */
   epoch: string;
   reportedEpoch: string;
@@ -168,7 +176,7 @@ export interface World {
   arrived: number[];
   requests: Request[];
   answers: Answer[];
-  news: { machine: number; kind: Publication['kind']; window: number }[];
+  news: { machine: number; kind: Publication['kind']; window: number; report: number }[];
   faults: Faults;
   /** By window and limit, of checks that are not asynchronous. */
   allowed: Usage;
@@ -182,6 +190,8 @@ export interface World {
   isDeleted: boolean;
   /** Members that were removed while they may still hold tokens. */
   forgotten: number[];
+  /** Machines for whose reports Redis no longer waits. */
+  givenUp: number[];
   unproven: number;
   /** Whether known usage may contain more than was allowed. */
   isKnownVague: boolean;
@@ -192,8 +202,8 @@ const FIRST_WINDOW = 1_000;
 const PARK_MS = 10;
 const RETRY_MS = 4;
 const BOUND_MS = 1_000;
-/** After this time an available recovery ends without all reports. */
-const AVAILABLE_US = 10_000_000;
+/** After this time an available recovery waits for members no longer that have not called. */
+const AWAIT_US = 1_000_000;
 /** A failover takes longer than any two changes of the list of members are apart. */
 const FAILOVER_MS = 20;
 
@@ -237,6 +247,7 @@ export class LeaseWorld {
         const isNew = newMachines?.includes(i) === true;
         return {
           ...{ isAlive: true, isPaused: false, sequence: 0, waiting: [], isRecalled: false },
+          report: 0,
           ...{ epoch: isNew ? '' : epoch, reportedEpoch: isNew ? '' : epoch, clockUs: 0 },
           ...{ membersVersion: isNew ? 0 : startMs, members: isNew ? [] : members },
           isJoining: isNew,
@@ -244,7 +255,7 @@ export class LeaseWorld {
       }),
       arrived: checks.map(() => 0),
       ...{ requests: [], answers: [], news: [], allowed: {}, total: {} },
-      ...{ refunded: 0, lost: {}, extra: {}, isDeleted: false, forgotten: [] },
+      ...{ refunded: 0, lost: {}, extra: {}, isDeleted: false, forgotten: [], givenUp: [] },
       ...{ unproven: 0, isKnownVague: false },
       faults: { ...NO_FAULTS, ...faults },
     };
@@ -303,13 +314,12 @@ export class LeaseWorld {
       for (const i of w.forgotten) this.#lose(w, i);
     };
     add('failover', failOver, 'failovers');
-    if (Object.keys(world.redis.counters).length > 0) {
+    const isUsedByAll = world.machines.every(({ slot }) => slot?.isStored);
+    const { losesIndex = false } = this.#scenario;
+    if (Object.keys(world.redis.counters).length > 0 && (isUsedByAll || !losesIndex)) {
       const deleteAll = (w: World) => {
-        // Until a member that had used them sends a message.
-        for (const [at, { used }] of Object.entries(w.redis.counters)) {
-          addTokens(w.extra, Number(at.split(':').at(-1)), used);
-        }
         w.redis.counters = {};
+        if (losesIndex) w.redis.index = {};
         w.isDeleted = true;
       };
       add('delete counters', deleteAll, 'deletions');
@@ -354,7 +364,12 @@ export class LeaseWorld {
     if (this.#needsContact(world, machine)) add(`contact ${i}`, (w) => this.#contact(w, i));
     const mustReport = machine.epoch !== machine.reportedEpoch && slot !== undefined;
     if (flight === undefined) {
-      const isDue = ({ triedMs }: WaitingCheck) => triedMs < 0 || world.nowMs - triedMs >= RETRY_MS;
+      const isDue = ({ triedMs }: WaitingCheck) => {
+        return triedMs < 0 || world.nowMs - triedMs >= RETRY_MS || machine.report !== 0;
+      };
+      if (machine.report !== 0) {
+        add(`answer ${i}`, (w) => this.#send(w, i, { keepsLease: true }));
+      }
       if (mustReport) {
         add(`report ${i}`, (w) => this.#send(w, i, { keepsLease: true, isReport: true }));
       } else if (machine.isRecalled) add(`return ${i}`, (w) => this.#sendReturn(w, i));
@@ -464,6 +479,7 @@ export class LeaseWorld {
   /** Whether a heartbeat would change something. */
   #needsContact({ redis, nowMs }: World, machine: Machine): boolean {
     const { meta } = redis;
+    const isOverdue = nowMs * 1_000 >= (meta?.epochNumber ?? 0) * 1_000 + AWAIT_US;
     return (
       meta === undefined ||
       machine.isJoining ||
@@ -471,7 +487,7 @@ export class LeaseWorld {
       machine.membersVersion < meta.version ||
       meta.runId !== redis.runId ||
       epochOf(redis) !== machine.epoch ||
-      (this.#rules.isAvailable && meta.fenceUs > 0 && nowMs * 1_000 > meta.fenceUs + AVAILABLE_US)
+      (this.#rules.isAvailable && meta.fenceUs > 0 && isOverdue)
     );
   }
 
@@ -503,12 +519,13 @@ export class LeaseWorld {
       }
       add(`lose ${name}`, (w) => void w.answers.splice(n, 1), 'losses');
     }
-    for (const [n, { machine, kind, window }] of world.news.entries()) {
+    for (const [n, news] of world.news.entries()) {
+      const { machine, kind } = news;
       const { isAlive, isPaused } = world.machines[machine];
       if (!isPaused) {
         add(`deliver ${kind} ${machine}`, (w) => {
           w.news.splice(n, 1);
-          if (isAlive) this.#inform(w.machines[machine], kind, window);
+          if (isAlive) this.#inform(w.machines[machine], news);
         });
       }
       add(`lose ${kind} ${machine}`, (w) => void w.news.splice(n, 1), 'losses');
@@ -613,10 +630,14 @@ export class LeaseWorld {
     const { refund = 0, isReport = false, wantsLease = false } = options;
     const mayFree = slot.reserved > 0;
     const reports = isReport ? machine.epoch : '';
+    const { window, spent, isStored, firstSequence, lastLimit, others, previousKnown } = slot;
+    const { report } = machine;
+    machine.report = 0;
+    const hasPrevious = slot.previousSpent !== 0 || previousKnown > 0;
     machine.flight = {
       ...{ sequence, sentMs: nowMs, checks, isSliding, refund, isReport, reports, mayFree },
+      ...{ hasPrevious, window },
     };
-    const { window, spent, isStored, firstSequence, lastLimit } = slot;
     world.requests.push({
       machine: i,
       header: {
@@ -630,8 +651,8 @@ export class LeaseWorld {
         durationMs: this.#scenario.durationMs,
         ...{ window, spent, sequence, kept, lastLimit, wantsLease, isSliding, firstSequence },
         previousSpent: slot.previousSpent + slot.previousReserved,
-        hasPrevious: slot.previousSpent !== 0,
-        ...{ isStored, isReport, recalls: false, refund, rate: 1 },
+        ...{ hasPrevious, isStored, others, previousKnown, report },
+        ...{ recalls: false, refund, rate: 1 },
         refundWindow: refund > 0 ? window : NO_WINDOW,
         checks: checks.map(({ cost, limit, isSliding, countsDenied }) => {
           return { cost, limit, isSliding, countsDenied };
@@ -653,22 +674,15 @@ export class LeaseWorld {
   #execute(world: World, { machine, header, message }: Request): void {
     const { redis } = world;
     const wasFenced = (redis.meta?.fenceUs ?? 0) > 0;
-    const epochBefore = redis.meta?.epochNumber;
-    const record = redis.counters[counterAt(this.#key, message.window)]?.members[header.member];
-    const isReported = header.reportedEpoch === epochOf(redis);
-    const isMissing = message.isStored && !message.isReport && record === undefined && isReported;
     const serverUs = this.#serverUs(world);
     const { answer, published } = exchange(redis, serverUs, header, [message], this.#rules);
     const { sequence } = message;
     world.answers.push({ machine, sequence, call: answer, isVague: isVague(world) });
     this.#publish(world, published);
     this.#afterCall(world, wasFenced, header, answer);
-    if (redis.meta?.epochNumber !== epochBefore) world.isDeleted = false;
     const [counter] = answer.counters;
-    const isServed = counter?.status === MESSAGE_STATUS.done;
-    if (isServed && isMissing && counter.window - message.window <= 1) {
-      throw new Error('a member that has used a deleted counter is served at once');
-    }
+    // A counter that exists again was verified.
+    if (redis.counters[counterAt(this.#key, counter?.window ?? NO_WINDOW)]) world.isDeleted = false;
     // A message that was repeated in a later window may take tokens that nobody uses.
     const isLate = message.sequence < world.machines[machine].sequence;
     if (isLate && counter?.status === MESSAGE_STATUS.done) world.isKnownVague = true;
@@ -685,12 +699,22 @@ export class LeaseWorld {
     }
     world.clockUs = Math.max(world.clockUs, clockUs);
     const { meta } = redis;
+    for (const { members } of Object.values(redis.counters)) {
+      for (const [i] of machines.entries()) {
+        if (members[memberOf(i)]?.isMissed && !world.givenUp.includes(i)) this.#giveUp(world, i);
+      }
+    }
     if (!wasFenced || meta === undefined || meta.fenceUs > 0) return;
     for (const [i] of machines.entries()) {
       const known = meta.members[memberOf(i)];
       const isMissing = known?.hasJoined && known.reported < meta.epochNumber;
-      if (isMissing && this.#rules.isAvailable) this.#lose(world, i);
+      if (isMissing && this.#rules.isAvailable) this.#giveUp(world, i);
     }
+  }
+
+  #giveUp(world: World, i: number): void {
+    world.givenUp.push(i);
+    this.#lose(world, i);
   }
 
   /** A denial that Redis calls proven must be true at that moment. */
@@ -722,14 +746,18 @@ export class LeaseWorld {
   }
 
   #publish(world: World, published: readonly Publication[]): void {
-    for (const { to, kind, window } of published) {
-      if (kind === 'report') continue;
-      world.news.push({ machine: Number(to.split('.')[0]), kind, window });
+    for (const { to, kind, window, report = 0 } of published) {
+      if (kind === 'epoch') continue;
+      world.news.push({ machine: Number(to.split('.')[0]), kind, window, report });
     }
   }
 
-  #inform(machine: Machine, kind: Publication['kind'], window: number): void {
+  #inform(machine: Machine, { kind, window, report }: World['news'][number]): void {
     const { slot, flight } = machine;
+    if (kind === 'report') {
+      machine.report = report;
+      return;
+    }
     // The answer in flight may be of a later window than the slot's.
     const isKnown = slot?.window === window || flight !== undefined;
     if (slot === undefined || !isKnown) return;
@@ -788,6 +816,7 @@ export class LeaseWorld {
       const isNext = answer.window === slot.window + 1;
       slot.previousSpent = isNext ? slot.spent : 0;
       slot.previousReserved = isNext ? slot.reserved : 0;
+      slot.previousKnown = isNext ? Math.max(0, slot.others + slot.spent) : 0;
       // A reservation of a window that has ended is given up.
       Object.assign(slot, { window: answer.window, spent: 0, reserved: 0, lease: 0, boundMs: 0 });
     }
@@ -795,6 +824,9 @@ export class LeaseWorld {
     slot.deadlineMs = from + Math.floor(answer.leftUs / 1_000);
     slot.isStored = answer.isStored;
     slot.others = answer.others;
+    const isShown = flight.isSliding || flight.hasPrevious || flight.window === answer.window - 1;
+    if (isShown) slot.previousKnown = answer.previousKnownUse;
+    if (answer.report !== 0) machine.report = answer.report;
     slot.spent -= answer.refunded;
     addTokens(world.total, slot.window, -answer.refunded);
     slot.isDirty = false;
@@ -1005,11 +1037,17 @@ function isVague({ isKnownVague, redis }: World): boolean {
 /** Whether Redis knows all usage, as far as nothing is lost for good. */
 function isSettled({ redis, isDeleted }: World): boolean {
   const { meta } = redis;
-  return meta !== undefined && meta.fenceUs === 0 && meta.runId === redis.runId && !isDeleted;
+  const isKnown = Object.values(redis.counters).every(({ members }) => {
+    return !Object.values(members).some(({ mustReport }) => mustReport);
+  });
+  return (
+    isKnown && meta !== undefined && meta.fenceUs === 0 && meta.runId === redis.runId && !isDeleted
+  );
 }
 
 const newSlot = (firstSequence: number): Slot => ({
   ...{ window: NO_WINDOW, isStored: false, spent: 0, previousSpent: 0, previousReserved: 0 },
+  previousKnown: 0,
   ...{ lease: 0, leaseLimit: 0, leaseIsSliding: false, reserved: 0, deadlineMs: 0, others: 0 },
   ...{ boundMs: 0, lastLimit: 0, firstSequence, isDirty: false },
 });

@@ -135,6 +135,40 @@ const SCENARIOS = {
     { deletions: 1, timeouts: 1, prefetches: 1 },
     { ...RECOVERY, checks: alone(...THREE[0]) },
   ),
+  'counters that are deleted with the index': scenario(
+    { deletions: 1 },
+    { ...RECOVERY, losesIndex: true, checks: FOUR },
+  ),
+  'counters that are deleted, and repeated messages': scenario(
+    { deletions: 1, repeats: 1, timeouts: 1 },
+    RECOVERY,
+  ),
+  'counters that are deleted, and sliding windows': scenario(
+    { deletions: 1, prefetches: 1 },
+    { ...END, checks: [[sliding(), sliding(), sliding()], [sliding()]] },
+  ),
+  'counters that are deleted, and a dead machine': scenario(
+    { deletions: 1, kills: 1 },
+    { ...RECOVERY, checks: [[check(1, 1)], [check(1, 1)]] },
+  ),
+  'counters that are deleted, and a dead machine that is not waited for': scenario(
+    { deletions: 1, kills: 1 },
+    {
+      ...{ durationMs: 60_000, tickMs: 1_100, ticks: 1, checks: [[check()], [check()]] },
+      rules: { ...SMALL, isAvailable: true },
+    },
+  ),
+  'a suspended machine that a recovery does not wait for': scenario(
+    { deletions: 1, pauses: 1 },
+    {
+      ...{ durationMs: 60_000, tickMs: 1_100, ticks: 1, checks: [[check()], [check(), check()]] },
+      rules: { ...SMALL, isAvailable: true },
+    },
+  ),
+  'a new machine that is not known to others yet': scenario(
+    { timeouts: 1, prefetches: 1 },
+    { ...RECOVERY, newMachines: [1], rules: { ...SMALL, isAvailable: true } },
+  ),
   'a clock that is set': scenario(
     { clockSteps: 1 },
     { ...WRITE_OFF, ticks: 1, clockStepsMs: [-60, 60] },
@@ -228,8 +262,8 @@ const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][
   ['keepsWrittenOffTokens', 'holders that are written off'],
   ['isQuietAfterRecall', 'a machine that is busy while another waits', 7],
   ['waitsForReports', 'a failover to an old replica', 5],
-  ['waitsForAcknowledgements', 'a new machine and a failover', 26],
-  ['countsPresentedMembers', 'a new machine and a failover', 12],
+  ['waitsForAcknowledgements', 'a new machine and a failover', 7],
+  ['countsPresentedMembers', 'a new machine and a failover', 24],
   [
     'keepsLeftMembers',
     'a machine that stops before a failover',
@@ -257,7 +291,9 @@ const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][
   ['checksSlidingLease', 'fixed and sliding windows', 12],
   ['keepsUnanswered', 'counters whose slot is evicted'],
   ['doubtsOwnTokens', 'reserved tokens'],
-  ['detectsLostRecords', 'counters that are deleted'],
+  ['detectsLostRecords', 'counters that are deleted with the index'],
+  ['looksIntoIndex', 'counters that are deleted'],
+  ['numbersReports', 'counters that are deleted, and repeated messages'],
   ['clockNeverRunsBack', 'a clock that is set'],
   ['followsSeenClock', 'a clock that is set before a failover', 2],
   ['waitsForPresentations', 'a new machine and a failover', 22],

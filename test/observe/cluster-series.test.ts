@@ -59,15 +59,14 @@ test('failed calls to Redis are counted by the kind of their error, over all sha
 
 test('a recovery that all shard workers have seen is counted once, by its outcome', async () => {
   const metrics = new ClusterMetrics();
-  const { recoveriesComplete, recoveriesAvailable, recoveriesForgotten } = WORKER_STAT;
+  const { recoveriesComplete, recoveriesIncomplete } = WORKER_STAT;
   for (const worker of [0, 1]) {
     metrics.control.workerStats(worker).add(recoveriesComplete, 3 - worker);
-    metrics.control.workerStats(worker).add(recoveriesAvailable, 2);
-    metrics.control.workerStats(worker).add(recoveriesForgotten, worker);
+    metrics.control.workerStats(worker).add(recoveriesIncomplete, worker);
   }
   const measured = await scrape(metrics);
   const count = (outcome: string) => measured.get(`weir_recoveries_total{outcome="${outcome}"}`);
-  expect(['complete', 'available', 'forgotten'].map(count)).toEqual([3, 2, 1]);
+  expect(['complete', 'incomplete'].map(count)).toEqual([3, 1]);
 });
 
 test('the differences of clocks are the largest of all shard workers, in seconds', async () => {

@@ -37,7 +37,7 @@ export interface RedisMachineOptions {
   prefix?: string;
   leases?: boolean;
   syncMs?: number;
-  /** Whether a recovery ends after 10 s without all reports: WEIR_RECOVERY=available. */
+  /** Whether a recovery does not wait for machines that are gone: WEIR_RECOVERY=available. */
   isAvailable?: boolean;
   /** How long a check waits for Redis. Then it is denied. */
   timeoutMs: number;
@@ -87,7 +87,8 @@ export class RedisMachine {
     const settings: RedisSettings = {
       ...{ url, password: undefined, prefix, leases, syncMs, waitForReplicas: 0, timeoutMs },
       tls: { ca: undefined, cert: undefined, key: undefined },
-      ...{ onEngineDown: 'deny', localShare: 'whole', recovery: 'exact' },
+      ...{ onEngineDown: 'deny', localShare: 'whole' },
+      recovery: isAvailable ? 'available' : 'exact',
     };
     this.control = control;
     new ClockPublisher(control);

@@ -44,7 +44,6 @@ export interface SentMessage {
   readonly message: CounterMessage;
   readonly checks: readonly WaitingCheck[];
   readonly correction: Correction | undefined;
-  readonly isReport: boolean;
   /** Whether it returns the lease, of which pending batches may keep some. */
   readonly isReturn: boolean;
   /** Called with whether Redis has got the message. */
@@ -63,10 +62,11 @@ export class ActiveCounter {
   sent: SentMessage | undefined;
   /** The check for which more tokens are wanted in advance. */
   prefetch: { limit: number; isSliding: boolean } | undefined;
-  /** Whether usage is to be reported; in the recovery of Redis; and the lease returned. */
+  /** Whether usage is to be reported, and the lease returned. */
   mustSync = false;
-  mustReport = false;
   mustReturn = false;
+  /** The number of the request for a report that Redis waits for; 0 for none. */
+  report = 0;
   /** Those that wait until the usage is reported. */
   listeners: ((isDone: boolean) => void)[] = [];
   /** Whether a recall has come while a message was under way. */
@@ -98,7 +98,7 @@ export class ActiveCounter {
   #hasDuties(): boolean {
     return (
       this.mustSync ||
-      this.mustReport ||
+      this.report !== 0 ||
       this.mustReturn ||
       this.prefetch !== undefined ||
       this.corrections.length > 0

@@ -2,10 +2,11 @@
  * The calls of one member about one bucket: what each call begins with, and what the worker learns
  * from each answer about the clock, the members and the memory of Redis.
  *
- *   joining         nothing was done, until all live members know this one; heartbeats repeat
+ *   joining         nothing was done, until all live members know this one; heartbeats repeat.
+ *                   Only where a recovery is exact
  *   needs members   Redis is empty, or wants to know who may hold tokens: `open` presents them
  *   a new epoch     Redis may have lost its memory. All counters of the bucket are reported; only
- *                   then calls name the epoch, and Redis serves windows that had begun before
+ *                   then calls name the epoch. Meanwhile Redis requests reports of those in use
  */
 
 import type { Identity } from '../../core/hash.ts';
@@ -23,7 +24,6 @@ import {
   type CounterMessage,
   type GcraMessage,
   type GcraReport,
-  RECOVERY_ENDING,
 } from './scripts/protocol.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
@@ -83,8 +83,8 @@ export class BucketCalls {
   /** Whether Redis has accepted the member. */
   hasJoined = false;
   isRecovering = false;
-  /** How the recovery has ended of which `isRecovering` told, one of RECOVERY_ENDING. */
-  recoveryEnding: number = RECOVERY_ENDING.complete;
+  /** Whether members were missing at the end of the recovery of which `isRecovering` told. */
+  isIncomplete = false;
   /** How far the clock of the bucket was ahead of that of its server in the last answer, ms. */
   clockLagMs = 0;
 
@@ -202,10 +202,10 @@ export class BucketCalls {
     const hasJoined = answer.status === CALL_STATUS.done;
     const hasChanged = hasJoined !== this.hasJoined || answer.isRecovering !== this.isRecovering;
     this.clockLagMs = answer.aheadUs / 1_000;
-    // Redis may have lost its memory once more.
-    this.#openedUs = Math.max(this.#openedUs, answer.openedUs);
-    answer.openedUs = this.#openedUs;
-    if (this.isRecovering && !answer.isRecovering) this.recoveryEnding = answer.recoveryEnding;
+    if (this.isRecovering && !answer.isRecovering) {
+      this.isIncomplete = answer.openedUs !== this.#openedUs;
+    }
+    this.#openedUs = answer.openedUs;
     this.hasJoined = hasJoined;
     this.isRecovering = answer.isRecovering;
     if (hasJoined) this.#options.state.setMachineCount(answer.machineCount);

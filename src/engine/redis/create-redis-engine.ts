@@ -37,6 +37,7 @@ export function createRedisEngine(
     clock,
     stats,
     deadlineMs: settings.timeoutMs,
+    isExact: settings.recovery === 'exact',
   };
   return new RedisEngine(parts, settings.leases);
 }

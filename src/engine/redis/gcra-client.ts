@@ -69,10 +69,14 @@ export class GcraClient {
     const { identity, kind, number, namespaceTag, parameters } = entry;
     const { limit, burst, durationMs, cost } = parameters;
     const countsDenied = kind === ENTRY_KIND.countedTokens;
-    const message = { identity, durationMs, limit, burst, cost, countsDenied };
+    const known = this.#bucketOf(identity, durationMs);
+    const message = { identity, durationMs, limit, burst, cost, countsDenied, known };
     const isWanted = () => source.isOpen(number);
     this.#add(message, isWanted, (answer) => {
       if (answer === undefined || answer.status === MESSAGE_STATUS.full) return;
+      if (answer.isMissing && answer.isAllowed) {
+        this.#options.stats.add(WORKER_STAT.openedWindowTokens, cost);
+      }
       if (answer.status === MESSAGE_STATUS.done)
         this.#keep(identity, namespaceTag, message, answer);
       if (!source.claim(number)) {
@@ -91,7 +95,9 @@ export class GcraClient {
 
   /** @returns how many tokens; undefined: there is no answer, and it may have been done */
   refund(identity: Identity, durationMs: number, cost: number): Promise<number | undefined> {
-    const message = { identity, durationMs, limit: 0, burst: 0, cost: -cost, countsDenied: false };
+    const known = this.#bucketOf(identity, durationMs);
+    const nothing = { limit: 0, burst: 0, countsDenied: false };
+    const message = { identity, durationMs, ...nothing, cost: -cost, known };
     return new Promise((resolve) => {
       this.#add(message, never, (answer) => resolve(answer?.refunded));
     });
@@ -145,6 +151,17 @@ export class GcraClient {
     });
   }
 
+  /** The bucket as this machine has last seen it. */
+  #bucketOf(identity: Identity, durationMs: number): GcraState | undefined {
+    const table = this.#options.tableOf(identity);
+    let state: GcraState | undefined;
+    withSlot(table, identity, counterKey(RULE.gcra, durationMs), (slot) => {
+      // What was allowed without Redis is reported on its own.
+      if (table.readUnreported(slot) === 0) state = table.readGcra(slot);
+    });
+    return state;
+  }
+
   /** Keeps a used bucket, in case that Redis loses it or is down. */
   #keep(identity: Identity, tag: number, message: GcraMessage, answer: GcraAnswer): void {
     if (message.cost === 0 || answer.state.newest <= answer.window) return;
@@ -185,9 +202,6 @@ export class GcraClient {
       waiting.map(({ message }) => message),
     );
     const answers = result.kind === 'answer' ? result.answer.counters : [];
-    if (result.kind === 'answer' && result.answer.openedUs > 0) {
-      this.#countOpened(waiting, result.answer);
-    }
     const again: WaitingMessage[] = [];
     for (const [at, one] of waiting.entries()) {
       if (result.kind === 'refused' && one.isWanted()) again.push(one);
@@ -195,19 +209,6 @@ export class GcraClient {
     }
     if (again.length > 0) this.#retry(again);
     onReplies();
-  }
-
-  /** Counts what buckets have allowed that a recovery has opened without all reports. */
-  #countOpened(
-    waiting: readonly WaitingMessage[],
-    { counters, openedUs, clockUs }: GcraCallAnswer,
-  ): void {
-    for (const [at, { message }] of waiting.entries()) {
-      const isAllowed = 'cost' in message && message.cost > 0 && counters[at]?.isAllowed;
-      // A bucket that was empty before is full by then.
-      if (!isAllowed || clockUs >= openedUs + message.durationMs * 1_000) continue;
-      this.#options.stats.add(WORKER_STAT.openedWindowTokens, message.cost);
-    }
   }
 
   /** Sends messages again a little later. */

@@ -9,6 +9,9 @@
  *   proof           recalls. It is tried again when Redis says so, and every RETRY_MS, and denied
  *                   after PARK_MS.
  *   a stale answer  is ignored, and the checks are sent again.
+ *   usage is lost   in Redis: the checks are parked until the members that Redis waits for have
+ *                   reported the counter, for `recoveryParkMs` at most. So has this one: it says so
+ *                   at once, together with its checks.
  *
  * Redis decides nothing twice: a check whose answer is lost is in no count of this machine, and
  * the next message gives its tokens back.
@@ -35,7 +38,6 @@ import { type LeaseState, newLeaseState } from './lease-slot.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 import {
-  type CallAnswer,
   type CounterAnswer,
   type CounterMessage,
   MESSAGE_STATUS,
@@ -48,7 +50,7 @@ import {
 
 /** Parked checks are tried again after RETRY_MS, and denied after PARK_MS. */
 const RETRY_MS = 4;
-const PARK_MS = 10;
+export const PARK_MS = 10;
 /** Tokens that a batch kept at a recall are returned after this time: no batch takes longer. */
 const RETURN_KEPT_MS = 25;
 /** The most checks in a message. */
@@ -73,6 +75,8 @@ export interface LeaseClientOptions {
   onSlidingLease: (identity: Identity, key: number, deadlineMs: number) => void;
   /** Whether checks may be decided from tokens taken in advance. */
   leases: boolean;
+  /** How long a check waits until usage that Redis has lost is reported, before it is denied. */
+  recoveryParkMs: number;
 }
 
 export class LeaseClient {
@@ -125,13 +129,11 @@ export class LeaseClient {
 
   /**
    * Reports the usage of a counter, and reads that of all members.
-   * @param isReport whether Redis has lost what it knew of this member
    * @returns whether Redis has got it
    */
-  sync(identity: Identity, key: number, isReport = false): Promise<boolean> {
+  sync(identity: Identity, key: number): Promise<boolean> {
     const counter = this.#counterOf(identity, key, 0);
-    if (isReport) counter.mustReport = true;
-    else counter.mustSync = true;
+    counter.mustSync = true;
     this.#queue(counter);
     return new Promise((resolve) => counter.listeners.push(resolve));
   }
@@ -160,7 +162,7 @@ export class LeaseClient {
   }
 
   /** Follows a message of Redis about a counter. */
-  receive(message: Exclude<MemberMessage, { kind: 'report' }>): void {
+  receive(message: Exclude<MemberMessage, { kind: 'epoch' }>): void {
     const { identity, durationMs } = message;
     const key = counterKey(RULE.fixed, durationMs);
     const counter = this.#counters.get(nameOf(identity, key));
@@ -180,6 +182,13 @@ export class LeaseClient {
         counter.retryMs = 0;
         this.#queue(counter);
         break;
+      case 'report': {
+        const asked = this.#counterOf(identity, key, 0);
+        asked.report = message.report;
+        this.#queue(asked);
+        this.flush();
+        break;
+      }
       case 'reset':
         this.forget(identity, key);
         void this.sync(identity, key);
@@ -263,9 +272,6 @@ export class LeaseClient {
     const now = nowMs();
     const sentMs = result.kind === 'answer' ? result.sentMs : now;
     const answers = result.kind === 'answer' ? result.answer.counters : [];
-    if (result.kind === 'answer' && result.answer.openedUs > 0) {
-      this.#countOpened(counters, result.answer);
-    }
     for (const [at, counter] of counters.entries()) {
       const { sent } = counter;
       counter.sent = undefined;
@@ -277,22 +283,6 @@ export class LeaseClient {
       this.#queueAgain(counter, now);
     }
     this.#options.onReplies();
-  }
-
-  /** Counts what was granted in windows that a recovery has opened without all reports. */
-  #countOpened(sentBy: readonly ActiveCounter[], { counters, openedUs }: CallAnswer): void {
-    for (const [at, { sent }] of sentBy.entries()) {
-      const answer: CounterAnswer | undefined = counters[at];
-      if (sent === undefined || answer?.status !== MESSAGE_STATUS.done) continue;
-      const { durationMs, isSliding, checks } = sent.message;
-      const covers = isSliding || checks.some((check) => check.isSliding) ? 1 : 0;
-      if ((answer.window - covers) * durationMs * 1_000 >= openedUs) continue;
-      let tokens = answer.lent;
-      for (const [n, { cost }] of checks.entries()) {
-        if (answer.served[n] === SERVED.allowed) tokens += cost;
-      }
-      this.#options.stats.add(WORKER_STAT.openedWindowTokens, tokens);
-    }
   }
 
   /**
@@ -334,9 +324,8 @@ export class LeaseClient {
   /** Takes the next message of a counter, and notes it as under way. */
   #compose(counter: ActiveCounter, nowMs: number): CounterMessage {
     const { identity, prefetch } = counter;
-    const isReport = counter.mustReport;
-    const correction = isReport ? undefined : counter.corrections.shift();
-    const isPlain = !isReport && correction === undefined;
+    const correction = counter.corrections.shift();
+    const isPlain = correction === undefined;
     const checks = isPlain ? takeChecks(counter) : [];
     const takesLease = checks.length > 0 || counter.mustReturn || correction !== undefined;
     const wantsLease =
@@ -374,8 +363,10 @@ export class LeaseClient {
           state.coversSliding ||
           (prefetch?.isSliding ?? false) ||
           checks.some(({ check }) => check.isSliding),
-        isReport,
-        hasPrevious: (isReport || counter.mustSync) && state.previousSpent !== 0,
+        report: counter.report,
+        hasPrevious:
+          (counter.report !== 0 || counter.mustSync) &&
+          (state.previousSpent !== 0 || state.previousKnownUse > 0),
         recalls: correction?.recalls ?? false,
         refund: correction?.refund ?? 0,
         refundWindow: correction?.refundWindow ?? NO_WINDOW,
@@ -388,21 +379,19 @@ export class LeaseClient {
       table.setDirty(lock, slot, false);
     }
     table.release(lock);
-    const isReturn = counter.mustReturn && !isReport;
-    if (isReport) counter.mustReport = false;
-    else {
-      if (checks.length === 0 && counter.mustReturn && leaseBefore > 0) {
-        this.#options.stats.add(WORKER_STAT.leasesReturned, 1);
-        this.#options.stats.add(WORKER_STAT.returnedTokens, leaseBefore);
-      }
-      counter.mustReturn = false;
-      counter.mustSync = false;
-      counter.prefetch = undefined;
+    const isReturn = counter.mustReturn;
+    if (checks.length === 0 && isReturn && leaseBefore > 0) {
+      this.#options.stats.add(WORKER_STAT.leasesReturned, 1);
+      this.#options.stats.add(WORKER_STAT.returnedTokens, leaseBefore);
     }
+    counter.mustReturn = false;
+    counter.mustSync = false;
+    counter.report = 0;
+    counter.prefetch = undefined;
     counter.retryMs = Number.POSITIVE_INFINITY;
     const { listeners } = counter;
     counter.listeners = [];
-    counter.sent = { message, checks, correction, isReport, isReturn, listeners };
+    counter.sent = { message, checks, correction, isReturn, listeners };
     return message;
   }
 
@@ -429,7 +418,7 @@ export class LeaseClient {
     }
     if (status === recovering) {
       for (const waiting of sent.checks) {
-        if (isParkingOver(waiting, nowMs)) this.#denyFenced(waiting, nowMs);
+        if (isParkingOver(waiting, nowMs, PARK_MS)) this.#denyFenced(waiting, nowMs);
         else if (waiting.parkedMs === 0) waiting.parkedMs = nowMs;
       }
     }
@@ -437,7 +426,7 @@ export class LeaseClient {
     return false;
   }
 
-  /** Denies a check whose window Redis does not serve until all members have reported. */
+  /** Denies a check of a window that the clock of Redis has not reached. */
   #denyFenced({ source, entry }: WaitingCheck, nowMs: number): void {
     const { identity, number, parameters } = entry;
     const { durationMs } = parameters;
@@ -479,6 +468,7 @@ export class LeaseClient {
       table.release(lock);
       return false;
     }
+    const parkMs = answer.isUnknown ? this.#options.recoveryParkMs : PARK_MS;
     const isLate = hasLateUsage(message, state);
     const unproven: WaitingCheck[] = [];
     const replies: [WaitingCheck, ReplyDecision][] = [];
@@ -487,7 +477,7 @@ export class LeaseClient {
     for (const [at, waiting] of checks.entries()) {
       const served = answer.served[at];
       const { check, entry, source } = waiting;
-      if (served === SERVED.unproven && !isParkingOver(waiting, nowMs)) {
+      if (served === SERVED.unproven && !isParkingOver(waiting, nowMs, parkMs)) {
         unproven.push(waiting);
         continue;
       }
@@ -504,7 +494,11 @@ export class LeaseClient {
         } else state.spent += check.cost;
         if (check.cost > 0) state.lastLimit = check.limit;
       } else if (check.countsDenied) state.spent += check.cost;
-      if (served === SERVED.unproven) stats.add(WORKER_STAT.unprovenDenials, 1);
+      if (served === SERVED.unproven) {
+        const { recoveryDenials, unprovenDenials } = WORKER_STAT;
+        stats.add(answer.isUnknown ? recoveryDenials : unprovenDenials, 1);
+      }
+      if (allowed && answer.isMissing) stats.add(WORKER_STAT.openedWindowTokens, check.cost);
       replies.push([waiting, decisionOf(state, reserved, answer, entry.parameters, allowed)]);
     }
     state.isPinned = false;
@@ -519,7 +513,12 @@ export class LeaseClient {
     for (const [{ source, entry }, decision] of replies) source.reply(entry.number, decision);
     stats.add(WORKER_STAT.decisions, replies.length);
     stats.add(WORKER_STAT.leasesWrittenOff, answer.writtenOff);
+    if (answer.report !== 0) {
+      counter.report = answer.report;
+      counter.retryMs = nowMs;
+    }
     if (answer.lent > 0) {
+      if (answer.isMissing) stats.add(WORKER_STAT.openedWindowTokens, answer.lent);
       stats.add(WORKER_STAT.leasesGranted, 1);
       stats.add(WORKER_STAT.leasedTokens, answer.lent);
       if (message.isSliding) {
@@ -527,7 +526,7 @@ export class LeaseClient {
       }
     }
     correction?.resolve(answer);
-    this.#park(counter, unproven, nowMs);
+    this.#park(counter, unproven, nowMs, parkMs);
     if (isReturn && message.kept > 0) this.#returnLater(identity, key);
     // A recall that the message had not answered yet, because Redis sent it afterwards.
     const isUnsettled = state.lease > 0 || state.spent !== message.spent;
@@ -569,11 +568,16 @@ export class LeaseClient {
   }
 
   /** Keeps checks that cannot be decided yet. */
-  #park(counter: ActiveCounter, checks: readonly WaitingCheck[], nowMs: number): void {
+  #park(
+    counter: ActiveCounter,
+    checks: readonly WaitingCheck[],
+    nowMs: number,
+    parkMs: number,
+  ): void {
     if (checks.length === 0) return;
     for (const waiting of checks) {
       if (waiting.parkedMs === 0) waiting.parkedMs = nowMs;
-      const endMs = Math.max(nowMs, waiting.parkedMs + PARK_MS);
+      const endMs = Math.max(nowMs, waiting.parkedMs + parkMs);
       counter.retryMs = Math.min(counter.retryMs, nowMs + RETRY_MS, endMs);
     }
     counter.waiting.unshift(...checks);
@@ -649,8 +653,8 @@ function takeChecks(counter: ActiveCounter): WaitingCheck[] {
 }
 
 /** Whether a check that was denied without proof has waited long enough. */
-function isParkingOver({ parkedMs }: WaitingCheck, nowMs: number): boolean {
-  return parkedMs !== 0 && nowMs - parkedMs >= PARK_MS;
+function isParkingOver({ parkedMs }: WaitingCheck, nowMs: number, parkMs: number): boolean {
+  return parkedMs !== 0 && nowMs - parkedMs >= parkMs;
 }
 
 /** Reserved tokens may become a part of the lease, which then serves no more than both do. */

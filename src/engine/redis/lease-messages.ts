@@ -31,7 +31,8 @@ export interface Purpose {
   takesLease: boolean;
   wantsLease: boolean;
   isSliding: boolean;
-  isReport: boolean;
+  /** The number of the request for a report that is answered; 0 for none. */
+  report: number;
   /** Whether there may be usage of the window before that Redis does not know. */
   hasPrevious: boolean;
   recalls: boolean;
@@ -67,7 +68,9 @@ export function composeMessage(
     isSliding: purpose.isSliding,
     firstSequence: state.firstSequence,
     isStored: state.isStored,
-    isReport: purpose.isReport,
+    others: state.others,
+    previousKnown: state.previousKnownUse,
+    report: purpose.report,
     recalls: purpose.recalls,
     refund: purpose.refund,
     refundWindow: purpose.refundWindow,

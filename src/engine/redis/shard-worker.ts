@@ -19,13 +19,13 @@ import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
 import { Corrections } from './corrections.ts';
 import { BREAKER, type EngineState } from './engine-state.ts';
 import { GcraClient } from './gcra-client.ts';
-import { LeaseClient } from './lease-client.ts';
+import { LeaseClient, PARK_MS } from './lease-client.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
 import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
-import { type MemberMessage, RECOVERY_ENDING } from './scripts/protocol.ts';
+import type { MemberMessage } from './scripts/protocol.ts';
 import { UsageSync } from './usage-sync.ts';
 
 /** The most entries of one queue before the next queue is read. */
@@ -40,6 +40,8 @@ const COUNT_INTERVAL_MS = 10_000;
 const CLUSTER_HEARTBEAT_MS = 1_000;
 /** Wall and monotonic clock disagree by so much when the machine was suspended. */
 const SUSPENDED_MS = 100;
+/** Of the time that an acceptor waits for a check, so that its denial is not late. */
+const RECOVERY_PARK_SHARE = 0.8;
 /** How long the return of all leases may take at the end. */
 const DRAIN_MAX_MS = 2_000;
 
@@ -54,7 +56,7 @@ export interface ShardWorkerParts {
   scripts: MemberScripts;
   /** Called once for each bucket. */
   newBreaker: () => CallBreaker;
-  settings: Pick<RedisSettings, 'leases' | 'syncMs'>;
+  settings: Pick<RedisSettings, 'leases' | 'syncMs' | 'timeoutMs'>;
   stats: WorkerStats;
   /** A monotonic clock, and the clock of the system. */
   nowMs: () => number;
@@ -103,6 +105,7 @@ export class RedisShardWorker {
         this.#sync.returnAtEnd(identity, key, deadlineMs);
       },
       leases: settings.leases,
+      recoveryParkMs: Math.max(PARK_MS, settings.timeoutMs * RECOVERY_PARK_SHARE),
     });
     this.gcra = new GcraClient({
       tableOf: (identity) => this.#tableOf(identity),
@@ -204,7 +207,7 @@ export class RedisShardWorker {
 
   /** Follows a message that Redis has published to this member. */
   receive(bucket: number, message: MemberMessage): void {
-    if (message.kind === 'report') void this.#buckets[bucket].exchange([]);
+    if (message.kind === 'epoch') void this.#buckets[bucket].exchange([]);
     else this.client.receive(message);
   }
 
@@ -365,19 +368,12 @@ export class RedisShardWorker {
     this.#isRecovering = isRecovering;
   }
 
-  /** Counts one recovery for all buckets, by the worst of their endings. */
+  /** Counts one recovery for all buckets. */
   #countRecovery(): void {
-    const { complete, available, forgotten } = RECOVERY_ENDING;
-    const endings = this.#buckets.map(({ recoveryEnding }) => recoveryEnding);
-    for (const bucket of this.#buckets) bucket.recoveryEnding = complete;
-    const isAny = (ending: number) => endings.includes(ending);
-    const { recoveriesComplete, recoveriesAvailable, recoveriesForgotten } = WORKER_STAT;
-    const stat = isAny(available)
-      ? recoveriesAvailable
-      : isAny(forgotten)
-        ? recoveriesForgotten
-        : recoveriesComplete;
-    this.#parts.stats.add(stat, 1);
+    const isIncomplete = this.#buckets.some((bucket) => bucket.isIncomplete);
+    for (const bucket of this.#buckets) bucket.isIncomplete = false;
+    const { recoveriesComplete, recoveriesIncomplete } = WORKER_STAT;
+    this.#parts.stats.add(isIncomplete ? recoveriesIncomplete : recoveriesComplete, 1);
   }
 
   /** Shows the largest differences between the clocks of buckets, servers and this machine. */

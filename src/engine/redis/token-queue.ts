@@ -32,6 +32,8 @@ export interface TokenQueueParts {
   stats: AcceptorStats;
   /** After which a check is decided without Redis. */
   deadlineMs: number;
+  /** Whether nothing is allowed while usage may be missing that Redis has lost. */
+  isExact: boolean;
 }
 
 export class TokenQueue {
@@ -110,14 +112,14 @@ export class TokenQueue {
   }
 
   #decideWithdrawn({ check, context }: PendingCheck): Decision {
-    const { queues, state, withoutRedis, clock, stats } = this.#parts;
+    const { queues, state, withoutRedis, clock, stats, isExact } = this.#parts;
     const decision = this.#withdrawnDecision;
     stats.increment(ACCEPTOR_STAT.withdrawnChecks);
     const nowMs = clock.monotonicMs();
     const worker = queues.workerFor(check.identity);
     let isCounted = false;
     // Redis denies while it recovers: that its answer is late must not allow what it denies.
-    if (state.isRecovering(worker) && !state.isDown(worker)) {
+    if (isExact && state.isRecovering(worker) && !state.isDown(worker)) {
       withoutRedis.deny(check, nowMs, decision);
     } else isCounted = this.decideWithoutRedis(check, nowMs, decision);
     if (context instanceof BatchItem) context.setWithoutRedis(isCounted);

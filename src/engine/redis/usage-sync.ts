@@ -215,7 +215,7 @@ export class UsageSync {
       if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
     });
     return inParts(counters, ({ identity, key }) => {
-      return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key, true);
+      return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key);
     });
   }
 

@@ -48,6 +48,9 @@ export function encodeExchange(
       Math.floor(message.rate),
       message.lastLimit,
       flagsOf(message),
+      message.others,
+      message.previousKnown,
+      message.report,
       checks.length,
     );
     for (const { cost, limit, isSliding, countsDenied } of checks) {
@@ -62,12 +65,11 @@ function flagsOf(message: CounterMessage): number {
   const isSliding = message.isSliding || message.checks.some((check) => check.isSliding);
   return (
     (message.wantsLease ? 1 : 0) +
-    (message.isReport ? 2 : 0) +
-    (message.recalls ? 4 : 0) +
-    (message.isStored ? 8 : 0) +
-    (message.hasPrevious ? 16 : 0) +
-    (isSliding ? 32 : 0) +
-    (message.refund > 0 ? 64 : 0)
+    (message.recalls ? 2 : 0) +
+    (message.isStored ? 4 : 0) +
+    (message.hasPrevious ? 8 : 0) +
+    (isSliding ? 16 : 0) +
+    (message.refund > 0 ? 32 : 0)
   );
 }
 
@@ -114,6 +116,11 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
     answer.previousUse = fields.signed();
     answer.previousKnownUse = fields.signed();
     answer.writtenOff = fields.integer(0);
+    const state = fields.integer(0, 7);
+    answer.isUnknown = (state & 1) !== 0;
+    answer.isMissing = (state & 2) !== 0;
+    answer.wasWrittenOff = (state & 4) !== 0;
+    answer.report = fields.integer(0);
   }
   fields.end();
   if (answer.served.length !== message.checks.length) throw new InvalidReply(NAME, line);
@@ -140,5 +147,9 @@ const NOTHING_DONE: CounterAnswer = {
   recall: 0,
   refunded: 0,
   writtenOff: 0,
+  isUnknown: false,
+  isMissing: false,
+  wasWrittenOff: false,
+  report: 0,
   served: [],
 };

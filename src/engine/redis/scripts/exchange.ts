@@ -4,19 +4,43 @@
  *
  *   a         u: tokens gone; r: known use; rate: sum of the members' rates; number and time of the
  *             last recall; limit of the last allowed check; notices: 1 if members wait for tokens,
- *             plus 2 if members deny checks by the known use
+ *             plus 2 if members deny checks by the known use, plus 4 if there is a `k`, plus 8 if
+ *             usage may be missing, plus 16 if tokens were written off, plus 32 for each member
+ *             that must report
  *   <member>  d: tokens gone to it; s: the use that it reported; sequence; base: its `spent` at the
  *             last reset; rate; marks: 1 if it is written off, plus 2 if it denies checks by the
- *             known use, and is told when that falls; when it was first asked to return its lease
- *             and did not, and last
+ *             known use, and is told when that falls, plus 4 if it must report, plus 8 if it did
+ *             not in time; when it was first asked to return its lease, or to report, and did not,
+ *             and last
  *   w         members that wait, each followed by a comma
+ *   v         the number of the epoch in which the counter was verified
+ *   k         the most use that a member knew of all, in reports to a Redis that had lost some
+ *   x         use that was restored by it, of members that have not reported
  *
  * u - r are tokens in leases that may still be unused. u includes them, so no window is overfull.
+ *
+ * A counter is verified after a loss: its members must report, and until they have, no check is
+ * allowed, and no denial proven by what is missing. It is done for a counter whose window began
+ * before the fence of a recovery; for one that was deleted, as its member, or the index, shows; and
+ * for one that is missing, in a window that began before another key was found to be lost. A report
+ * is a message that names the time at which the member was asked, because an old copy of a message
+ * may arrive late.
  */
 
 import { defineScript } from '../../../redis/script.ts';
 import { SHARE } from './arithmetic.ts';
-import { CLEARED, CLOCK, ENTER, EPOCH, HEADER, INDEX, MEMBERSHIP, PUBLISH } from './prelude.ts';
+import {
+  AWAIT_US,
+  CLEARED,
+  CLOCK,
+  ENTER,
+  EPOCH,
+  HEADER,
+  INDEX,
+  LIVE_US,
+  PUBLISH,
+  STORE_META,
+} from './prelude.ts';
 
 /** Limits below this one get no lease. */
 const LEASED_LIMIT_MIN = 20;
@@ -33,15 +57,19 @@ const CHECK_BYTES = 24;
 
 const COUNTERS = `
 local COUNTER, RECORD = '<ddddddd', '<dddddddd'
-local writtenOff = 0
+local writtenOff, unknown, isMissing = 0, 0, false
 `;
 
-/** Begins the life of a key that was just written, which ends with the next window. */
+/**
+ * Begins the life of a key that was just written, which ends with the next window. The index names
+ * the last window of a counter.
+ */
 const EXPIRE = `
 ${INDEX}
-local function expire(base, key, window, duration)
+local function expire(base, key, window, duration, hasLater)
   local expiry, digits = format('%d', (window + 2) * duration), format('%d', duration)
   call('PEXPIREAT', key, expiry)
+  if hasLater then return end
   addToIndex(base:sub(-33 - #digits, -2 - #digits), 'w:' .. digits, expiry)
 end
 `;
@@ -69,7 +97,7 @@ for k = 1, #everything, 2 do
   local member = everything[k]
   if #member > 1 and member ~= me then
     local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[k + 1])
-    if marks >= 2 then
+    if marks % 4 >= 2 then
       publish(member, 'wake ' .. notice .. ' ' .. w)
       call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks - 2, first, last))
     end
@@ -78,8 +106,10 @@ end
 `;
 
 /**
- * Recalls the leases of other members. Returns the known use, which a write-off raises, and whether
- * a message was sent. A holder that nobody can reach, or that is silent, is written off.
+ * Recalls the leases of other members, and asks those for reports that must report. Returns the
+ * known use, which a write-off raises, and whether a message was sent. A holder that nobody can
+ * reach, or that is silent, is written off. A member that does not report is given up after
+ * AWAIT_US, or, where a recovery is exact, when it is forgotten.
  */
 const RECALL = `
 ${PUBLISH}${NOTICE}
@@ -90,17 +120,26 @@ local function recall(key, window, number, r, writeOffUs)
     local member = everything[k]
     if #member > 1 and member ~= me then
       local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[k + 1])
-      if d > s and marks % 2 == 0 then
-        local isOverdue = first > 0 and clock - first >= writeOffUs
+      local mustReport = marks % 8 >= 4 and window == w
+      if mustReport or d > s and marks % 2 == 0 then
+        local isOverdue = first > 0 and clock - first >= (mustReport and ${AWAIT_US} or writeOffUs)
         if not isOverdue and clock - last >= ${RECALL_AGAIN_US} then
-          local text = format('recall %s %d %d', notice, window, number)
-          local receivers = publish(member, text)
-          isOverdue = receivers == 0 and not isCluster
-          isSent = true
           if first == 0 then first = clock end
+          local text = format('recall %s %d %d', notice, window, number)
+          if mustReport then text = format('report %s %d %d', notice, window, first) end
+          local receivers = publish(member, text)
+          -- Where Redis has restarted, it may not have subscribed again yet.
+          isOverdue = receivers == 0 and not isCluster and not (mustReport and fence > 0)
+          isSent = isSent or not mustReport
           last = clock
         end
-        if isOverdue then
+        if isOverdue and mustReport and not isAvailable then
+          isOverdue = not call('HGET', metaKey, 'm:' .. member)
+        end
+        if isOverdue and mustReport then
+          marks, first, last = marks + 4, 0, 0
+          unknown, isMissing = unknown - 1, true
+        elseif isOverdue then
           r = r + (d - s)
           marks = marks + 1
           writtenOff = writtenOff + 1
@@ -113,6 +152,69 @@ local function recall(key, window, number, r, writeOffUs)
 end
 `;
 
+/**
+ * Marks the members that must report before a counter is served: in a recovery those that have not
+ * reported everything, and otherwise all. Where it is only possible that the counter existed, those
+ * that are silent are not waited for, also if a recovery is exact.
+ */
+const VERIFY = `
+local everything = call('HGETALL', metaKey)
+local beganAt = epochNumber * 1000
+for k = 1, #everything, 2 do
+  local member = match(everything[k], '^m:(.+)$')
+  if member then
+    local contact, _, _, hasJoined, _, reported = unpack(MEMBER, everything[k + 1])
+    local isBehind = reported < epochNumber and (hasJoined == 1 or isAvailable)
+    if isLost or isGuess or isBehind then
+      local isGone = (isAvailable or not isLost and not isBehind) and (clock - contact > ${LIVE_US}
+        or isBehind and contact < beganAt and clock >= beganAt + ${AWAIT_US})
+      if isGone then isMissing = true
+      elseif member == me then
+        if marks % 8 < 4 then
+          unknown, marks, firstRecall, lastRecall = unknown + 1, marks % 8 + 4, clock, 0
+        end
+      else
+        local record = call('HGET', key, member)
+        local d, s, sequence, base, rate, marks, first, last = 0, 0, 0, 0, 0, 0, 0, 0
+        if record then d, s, sequence, base, rate, marks, first, last = unpack(RECORD, record) end
+        if marks % 8 < 4 then
+          unknown = unknown + 1
+          call('HSET', key, member,
+            pack(RECORD, d, s, sequence, base, rate, marks % 8 + 4, clock, 0))
+        end
+      end
+    end
+  end
+end
+if fence > 0 then call('HSET', key, 'v', format('%d', epochNumber)) end
+isVerified, isMarked = true, true
+`;
+
+/** Remembers the most use that a member knows of all. */
+const REMEMBER = `
+local function remember(key, known)
+  call('HSET', key, 'k', format('%d', max(known, tonumber(call('HGET', key, 'k') or 0))))
+end
+`;
+
+/** Restores use that members know of others, which have not reported. */
+const RESTORE = `
+local function restore(key, u, r)
+  local more = tonumber(call('HGET', key, 'k') or 0) - r
+  call('HDEL', key, 'k')
+  if more <= 0 then return u, r end
+  call('HSET', key, 'x', format('%d', more + tonumber(call('HGET', key, 'x') or 0)))
+  return u + more, r + more
+end
+`;
+
+/** Whether the index names this window of a counter, so that it existed. */
+const WAS_INDEXED = `
+      local digits = format('%d', duration)
+      local index = metaKey:sub(1, -2) .. 'i:' .. base:sub(-33 - #digits, -2 - #digits)
+      local wasIndexed = call('HGET', index, 'w:' .. digits) == format('%d', (w + 2) * duration)
+`;
+
 const MESSAGES = `
 local answers = {''}
 local at = firstMessage
@@ -120,13 +222,13 @@ local at = firstMessage
 for i = 2, #KEYS do
   local base = KEYS[i]
   local duration, window, spent, previousSpent, sequence, firstSequence, kept, rate, lastLimit,
-    flags, checks, firstCheck = unpack('<ddddddddddd', doubles, at)
+    flags, others, previousKnown, report, checks, firstCheck =
+    unpack('<dddddddddddddd', doubles, at)
   at = firstCheck + ${CHECK_BYTES} * checks
-  local wantsLease, isReport = flags % 2 >= 1, flags % 4 >= 2
-  local recalls, isStored = flags % 8 >= 4, flags % 16 >= 8
-  local hasPrevious, isSliding = flags % 32 >= 16, flags % 64 >= 32
+  local wantsLease, recalls, isStored = flags % 2 >= 1, flags % 4 >= 2, flags % 8 >= 4
+  local hasPrevious, isSliding = flags % 16 >= 8, flags % 32 >= 16
   local refund, refundWindow = 0, 0
-  if flags >= 64 then refund, refundWindow, at = unpack('<dd', doubles, at) end
+  if flags >= 32 then refund, refundWindow, at = unpack('<dd', doubles, at) end
 
   local w = floor(nowMs / duration)
   local key = format('%s:%d', base, w)
@@ -155,27 +257,54 @@ for i = 2, #KEYS do
     if previous[2] then pd, ps, pSequence, pReset, pRate, pMarks = unpack(RECORD, previous[2]) end
   end
 
-  -- What Redis must know and does not was deleted.
-  if isStored and not isReport and window >= w - 1 and window <= w
-      and not (window == w and stored or previous)[2] and reportedEpoch == ${EPOCH} then
-    ${MEMBERSHIP}
-    newEpoch()
-    storeMeta()
+  local restores, wasWrittenOff = false, false
+  unknown, isMissing = 0, false
+  if notices >= 4 then
+    restores, isMissing, unknown = notices % 8 >= 4, notices % 16 >= 8, floor(notices / 32)
+    wasWrittenOff = notices % 32 >= 16
+    notices = notices % 4
   end
+
   local status = 0
   if window > w then status = 2
-  elseif not isReport and fence > 0 and
-      (startUs < fence or readsPrevious and isSliding and startUs - duration * 1000 < fence) then
-    status = 2
   elseif sequence <= lastSequence or sequence <= pSequence then status = 1
   elseif not CREATES and not stored[1] then status = 4 end
 
   if status ~= 0 then answers[i] = format('%d %d', sequence, status)
   else
+    local unknownBefore = unknown
+    local isMissed = marks >= 8 or isStored and not stored[2] and window == w
+    local isReport = marks % 8 >= 4 and report == firstRecall
+    if isReport then unknown, marks, firstRecall, lastRecall = unknown - 1, marks - 4, 0, 0 end
+
+    -- What a member has had an answer of, and is missing, was deleted.
+    local isLost = window == w and (isStored and not stored[2] or others > 0 and not stored[1])
+      or window == w - 1 and (isStored and not previous[2] or others > 0 and not previous[1])
+      or window == w and isSliding and previousKnown > previousSpent and not previous[1]
+    isLost = isLost and reportedEpoch == ${EPOCH}
+    local isGuess = false
+    if not isLost and not stored[1] then
+      ${WAS_INDEXED}
+      isLost, isGuess = wasIndexed, startUs < lostAt
+    end
+    if isLost then
+      lostAt = clock
+      ${STORE_META}
+    end
+    local isFenced = fence > 0
+      and (startUs < fence or isSliding and startUs - duration * 1000 < fence)
+    local isVerified = not isFenced or call('HGET', key, 'v') == format('%d', epochNumber)
+    local isMarked = false
+    if isLost or isGuess or not isVerified and (checks > 0 or wantsLease or recalls or refund > 0) then
+      ${VERIFY}
+    end
+    local restoresMore = others > 0 and (isReport or isMarked or fence > 0)
     local uBefore, rBefore, puBefore, prBefore = u, r, pu, pr
 
     -- Settles the window before: late usage there, and what is left of its lease.
+    local isPreviousNew = false
     if readsPrevious then
+      local wasAsked = pMarks % 8 >= 4
       if previous[2] and pSequence < firstSequence then
         if pMarks % 2 == 0 then pr = pr + (pd - ps) end
         pRates, pd, ps, pReset, pRate, pMarks = pRates - pRate, 0, 0, 0, 0, 0
@@ -188,36 +317,73 @@ for i = 2, #KEYS do
       pr = pr + (used - (pMarks % 2 == 1 and pd or ps))
       if pu ~= puBefore or pr ~= prBefore or pSequence < firstSequence and previous[2]
           or used + held ~= pd or used ~= ps then
+        if wasAsked then pNotices = pNotices - 32 end
         call('HSET', previousKey,
           'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices),
           me, pack(RECORD, used + held, used, sequence, pReset, pRate, 0, 0, 0))
-        if not previous[1] then
-          ${EXPIRE}
-          expire(base, previousKey, w - 1, duration)
-        end
+        isPreviousNew = not previous[1]
       end
       pd, ps = used + held, used
+      local known = window == w and previousKnown or window == w - 1 and others + spent or 0
+      local isTold = known > max(0, pr) and (isReport or isMarked or fence > 0)
+      if isTold or pNotices % 8 >= 4 then
+        ${REMEMBER}${RESTORE}
+        if isTold then
+          remember(previousKey, known)
+          if pNotices % 8 < 4 then pNotices = pNotices + 4 end
+        end
+        if unknown == 0 and isVerified then
+          pu, pr = restore(previousKey, pu, pr)
+          pNotices = pNotices - 4
+        end
+        call('HSET', previousKey,
+          'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices))
+        isPreviousNew = not previous[1]
+      end
+      if isPreviousNew then
+        ${EXPIRE}
+        expire(base, previousKey, w - 1, duration, stored[1])
+      end
     end
 
     -- Settles this window.
     if stored[2] and lastSequence < firstSequence then
       if marks % 2 == 0 then r = r + (d - s) end
       rates = rates - lastRate
-      d, s, reset, lastRate, marks, firstRecall, lastRecall = 0, 0, 0, 0, 0, 0, 0
+      d, s, reset, lastRate, marks = 0, 0, 0, 0, marks % 8 >= 4 and 4 or 0
+      if marks == 0 then firstRecall, lastRecall = 0, 0 end
     end
     local used, held = 0, 0
     if window == w then used, held = spent - reset, kept else reset = 0 end
     u = u + (used - d + held)
     r = r + (used - (marks % 2 == 1 and d or s))
+    if isMissed and used > s then
+      -- What was restored contains its usage.
+      local restored = tonumber(call('HGET', key, 'x') or 0)
+      local told = min(restored, used - s)
+      u, r = u - told, r - told
+      if told > 0 then call('HSET', key, 'x', format('%d', restored - told)) end
+    end
     d, s = used + held, used
-    if held == 0 then firstRecall, lastRecall = 0, 0 end
+    local mustReport = marks % 8 >= 4
+    if held == 0 and not mustReport then firstRecall, lastRecall = 0, 0 end
+    if restoresMore and window == w and others + spent > max(0, r) then
+      ${REMEMBER}
+      remember(key, others + spent)
+      restores = true
+    end
+    if restores and unknown == 0 and isVerified then
+      ${RESTORE}
+      u, r = restore(key, u, r)
+      restores = false
+    end
     rates = rates + rate - lastRate
     if lastLimit > 0 then limit = lastLimit end
 
     -- Refunds.
     local refunded, mustRecall = 0, recalls
     if refund > 0 and refundWindow == w then
-      if refund > r and u - d > r - s then status, mustRecall = 3, true
+      if refund > r and (u - d > r - s or unknown > 0) then status, mustRecall = 3, true
       else
         refunded = max(0, min(refund, r))
         d, s, u, r = d - refunded, s - refunded, u - refunded, r - refunded
@@ -243,7 +409,7 @@ for i = 2, #KEYS do
         local before, beforeKnown = 0, 0
         if checkFlags % 2 >= 1 then before, beforeKnown = carried, carriedKnown end
         isCostly = true
-        if cost <= checkLimit - u - before then
+        if unknown == 0 and cost <= checkLimit - u - before then
           u, d, limit = u + cost, d + cost, checkLimit
         else
           isServed = false
@@ -261,7 +427,8 @@ for i = 2, #KEYS do
     -- Grants a lease.
     local lent, leftUs = 0, endMs * 1000 - clock
     if wantsLease and isServed and (isCostly or checks == 0) and smallest >= ${LEASED_LIMIT_MIN}
-        and not mustRecall and (recalledAt == 0 or clock - recalledAt >= ${QUIET_US})
+        and not mustRecall and unknown == 0 and not isJoining
+        and (recalledAt == 0 or clock - recalledAt >= ${QUIET_US})
         and leftUs > max(5000, min(duration, 50000)) then
       local rest = smallest - u - carried
       local fair = 0
@@ -276,12 +443,13 @@ for i = 2, #KEYS do
     local isWoken = false
     writtenOff = 0
     if notices % 2 == 1 and (u < uBefore or r < rBefore or u - r < uBefore - rBefore
-        or pu < puBefore or pr < prBefore or pu - pr < puBefore - prBefore) then
+        or pu < puBefore or pr < prBefore or pu - pr < puBefore - prBefore
+        or unknown < unknownBefore) then
       ${WAKE}
       notices = notices - 1
       isWoken = true
     end
-    local denies = marks >= 2
+    local denies = marks % 4 >= 2
     if notices >= 2 and (r < rBefore or pr < prBefore) then
       ${END_DENIALS}
       notices = notices - (denies and 0 or 2)
@@ -292,7 +460,7 @@ for i = 2, #KEYS do
       local isCorrection = checks == 0
       local writeOffUs = isCorrection and ${CORRECTION_WRITE_OFF_US} or ${WRITE_OFF_US}
       local isSent, isSentBefore
-      if u - d > r - s then
+      if u - d > r - s or unknown > 0 then
         r, isSent = recall(key, w, number + 1, r, writeOffUs)
       end
       if readsPrevious and pu - pd > pr - ps then
@@ -306,7 +474,7 @@ for i = 2, #KEYS do
         end
       end
       if isSent then number, recalledAt = number + 1, clock end
-      if u - d > r - s or readsPrevious and pu - pd > pr - ps then
+      if u - d > r - s or unknown > 0 or readsPrevious and pu - pd > pr - ps then
         local waiters = call('HGET', key, 'w') or ''
         if not waiters:find(me .. ',', 1, true) then
           call('HSET', key, 'w', waiters .. me .. ',')
@@ -333,6 +501,7 @@ for i = 2, #KEYS do
       end
     end
 
+    wasWrittenOff = wasWrittenOff or writtenOff > 0
     -- A member that may deny later checks by the known use is told when that falls.
     local canFall = r > 0 or pr > 0
     if canFall and not denies and checks > 0 and not (isServed and isCostly) then
@@ -341,10 +510,16 @@ for i = 2, #KEYS do
     end
 
     -- Stores the counter, unless there is nothing to store.
-    local isRecorded = stored[2] or d ~= 0 or s ~= 0 or mustRecall or isWoken or denies
+    local isRecorded = stored[2] or d ~= 0 or s ~= 0 or mustRecall or isWoken or denies or isMarked
+      or restores
     if isRecorded then
+      if restores or isMissing or wasWrittenOff or unknown > 0 then
+        notices = notices + (restores and 4 or 0) + (isMissing and 8 or 0)
+          + (wasWrittenOff and 16 or 0) + 32 * unknown
+      end
       call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, notices),
-        me, pack(RECORD, d, s, sequence, reset, rate, denies and 2 or 0, firstRecall, lastRecall))
+        me, pack(RECORD, d, s, sequence, reset, rate,
+          (denies and 2 or 0) + (mustReport and 4 or 0), firstRecall, lastRecall))
       if not stored[1] then
         ${EXPIRE}
         expire(base, key, w, duration)
@@ -353,8 +528,10 @@ for i = 2, #KEYS do
     local answerFlags = (isRecorded and 1 or 0) + ((denies or not canFall) and 2 or 0)
     answers[i] = format('%d %d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
       answerFlags, bounded(r - s - reset), bounded(u - d - reset), lent, number, refunded, verdicts)
-    if readsPrevious or writtenOff > 0 then
-      answers[i] = answers[i] .. format(' %d %d %d', bounded(pu), bounded(pr), writtenOff)
+    isMissing = isMissing or startUs < opened or isSliding and startUs - duration * 1000 < opened
+    if readsPrevious or wasWrittenOff or unknown > 0 or isMissing then
+      answers[i] = answers[i] .. format(' %d %d %d %d %d', bounded(pu), bounded(pr), writtenOff,
+        (unknown > 0 and 1 or 0) + (isMissing and 2 or 0) + (wasWrittenOff and 4 or 0), mustReport and firstRecall or 0)
     end
   end
 end

@@ -1,7 +1,12 @@
 /**
  * The script of GCRA checks, refunds and reports, and its arguments and reply. A bucket is a string
- * of four doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them, and until
- * when the index knows it, ms. Every check is a part of a call: there are no leases.
+ * of five doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them, until when
+ * the index knows it, and until when it is kept, ms. Every check is a part of a call: there are no leases.
+ *
+ * A bucket exists until a second after the latest time at which a member may believe it to be full,
+ * also if a refund or a reset has filled it before. So where a member knows one that is not full and does not exist,
+ * Redis has lost it, and takes it from the member. In a recovery buckets are not served until all
+ * members have reported theirs; unless it is exact, for AWAIT_US at most.
  *
  * The numbers are those of the memory engine as long as products are at most 2^53, or the limit is
  * below 2^42. Beyond that they are rounded so that less is allowed, by a few tokens or ms.
@@ -10,7 +15,7 @@
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { defineScript } from '../../../redis/script.ts';
 import { QUOTIENT } from './arithmetic.ts';
-import { CLOCK, ENTER, HEADER, INDEX } from './prelude.ts';
+import { AWAIT_US, CLOCK, ENTER, HEADER, INDEX } from './prelude.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -34,17 +39,16 @@ import {
 const KIND = { check: 0, checkCountingDenied: 1, refund: 2, report: 3 } as const;
 
 const BUCKETS = `
-local BUCKET = '<dddd'
+local BUCKET = '<ddddd'
 
--- Stores the bucket until it is full, and a second more.
-local function store(key, duration, newest, current, limit, indexedUntil)
-  local expiry = newest + 1000
+local function store(key, duration, newest, current, limit, indexedUntil, keptUntil)
+  local expiry = max(newest + 1000, keptUntil)
   if expiry > indexedUntil then
     indexedUntil = expiry + duration
     local digits = format('%d', duration)
     addToIndex(key:sub(-33 - #digits, -2 - #digits), 'g:' .. digits, indexedUntil)
   end
-  call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil), 'PXAT', expiry)
+  call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil, expiry), 'PXAT', expiry)
 end
 
 -- Takes tokens from a bucket that is full at newest - slack / limit.
@@ -57,15 +61,24 @@ local answers = {''}
 local at = firstMessage
 for i = 2, #KEYS do
   local key = KEYS[i]
-  local duration, kind, limit, size, cost
-  duration, kind, limit, size, cost, at = unpack('<ddddd', doubles, at)
+  local duration, kind, limit, size, cost, knownNewest, knownCurrent, knownLimit
+  duration, kind, limit, size, cost, knownNewest, knownCurrent, knownLimit, at =
+    unpack('<dddddddd', doubles, at)
   local stored = call('GET', key)
-  local newest, current, lastLimit, indexedUntil = nowMs, 0, 0, 0
-  if stored then newest, current, lastLimit, indexedUntil = unpack(BUCKET, stored) end
+  local newest, current, lastLimit, indexedUntil, keptUntil = nowMs, 0, 0, 0, 0
+  if stored then newest, current, lastLimit, indexedUntil, keptUntil = unpack(BUCKET, stored)
+  elseif knownNewest > nowMs then
+    newest, current, lastLimit = knownNewest, knownCurrent, knownLimit
+  end
   local isFull = newest <= nowMs
   if isFull then newest, current = nowMs, 0 end
 
   local fencedUntil = fence + duration * 1000
+  local isMissing = clock < opened + duration * 1000
+  if isAvailable and fence > 0 then
+    isMissing = clock < fencedUntil
+    fencedUntil = min(fencedUntil, epochNumber * 1000 + ${AWAIT_US})
+  end
   if kind ~= ${KIND.report} and fence > 0 and clock < fencedUntil then
     answers[i] = format('${MESSAGE_STATUS.recovering} %d', math.ceil(fencedUntil / 1000))
   elseif not CREATES and not stored then
@@ -78,7 +91,7 @@ for i = 2, #KEYS do
       local known = (newest - nowMs) * lastLimit - current
       if (size - nowMs) * limit - cost > known then
         newest, current, lastLimit = size, cost, limit
-        store(key, duration, newest, current, limit, indexedUntil)
+        store(key, duration, newest, current, limit, indexedUntil, keptUntil)
       end
     elseif kind == ${KIND.refund} then
       local used = 0
@@ -86,11 +99,13 @@ for i = 2, #KEYS do
       refunded = min(cost, used)
       if cost < used then
         local ms, rest = floorOf(cost, duration, current, lastLimit)
+        keptUntil = max(keptUntil, newest + 1000)
         newest, current = newest - ms, rest
-        store(key, duration, newest, current, lastLimit, indexedUntil)
+        store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
       elseif used > 0 then
+        keptUntil = max(keptUntil, newest + 1000)
         newest, current = nowMs, 0
-        call('DEL', key)
+        store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
       end
     else
       local missing = 0
@@ -120,12 +135,13 @@ for i = 2, #KEYS do
           newest, current, lastLimit = nowMs + ms, rest, limit
         end
         newest, current = take(newest, current, taken, duration, lastLimit)
-        store(key, duration, newest, current, lastLimit, indexedUntil)
+        store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
         if isAllowed then reset = newest else remaining, reset = 0, resetOfDenied() end
       end
     end
-    answers[i] = format('${MESSAGE_STATUS.done} %d %d %d %d %d %d %d %d', isAllowed and 1 or 0,
-      remaining, min(reset, AMOUNT_MAX), nowMs, refunded, newest, current, lastLimit)
+    answers[i] = format('${MESSAGE_STATUS.done} %d %d %d %d %d %d %d %d %d', isAllowed and 1 or 0,
+      remaining, min(reset, AMOUNT_MAX), nowMs, refunded, isMissing and 1 or 0, newest, current,
+      lastLimit)
   end
 end
 local status = 0
@@ -164,15 +180,16 @@ export function encodeGcra(
   return { keys, args: headerArguments(header, context, numbers) };
 }
 
-/** Kind, limit, size of the bucket, cost. */
+/** Kind, limit, size of the bucket, cost, and the bucket as the member knows it. */
 function fieldsOf(message: GcraMessage | GcraReport): number[] {
   if (isReport(message)) {
-    return [KIND.report, message.limit, message.newest, message.current];
+    return [KIND.report, message.limit, message.newest, message.current, 0, 0, 0];
   }
-  const { limit, burst, cost, countsDenied } = message;
-  if (cost < 0) return [KIND.refund, 0, 0, -cost];
+  const { limit, burst, cost, countsDenied, known } = message;
+  const bucket = known === undefined ? [0, 0, 0] : [known.newest, known.current, known.limit];
+  if (cost < 0) return [KIND.refund, 0, 0, -cost, ...bucket];
   const kind = countsDenied ? KIND.checkCountingDenied : KIND.check;
-  return [kind, limit, Math.min(burst, limit), cost];
+  return [kind, limit, Math.min(burst, limit), cost, ...bucket];
 }
 
 function isReport(message: GcraMessage | GcraReport): message is GcraReport {
@@ -209,6 +226,7 @@ function decodeAnswer(message: GcraMessage | GcraReport, line: string): GcraAnsw
     answer.reset = fields.integer(0, AMOUNT_MAX);
     answer.window = fields.integer(1);
     answer.refunded = fields.integer(0, isReport(message) ? 0 : Math.max(0, -message.cost));
+    answer.isMissing = fields.boolean();
     answer.state = {
       newest: fields.integer(0),
       current: fields.integer(0),
@@ -230,5 +248,6 @@ const NOTHING_DONE: GcraAnswer = {
   reset: 0,
   window: 0,
   refunded: 0,
+  isMissing: false,
   state: { newest: 0, current: 0, limit: 0 },
 };

@@ -27,18 +27,20 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
     local u, r, limit, pu, pr, pLimit, _ = 0, 0, 0, 0, 0, 0, 0
     local stored = call('HGET', head .. digits .. ':' .. w, 'a')
     local previous = call('HGET', head .. digits .. ':' .. (w - 1), 'a')
-    if stored then u, r, _, _, _, limit = unpack('<ddddddd', stored) end
+    local notices = 0
+    if stored then u, r, _, _, _, limit, notices = unpack('<ddddddd', stored) end
     if previous then pu, pr, _, _, _, pLimit = unpack('<ddddddd', previous) end
     -- A limit of 0: nothing was allowed, or nothing since a reset.
-    if u ~= 0 or limit ~= 0 then
-      lines[#lines + 1] = format('w %s %d %d %d %d %d', digits, limit, w, r, pu, u - r)
+    if u ~= 0 or limit ~= 0 or notices >= 32 then
+      lines[#lines + 1] = format('w %s %d %d %d %d %d', digits, limit, w, r, pu,
+        u - r + floor(notices / 32))
     elseif pu ~= 0 or pLimit ~= 0 then
       lines[#lines + 1] = format('w %s %d %d %d %d %d', digits, pLimit, w - 1, pr, 0, pu - pr)
     end
   else
     local stored = call('GET', KEYS[4]:sub(1, -2) .. digits)
     local newest, current, limit = 0, 0, 0
-    if stored then newest, current, limit = unpack('<dddd', stored) end
+    if stored then newest, current, limit = unpack('<ddd', stored) end
     if newest > nowMs then
       lines[#lines + 1] = format('g %s %d %d %d %d 0', digits, limit, newest, current, current)
     end

@@ -4,7 +4,7 @@ import { identityFromHex } from './keys.ts';
 import type { MemberMessage } from './protocol.ts';
 import { EPOCH, Line } from './reply.ts';
 
-const KIND = /^(?:recall|wake|reset|report)$/;
+const KIND = /^(?:recall|wake|reset|report|epoch)$/;
 const IDENTITY = /^[0-9a-f]{32}$/;
 
 export function decodeMemberMessage(message: string): MemberMessage {
@@ -15,11 +15,18 @@ export function decodeMemberMessage(message: string): MemberMessage {
 }
 
 function decodeFields(kind: MemberMessage['kind'], fields: Line): MemberMessage {
-  if (kind === 'report') return { kind, epoch: fields.text(EPOCH) };
+  if (kind === 'epoch') return { kind, epoch: fields.text(EPOCH) };
   const counter = {
     identity: identityFromHex(fields.text(IDENTITY)),
     durationMs: fields.integer(1),
     window: fields.integer(0),
   };
-  return kind === 'recall' ? { kind, ...counter, recall: fields.integer(1) } : { kind, ...counter };
+  switch (kind) {
+    case 'recall':
+      return { kind, ...counter, recall: fields.integer(1) };
+    case 'report':
+      return { kind, ...counter, report: fields.integer(1) };
+    default:
+      return { kind, ...counter };
+  }
 }

@@ -4,21 +4,25 @@
  *
  *   a           clock and TIME when it was stored, µs; fence, epoch number, version of the list of
  *               members, number of machines, when they were counted; the last fence that a recovery
- *               removed without all reports; how the last recovery has ended
+ *               removed without all reports; when keys were last found to be lost
  *   e           the run id of the server that wrote it: another one means memory may be lost
+ *   s           how many keys the server had evicted
  *   m:<member>  last call; version of the list that first had it, and that it knows; whether it has
  *               joined; the epoch for which it presented its list, and for which it has reported
- *   f:<member>  when it left or was forgotten: it is not added again because another presents it
+ *   f:<member>  when it was forgotten: it is not added again because another presents it
  *
  * The clock is TIME. Where TIME is behind the clock, it runs at 0.9 of its speed until level.
- * A fence above 0 is a recovery: windows that began before the fence are not served until every
- * member has presented the members that it knows, and has reported its usage.
+ *
+ * After a loss of all memory, or of the last changes, a new epoch begins, and the fence is its
+ * beginning: members report all counters. Until all have, a counter whose window began before the
+ * fence is served only when each member that has not reported everything has reported this counter.
+ * After a loss of keys, the same is done for each counter that is missing: see `exchange.ts`.
+ *
+ * With WEIR_RECOVERY=available only members that call are waited for, and for AWAIT_US at most.
  *
  * Each call creates the functions of its script again, which takes time. So the scripts of checks
  * define functions that they rarely need inside the branches that need them.
  */
-
-import { RECOVERY_ENDING } from './protocol.ts';
 
 /** Members that have called within this time are live, µs. */
 export const LIVE_US = 3_000_000;
@@ -26,8 +30,8 @@ export const LIVE_US = 3_000_000;
 export const KEPT_US = 86_400_000_000;
 /** Windows that begin so soon after a loss of memory count as begun: another clock was ahead. */
 const FENCE_AHEAD_US = 1_000_000;
-/** How long a recovery waits for reports if it need not be exact, µs. */
-const AVAILABLE_AFTER_US = 10_000_000;
+/** How long checks wait for the report of a member if a recovery need not be exact, µs. */
+export const AWAIT_US = 1_000_000;
 /**
  * How often a call stores the clock, that its member has called, and counts the machines, µs. The
  * run id is read with the clock, because INFO takes as long as the rest of a call. No server
@@ -58,9 +62,9 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local bucket = call('HMGET', metaKey, 'a', 'e', 'm:' .. me)
 local anchor, anchorTime, fence, epochNumber, version, machines, scannedAt = 0, 0, 0, 0, 0, 0, 0
-local opened, ending = 0, 0
+local opened, lostAt = 0, 0
 if bucket[1] then
-  anchor, anchorTime, fence, epochNumber, version, machines, scannedAt, opened, ending =
+  anchor, anchorTime, fence, epochNumber, version, machines, scannedAt, opened, lostAt =
     unpack(META, bucket[1])
 end
 local clock = anchor
@@ -68,23 +72,25 @@ if now >= anchorTime then clock = max(now, anchor + floor((now - anchorTime) * 0
 -- TIME was set back. Since the clock was stored, calls were given a later one, by less than this.
 else clock = anchor + ${ANCHOR_US} end
 local isAnchorOld = clock - anchor >= ${ANCHOR_US} or now < anchorTime or clock < seen
-local runId = bucket[2]
+local runId, evicted = bucket[2], false
 if isAnchorOld or not runId then
-  local info = call('INFO', 'server')
+  local info = call('INFO', 'server', 'stats')
   local at = info:find('run_id:', 1, true)
   runId = info:sub(at + 7, at + 46)
+  evicted = match(info, 'evicted_keys:(%d+)')
 end
 clock = max(clock, seen)
 local nowMs = floor(clock / 1000)
+local isJoining = false
 `;
 
 /** What begins the answer of a call that has the status in `status`. Its end is rarely needed. */
 export const HEADER = `format('%d %d %s.%d %d %d %d', status, clock, runId, epochNumber,
   fence > 0 and 1 or 0, version, machines) .. ((opened > 0 or clock > now)
-  and format(' %d %d %d', opened, ending, max(0, clock - now)) or '')`;
+  and format(' %d %d', opened, max(0, clock - now)) or '')`;
 
 export const STORE_META = `call('HSET', metaKey,
-    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt, opened, ending))`;
+    'a', pack(META, clock, now, fence, epochNumber, version, machines, scannedAt, opened, lostAt))`;
 
 export const PUBLISH = `
 local function publish(member, text)
@@ -110,14 +116,23 @@ local function nextVersion()
   version = max(version + 1, nowMs)
 end
 
+-- Whether a recovery waits for a member that has last called then.
+local function isAwaited(contact)
+  local beganAt = epochNumber * 1000
+  return not isAvailable or clock - contact <= ${LIVE_US}
+    and (contact >= beganAt or clock < beganAt + ${AWAIT_US})
+end
+
 -- Begins a recovery: all members must report.
+local hasBegun = false
 local function newEpoch()
+  hasBegun = true
   epochNumber = max(epochNumber + 1, nowMs)
   epoch = ${EPOCH}
   fence = clock + ${FENCE_AHEAD_US}
   for _, field in ipairs(call('HKEYS', metaKey)) do
     local member = match(field, '^m:(.+)$')
-    if member then publish(member, 'report ' .. epoch) end
+    if member then publish(member, 'epoch ' .. epoch) end
   end
 end
 
@@ -162,18 +177,22 @@ local function register(presented)
   -- It may have used windows that begin later by the clock of this server.
   if fence > 0 and isFromOtherEpoch then fence = max(fence, seen + ${FENCE_AHEAD_US}) end
   if presented and fence > 0 then
+    local isNew = false
     for _, member in ipairs(presented) do
       local record = members[member]
       if member ~= me and not record and not isForgotten[member] then
         nextVersion()
-        members[member] = {clock, version, 0, 1, 0, 0}
-        isChanged[member] = true
+        -- It has not called in this epoch.
+        members[member] = {epochNumber * 1000 - 1, version, 0, 1, 0, 0}
+        isChanged[member], isNew = true, true
       elseif member ~= me and record and record[4] == 0 and record[5] < epochNumber then
         -- It may have joined, and got tokens, after what this server remembers.
         record[4] = 1
-        isChanged[member] = true
+        isChanged[member], isNew = true, true
       end
     end
+    -- Counters that were verified did not wait for it.
+    if isNew and not hasBegun then newEpoch() end
   end
 
   local mine = members[me]
@@ -198,7 +217,7 @@ local function register(presented)
   if fence > 0 and mine[5] < epochNumber then status = 2 end
   isChanged[me] = true
 
-  local isLive, isComplete, isKnown = {}, true, true
+  local isLive, isComplete, isMissing, isKnown = {}, true, false, true
   machines = 0
   for member, record in pairs(members) do
     local age = clock - record[1]
@@ -213,27 +232,24 @@ local function register(presented)
         isLive[machine] = true
         if member ~= me and record[3] < mine[2] then isKnown = false end
       end
-      -- It reports after it has presented.
-      if record[4] == 1 and record[6] < epochNumber then isComplete = false end
+      -- It reports after it has presented. One that has not joined has tokens only if available.
+      if (record[4] == 1 or isAvailable) and record[6] < epochNumber then
+        if isAwaited(record[1]) then isComplete = false else isMissing = true end
+      end
     end
   end
   for member, time in pairs(isForgotten) do
     if clock - time > ${KEPT_US} then call('HDEL', metaKey, 'f:' .. member) end
+    if time >= fence - ${FENCE_AHEAD_US} then isMissing = true end
   end
   if isKnown then mine[4] = 1 end
-  if status == 0 and mine[4] == 0 then status = 1 end
-  if fence > 0 and (isComplete
-      or isAvailable and clock > fence + ${AVAILABLE_AFTER_US - FENCE_AHEAD_US}) then
-    ending = isComplete and ${RECOVERY_ENDING.complete} or ${RECOVERY_ENDING.available}
-    for _, time in pairs(isForgotten) do
-      if isComplete and time >= fence - ${FENCE_AHEAD_US} then
-        ending = ${RECOVERY_ENDING.forgotten}
-      end
-    end
-    if ending ~= ${RECOVERY_ENDING.complete} then opened = fence end
+  if status == 0 and mine[4] == 0 and not isAvailable then status = 1 end
+  if fence > 0 and isComplete then
+    if isMissing then opened = fence end
     fence = 0
     if mine[4] == 1 then status = 0 end
   end
+  isJoining = mine[4] == 0
 
   storeMembers()
   scannedAt = clock
@@ -242,7 +258,18 @@ local function register(presented)
 end
 `;
 
-/** Answers a call of a member that must not go on, and otherwise stores what is due. */
+/** Keys that the server has evicted since the last look may have been counters. */
+const EVICTIONS = `
+  local before = call('HGET', metaKey, 's')
+  if evicted and evicted ~= before then
+    if before then lostAt = clock end
+    call('HSET', metaKey, 's', evicted)
+  end`;
+
+/**
+ * Answers a call of a member that must not go on, and otherwise stores what is due. A member that
+ * is `isJoining` is not known to all others: Redis decides its checks, and grants it no leases.
+ */
 export const ENTER = `
 local isRegistered = false
 if bucket[3] and bucket[2] == runId and fence == 0 and clock - scannedAt < ${SCAN_US} then
@@ -254,6 +281,7 @@ if not isRegistered then
   local status = register(nil)
   if status ~= 0 then return {header(status)} end
 elseif isAnchorOld then
+  ${EVICTIONS}
   ${STORE_META}
 end
 `;

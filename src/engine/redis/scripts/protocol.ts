@@ -51,8 +51,12 @@ export interface CounterMessage {
   firstSequence: number;
   /** Whether Redis has answered that it stores a record of this member in `window`. */
   isStored: boolean;
-  /** Whether the usage is reported for the recovery of a Redis that has lost it. */
-  isReport: boolean;
+  /** Use of all other members in `window`, as far as this one knows; negative after a reset. */
+  others: number;
+  /** Use of all members in the window before, as far as this one knows. */
+  previousKnown: number;
+  /** The number of the request for a report that the message answers; 0 for none. */
+  report: number;
   /** Whether leases of other members are recalled, also if no check needs them. */
   recalls: boolean;
   /** Tokens to refund; 0 for none. */
@@ -71,7 +75,7 @@ export const MESSAGE_STATUS = {
   done: 0,
   /** Its sequence number is not above the stored one: nothing was changed. */
   stale: 1,
-  /** Redis has lost memory of the window, or its clock is behind: nothing was changed. */
+  /** The clock of Redis is behind; of GCRA, it has lost memory: nothing was changed. */
   recovering: 2,
   /** The refund needs tokens that other members hold; they are recalled. */
   retryRefund: 3,
@@ -111,26 +115,24 @@ export interface CounterAnswer {
   refunded: number;
   /** Leases of other members that were written off for this message. */
   writtenOff: number;
+  /** Whether Redis has lost usage, and waits for reports: it allows nothing. */
+  isUnknown: boolean;
+  /** Whether usage may be missing that Redis has lost: tokens may be allowed again. */
+  isMissing: boolean;
+  /** Whether leases of the window were written off: their unused tokens count as used. */
+  wasWrittenOff: boolean;
+  /** The number of the request for a report of this member; 0 for none. */
+  report: number;
   /** By check, one of SERVED. An unproven denial is not counted, also if `countsDenied`. */
   served: readonly number[];
 }
 
 export const CALL_STATUS = {
   done: 0,
-  /** The member is new, and not all live members know it yet. Nothing was done. */
+  /** The recovery is exact, and not all live members know this one yet. Nothing was done. */
   joining: 1,
   /** Redis is empty: the member must present the members that it knows. Nothing was done. */
   needsMembers: 2,
-} as const;
-
-/** How a recovery has ended: how it was not complete, tokens may be allowed twice. */
-export const RECOVERY_ENDING = {
-  /** All members have reported. */
-  complete: 0,
-  /** Members were missing, and WEIR_RECOVERY is `available`. */
-  available: 1,
-  /** Members were missing until an operator removed them. */
-  forgotten: 2,
 } as const;
 
 /** What begins each call of a member. */
@@ -162,8 +164,6 @@ export interface CallAnswer {
    * tokens may be allowed in them again: Unix time, µs. 0: there was none.
    */
   openedUs: number;
-  /** How the last recovery has ended, one of RECOVERY_ENDING. */
-  recoveryEnding: number;
   /** How far the clock of the bucket is ahead of that of its server, µs. */
   aheadUs: number;
   counters: readonly CounterAnswer[];
@@ -173,10 +173,13 @@ export interface CallAnswer {
 export type MemberMessage =
   | { kind: 'recall'; identity: Identity; durationMs: number; window: number; recall: number }
   | { kind: 'wake' | 'reset'; identity: Identity; durationMs: number; window: number }
-  | { kind: 'report'; epoch: string };
+  | { kind: 'report'; identity: Identity; durationMs: number; window: number; report: number }
+  | { kind: 'epoch'; epoch: string };
 
 /** A GCRA check, or a refund. Unlike a `CounterMessage` it must not be sent twice. */
 export interface GcraMessage {
+  /** The bucket as the member has last seen it, in case that Redis has lost it. */
+  known?: GcraState | undefined;
   identity: Identity;
   durationMs: number;
   /** A refund ignores limit and burst. */
@@ -210,6 +213,8 @@ export interface GcraAnswer {
   /** The time of the decision, Unix time in ms. */
   window: number;
   refunded: number;
+  /** Whether usage may be missing that Redis has lost: tokens may be allowed again. */
+  isMissing: boolean;
   /** The bucket after the decision. */
   state: GcraState;
 }

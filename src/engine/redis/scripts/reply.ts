@@ -5,12 +5,12 @@
 
 import { RedisError } from '../../../redis/errors.ts';
 import type { KeySpace } from './keys.ts';
-import { CALL_STATUS, type CallAnswer, type CallHeader, RECOVERY_ENDING } from './protocol.ts';
+import { CALL_STATUS, type CallAnswer, type CallHeader } from './protocol.ts';
 
 /** How a machine uses Redis: the same in all its calls. */
 export interface ScriptContext {
   keys: KeySpace;
-  /** Whether a recovery ends after 10 s, also if members have not reported. */
+  /** Whether a recovery does not wait for members that are gone. */
   isAvailable: boolean;
 }
 
@@ -132,12 +132,10 @@ export function decodeHeader(script: string, line: string): Omit<CallAnswer, 'co
     membersVersion: fields.integer(0),
     machineCount: fields.integer(0),
     openedUs: 0,
-    recoveryEnding: RECOVERY_ENDING.complete as number,
     aheadUs: 0,
   };
   if (fields.hasMore) {
     header.openedUs = fields.integer(0);
-    header.recoveryEnding = fields.integer(RECOVERY_ENDING.complete, RECOVERY_ENDING.forgotten);
     header.aheadUs = fields.integer(0);
   }
   fields.end();

@@ -39,6 +39,7 @@ local function resetWindow(key, notice, isOver)
     local member = everything[i]
     if #member > 1 then
       local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
+      -- A member that must report is told of the reset, and reports then.
       marks = marks % 2
       -- What a window that is over was used for was used before the reset, reported or not.
       if isOver then d, s, base = 0, 0, ${CLEARED} else d, s, base = d - s, 0, base + s end
@@ -50,7 +51,7 @@ local function resetWindow(key, notice, isOver)
   end
   if #everything > 0 then
     call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, 0, 0))
-    call('HDEL', key, 'w')
+    call('HDEL', key, 'w', 'k', 'x')
   end
   for member in string.gmatch(waiters, '[^,]+') do publish(member, 'wake ' .. notice) end
   return hadUsage
@@ -76,8 +77,12 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
     else
       local key = KEYS[4]:sub(1, -2) .. digits
       local stored = call('GET', key)
-      if stored and unpack('<d', stored) > nowMs then count = count + 1 end
-      call('DEL', key)
+      if stored then
+        local newest, _, _, _, keptUntil = unpack('<ddddd', stored)
+        if newest > nowMs then count = count + 1 end
+        -- A missing bucket would be restored by the members that know it.
+        call('SET', key, pack('<ddddd', nowMs, 0, 0, 0, keptUntil), 'PXAT', keptUntil)
+      end
       call('HDEL', KEYS[2], name)
     end
   end

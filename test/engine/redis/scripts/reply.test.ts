@@ -20,11 +20,12 @@ const message: CounterMessage = {
     kept: 0,
   },
   ...{ hasPrevious: false, sequence: 5, firstSequence: 1, rate: 0, lastLimit: 0 },
-  ...{ wantsLease: false, isSliding: false, isStored: false, isReport: false, recalls: false },
+  ...{ wantsLease: false, isSliding: false, isStored: false, recalls: false },
+  ...{ others: 0, previousKnown: 0, report: 0 },
   ...{ refund: 0, refundWindow: NO_WINDOW, checks: [check, check] },
 };
 const EPOCH = `${'a'.repeat(40)}.12`;
-const HEADER = `0 1700000000000000 ${EPOCH} 0 3 2 0 0 0`;
+const HEADER = `0 1700000000000000 ${EPOCH} 0 3 2 0 0`;
 const COUNTER = '5 0 8 1000 1 4 6 0 0 0 s12';
 
 describe('a reply to the exchange script', () => {
@@ -35,14 +36,19 @@ describe('a reply to the exchange script', () => {
       { window: 8, isStored: true, mayDeny: false, others: 4, othersDeducted: 6, lent: 0 },
     ]);
     expect(answer.counters[0].served).toEqual([1, 2]);
-    expect(answer).toMatchObject({ openedUs: 0, recoveryEnding: 0, aheadUs: 0 });
-    const opened = decodeExchange([message], [HEADER.replace(/0 0 0$/, '17 2 5'), COUNTER]);
-    expect(opened).toMatchObject({ openedUs: 17, recoveryEnding: 2, aheadUs: 5 });
-    const short = decodeExchange([message], [HEADER.replace(/ 0 0 0$/, ''), COUNTER]);
+    expect(answer).toMatchObject({ openedUs: 0, aheadUs: 0 });
+    const opened = decodeExchange([message], [HEADER.replace(/0 0$/, '17 5'), COUNTER]);
+    expect(opened).toMatchObject({ openedUs: 17, aheadUs: 5 });
+    const short = decodeExchange([message], [HEADER.replace(/ 0 0$/, ''), COUNTER]);
     expect(short).toEqual(answer);
     const early = decodeExchange([message], [HEADER.replace('0', '1')]);
     expect(early).toMatchObject({ status: 1, counters: [] });
     expect(decodeExchange([message], [HEADER, '5 2']).counters[0].status).toBe(2);
+    const rest = decodeExchange([message], [HEADER, `${COUNTER} 9 8 1 5 1700000000000000`]);
+    expect(rest.counters[0]).toMatchObject({
+      ...{ previousUse: 9, previousKnownUse: 8, writtenOff: 1, report: 1_700_000_000_000_000 },
+      ...{ isUnknown: true, isMissing: false, wasWrittenOff: true },
+    });
   });
 
   it.each([
@@ -57,7 +63,7 @@ describe('a reply to the exchange script', () => {
     ['a clock in exponent form', [HEADER.replace('1700000000000000', '1.7e15'), COUNTER]],
     ['another epoch', [HEADER.replace('aa', 'AA'), COUNTER]],
     ['a field too many', [`${HEADER} 1`, COUNTER]],
-    ['an unknown end of a recovery', [HEADER.replace('2 0 0', '2 0 3'), COUNTER]],
+    ['an unknown state', [HEADER, `${COUNTER} 9 8 1 8 0`]],
     ['an unknown flag', [HEADER, COUNTER.replace('1000 1', '1000 4')]],
     ['the answer to another message', [HEADER, COUNTER.replace('5', '6')]],
     ['a window that has ended', [HEADER, COUNTER.replace('8', '6')]],
@@ -128,17 +134,13 @@ describe('a message to a member', () => {
     });
     expect(decodeMemberMessage(`wake ${hex} 60000 7`)).toEqual({ ...counter, kind: 'wake' });
     expect(decodeMemberMessage(`reset ${hex} 60000 7`)).toEqual({ ...counter, kind: 'reset' });
-    expect(decodeMemberMessage(`report ${EPOCH}`)).toEqual({ kind: 'report', epoch: EPOCH });
+    expect(decodeMemberMessage(`epoch ${EPOCH}`)).toEqual({ kind: 'epoch', epoch: EPOCH });
   });
 
-  it.each([
-    '',
-    'wake',
-    `wake ${hex}`,
-    `wake ${hex} 60000 7 2`,
-    `recall ${hex} 60000 7`,
-    'report 1',
-  ])('is refused if it is "%s"', (text) => {
-    expect(() => decodeMemberMessage(text)).toThrow(InvalidReply);
-  });
+  it.each(['', 'wake', `wake ${hex}`, `wake ${hex} 60000 7 2`, `recall ${hex} 60000 7`, 'epoch 1'])(
+    'is refused if it is "%s"',
+    (text) => {
+      expect(() => decodeMemberMessage(text)).toThrow(InvalidReply);
+    },
+  );
 });

@@ -55,7 +55,12 @@ const message = fc.record({
   lastLimit: fc.constantFrom(0, 40, 400),
   wantsLease: fc.boolean(),
   isSliding: fc.constantFrom(false, false, true),
-  isReport: fc.constantFrom(false, false, false, true),
+  /** Whether the member says that Redis stores a record of it. */
+  isStored: fc.constantFrom(...Array<boolean>(7).fill(false), true),
+  others: fc.constantFrom(...Array<number>(7).fill(0), -4, 9, 60),
+  previousKnown: fc.constantFrom(0, 0, 0, 20, 90),
+  /** Whether it answers a request for a report, or an older one. */
+  report: fc.constantFrom('asked', 'asked', 'none', 'old'),
   recalls: fc.constantFrom(false, false, false, true),
   refund: fc.constantFrom(0, 0, 0, 3, 50),
   isOtherRefund: fc.constantFrom(false, false, true),
@@ -67,6 +72,8 @@ const step = fc.record({
   stepMs: fc.constantFrom(0, 0, 0, 0, 1, 4, 6, 10, 12, 250, 1_000, 100_000, -5, -6),
   messages: fc.array(message, { minLength: 1, maxLength: 2 }),
   resets: fc.constantFrom(...Array<boolean>(9).fill(false), true),
+  /** Whether Redis loses a counter, without its index, before. */
+  loses: fc.constantFrom(...Array<boolean>(7).fill(false), true),
 });
 
 /** What is stored of a counter, as text: its numbers, then each member with its numbers. */
@@ -75,7 +82,8 @@ local lines = {}
 local everything = redis.call('HGETALL', KEYS[1])
 for i = 1, #everything, 2 do
   local field, value = everything[i], everything[i + 1]
-  if field == 'w' then lines[#lines + 1] = 'w ' .. value
+  if field == 'x' and value == '0' then
+  elseif #field == 1 and field ~= 'a' then lines[#lines + 1] = field .. ' ' .. value
   else
     local numbers = field == 'a' and {struct.unpack('<ddddddd', value)}
       or {struct.unpack('<dddddddd', value)}
@@ -85,6 +93,11 @@ for i = 1, #everything, 2 do
   end
 end
 return lines
+`;
+
+/** When keys were last found to be lost. */
+const READ_LOST = `
+return string.format('%.0f', select(9, struct.unpack('<ddddddddd', redis.call('HGET', KEYS[1], 'a'))))
 `;
 
 describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
@@ -104,24 +117,46 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
       const durationMs = [1_000, 100_000][runs % 2];
       const identities = [0, 1].map((h2) => ({ ...IDENTITY, h1: 1_000 + runs, h2 }));
       runs++;
+      const isAvailable = runs % 4 >= 2;
+      // All have called at about the same time.
+      clockUs += 1_000_000;
+      for (const { header, context, call } of members) {
+        context.isAvailable = isAvailable;
+        header.clockUs = clockUs;
+        ({ clockUs } = await call([]));
+      }
       const model = joinedRedis('r', clockUs, names);
+      const lost = await members[0].command('EVAL', READ_LOST, '1', context.keys.members(0));
+      model.meta!.lostUs = Number(lost);
+      const reportedEpoch = `r.${model.meta!.epochNumber}`;
       const sequences = members.map(() => [10, 10]);
       const firsts = members.map(() => [1, 1]);
       const published: Publication[] = [];
       for (const member of members) member.received.splice(0);
-      for (const { member: at, stepMs, messages: wanted, resets } of steps) {
+      for (const { member: at, stepMs, messages: wanted, resets, loses } of steps) {
         const member = members[at];
         const leftMs = durationMs - ((clockUs / 1_000) % durationMs);
         const nowUs = clockUs + (stepMs < 0 ? Math.max(0, leftMs + stepMs) : stepMs) * 1_000;
         const window = Math.floor(nowUs / 1_000 / durationMs);
+        if (loses) {
+          const lost = { identity: identities[0], durationMs };
+          delete model.counters[counterAt(keyOfMessage(lost), window)];
+          const key = context.keys.counter(lost.identity, durationMs);
+          await member.command('DEL', `${key}:${window}`);
+        }
         const messages = wanted.map((one): CounterMessage => {
           const { counter, windowsBefore, sequenceStep, isNewSlot, isOtherRefund, ...rest } = one;
           const sequence = sequences[at][counter] + sequenceStep;
           sequences[at][counter] = Math.max(sequences[at][counter], sequence);
           if (isNewSlot) firsts[at][counter] = sequence;
           const refundWindow = window - Number(isOtherRefund);
+          const identity = identities[counter];
+          const at0 = counterAt(keyOfMessage({ identity, durationMs }), window);
+          const record = model.counters[at0]?.members[member.name];
+          const asked = record?.mustReport ? record.firstRecallUs : 0;
           return {
-            ...{ ...rest, identity: identities[counter], durationMs, sequence, isStored: false },
+            ...{ ...rest, identity, durationMs, sequence },
+            report: { asked, none: 0, old: Math.max(0, asked - 1) }[one.report],
             firstSequence: firsts[at][counter],
             window: windowsBefore === 9 ? NO_WINDOW : window - windowsBefore,
             refundWindow: rest.refund > 0 ? refundWindow : NO_WINDOW,
@@ -132,9 +167,9 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
         clockUs = answer.clockUs;
         expect(answer.status).toBe(CALL_STATUS.done);
         const { machineCount } = answer;
-        const header = { ...member.header, clockUs: 0, reportedEpoch: '' };
+        const header = { ...member.header, clockUs: 0, reportedEpoch };
         const modelled = exchange(model, clockUs, header, messages, {
-          ...RULES,
+          ...{ ...RULES, isAvailable },
           lease: (demand) => leaseTokens({ ...demand, machines: machineCount }),
         });
         published.push(...modelled.published);
@@ -163,7 +198,7 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
         const expected = published.filter(({ to }) => to === name).map(textOf);
         await waitUntil('all messages arrive', () => received.length >= expected.length);
         const texts = received.map((one) => {
-          if (one.kind === 'report') return one.kind;
+          if (one.kind === 'epoch') return one.kind;
           return textOf({ ...one, key: keyOfMessage(one) });
         });
         expect(texts).toEqual(expected);
@@ -173,7 +208,7 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
     await fc.assert(property, { seed: newSeed(), numRuns: trialCount(40, 300) });
     const { done, stale, recovering, retryRefund } = MESSAGE_STATUS;
     expect([...statuses].sort()).toEqual([done, stale, recovering, retryRefund]);
-    expect(kinds.size).toBe(3 * MEMBERS);
+    expect(kinds.size).toBe(4 * MEMBERS);
   });
 });
 
@@ -192,14 +227,22 @@ function linesOf(model: RedisState, at: string): string[] {
   const counter = model.counters[at];
   if (counter === undefined) return [];
   const { used, known, recall, recallUs, limit, waiters, hasDenials, members } = counter;
+  const { reported, restored, isMissing, wasWrittenOff } = counter;
   const rates = Object.values(members).reduce((sum, { rate }) => sum + rate, 0);
   const lines = Object.entries(members).map(([name, record]) => {
     const { deducted, spent, sequence, base, rate, isWrittenOff, denies } = record;
-    const marks = Number(isWrittenOff) + 2 * Number(denies);
+    const { mustReport, isMissed } = record;
+    const asked = 4 * Number(mustReport) + 8 * Number(isMissed);
+    const marks = Number(isWrittenOff) + 2 * Number(denies) + asked;
     const numbers = [deducted, spent, sequence, base, rate, marks];
     return [name, ...numbers, record.firstRecallUs, record.lastRecallUs].join(' ');
   });
-  const notices = Number(waiters.length > 0) + 2 * Number(hasDenials);
+  const unknown = Object.values(members).filter(({ mustReport }) => mustReport).length;
+  const lost = 4 * Number(reported !== undefined) + 8 * Number(isMissing) + 32 * unknown;
+  const notices =
+    Number(waiters.length > 0) + 2 * Number(hasDenials) + lost + 16 * Number(wasWrittenOff);
+  if (reported !== undefined) lines.push(`k ${reported}`);
+  if (restored > 0) lines.push(`x ${restored}`);
   lines.push(['a', used, known, rates, recall, recallUs, limit, notices].join(' '));
   if (waiters.length > 0) lines.push(`w ${waiters.join(',')},`);
   return lines.sort();
