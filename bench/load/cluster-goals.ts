@@ -238,7 +238,7 @@ function settingsFor(port: number): RedisSettings {
     ...{ url: `redis://127.0.0.1:${port}`, password: undefined, prefix: 'goals' },
     tls: { ca: undefined, cert: undefined, key: undefined },
     ...{ timeoutMs: TIMEOUT_MS, leases: true, syncMs: 100, onEngineDown: 'deny' },
-    ...{ localShare: 'whole', recovery: 'exact', waitForReplicas: 0 },
+    ...{ localShare: 'whole', recovery: 'exact', eviction: 'refuse', waitForReplicas: 0 },
   };
 }
 

@@ -17,7 +17,7 @@ import { readText, SettingsError } from './setting-value.ts';
 const REDIS_SETTINGS = [
   ...(['redisUrl', 'redisPasswordFile', 'redisCa', 'redisCert', 'redisKey'] as const),
   ...(['redisPrefix', 'redisTimeoutMs', 'redisWait', 'leases', 'syncMs', 'onEngineDown'] as const),
-  ...(['localShare', 'recovery'] as const),
+  ...(['localShare', 'recovery', 'redisEviction'] as const),
 ] satisfies SettingName[];
 
 /**
@@ -64,6 +64,7 @@ export function loadRedisSettings(
     onEngineDown: settings.onEngineDown,
     localShare: settings.localShare,
     recovery: settings.recovery,
+    eviction: settings.redisEviction,
     waitForReplicas: settings.redisWait,
   };
 }

@@ -35,7 +35,12 @@ import {
 import { FULL_TABLE_POLICIES } from '../core/decision.ts';
 import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
 import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
-import { ENGINE_DOWN_POLICIES, LOCAL_SHARES, RECOVERY_MODES } from '../redis/settings.ts';
+import {
+  ENGINE_DOWN_POLICIES,
+  EVICTION_MODES,
+  LOCAL_SHARES,
+  RECOVERY_MODES,
+} from '../redis/settings.ts';
 import { REDIS_URL_FORMS } from '../redis/url.ts';
 import { availableCores } from './resources.ts';
 
@@ -303,6 +308,11 @@ export const Settings = Type.Object({
     RECOVERY_MODES,
     'exact',
     'what happens after Redis has lost its memory while a weir is missing: wait for it, or go on',
+  ),
+  redisEviction: choice(
+    EVICTION_MODES,
+    'refuse',
+    'whether weir starts with a Redis whose maxmemory-policy is not noeviction',
   ),
   analytics: choice(
     ['on', 'off'],

@@ -156,6 +156,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
       recovery:
         '`exact` denies checks in windows that began before, until all weirs have reported ' +
         'their usage. `available` waits for 10 s.',
+      redisEviction:
+        'With `accept`, a full Redis deletes counters, overrides and keys, and windows may ' +
+        'exceed their limits. See [Eviction policy](cluster.md#eviction-policy).',
     },
   },
   {

@@ -8,13 +8,15 @@
 import type { FileFault } from '../core/failure-log.ts';
 import type { EngineStats } from '../engine/engine.ts';
 
-/** The copy of the registry that this machine has, where the registry is in Redis. */
+/** The copy of the registry that this machine has, and the Redis in which the registry is. */
 export interface ReplicaStats {
   version: number;
   /** Time since this machine last read the version in Redis. */
   ageMs: number;
   /** `diverged`: Redis has other records than this machine, which it must not replace. */
   state: 'current' | 'unreachable' | 'diverged';
+  /** Servers that may delete keys, and must not (WEIR_REDIS_EVICTION), each with its policy. */
+  evicting: readonly string[];
 }
 
 export type ServerState = 'starting' | 'ready' | 'draining';
@@ -94,6 +96,12 @@ function reasonsOf(
     reasons.push('the registry in Redis does not respond: changes are rejected, others not seen');
   } else if (replica?.state === 'diverged') {
     reasons.push('the registry in Redis has other records: changes are rejected; see the log');
+  }
+  if (replica !== undefined && replica.evicting.length > 0) {
+    const servers = replica.evicting.join(', ');
+    reasons.push(
+      `Redis deletes keys when it is full: set maxmemory-policy noeviction (${servers})`,
+    );
   }
   for (const { path, error, effect } of faults) {
     reasons.push(`disk: ${path} cannot be written (${error}); ${effect}`);

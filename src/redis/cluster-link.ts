@@ -76,6 +76,11 @@ export class ClusterLink implements RedisLink {
     return [...this.#nodes.values()].flatMap(({ connection }) => connection.facts ?? []);
   }
 
+  async refresh(): Promise<void> {
+    const nodes = [...this.#nodes.values()];
+    await Promise.all(nodes.map(({ connection }) => connection.refreshFacts()));
+  }
+
   isConnected(key?: string): boolean {
     if (key !== undefined) return this.#owner(slotOfKey(key))?.connection.isReady ?? false;
     return (

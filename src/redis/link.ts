@@ -22,6 +22,8 @@ export interface RedisLink {
   readonly target: string;
   /** The servers that are connected. */
   readonly servers: readonly ServerFacts[];
+  /** Reads `servers` again. A server that does not answer keeps what it has said. */
+  refresh(): Promise<void>;
   /** Whether the server of a key is connected; without a key, whether all servers are. */
   isConnected(key?: string): boolean;
   /** Resolves when `isConnected()`. @throws RedisError at the deadline, or if waiting is useless */

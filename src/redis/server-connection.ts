@@ -75,6 +75,18 @@ export class ServerConnection {
     return this.#session === undefined ? undefined : this.#facts;
   }
 
+  /** Asks the server again. Without an answer, what it has said stays. */
+  async refreshFacts(): Promise<void> {
+    const session = this.#session;
+    if (session === undefined) return;
+    try {
+      const facts = await readServerFacts(session);
+      if (this.#session === session) this.#facts = facts;
+    } catch (error) {
+      if (!(error instanceof RedisError)) throw error;
+    }
+  }
+
   /** Why there is no connection, or why the last one was lost. */
   get error(): RedisError {
     return this.#error;

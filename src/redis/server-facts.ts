@@ -14,14 +14,12 @@ export interface ServerFacts {
   isClusterNode: boolean;
   /** Undefined if the server does not tell this user. */
   isPersistent: boolean | undefined;
-  /** Whether it deletes keys when its memory is full. */
-  evictsKeys: boolean;
+  /** Its maxmemory-policy. Undefined if the server does not tell it. */
+  evictionPolicy: string | undefined;
 }
 
 /** The oldest versions with sharded channels and with what scripts use. */
 const OLDEST = { Redis: [7, 0], Valkey: [7, 2] } as const;
-
-const NO_EVICTION = 'noeviction';
 
 /** @throws RedisError, also if the server is too old or still reads its data */
 export async function readServerFacts(session: Session): Promise<ServerFacts> {
@@ -50,7 +48,7 @@ export async function readServerFacts(session: Session): Promise<ServerFacts> {
     isReplica: role !== 'master',
     isClusterNode: field('redis_mode') === 'cluster' || field('server_mode') === 'cluster',
     isPersistent: field('aof_enabled') === '1' ? true : await readHasSnapshots(session),
-    evictsKeys: (field('maxmemory_policy') ?? NO_EVICTION) !== NO_EVICTION,
+    evictionPolicy: field('maxmemory_policy'),
   };
 }
 

@@ -9,6 +9,9 @@ export type LocalShare = (typeof LOCAL_SHARES)[number];
 export const RECOVERY_MODES = ['exact', 'available'] as const;
 export type RecoveryMode = (typeof RECOVERY_MODES)[number];
 
+export const EVICTION_MODES = ['refuse', 'accept'] as const;
+export type EvictionMode = (typeof EVICTION_MODES)[number];
+
 export interface RedisSettings {
   /** Any of the forms that `url.ts` accepts. It may contain a password. */
   url: string;
@@ -27,6 +30,8 @@ export interface RedisSettings {
   onEngineDown: EngineDownPolicy;
   localShare: LocalShare;
   recovery: RecoveryMode;
+  /** Whether a Redis that deletes keys when its memory is full is used. */
+  eviction: EvictionMode;
   /** How many replicas must have received each change; 0 waits for none. */
   waitForReplicas: number;
 }

@@ -51,6 +51,10 @@ export class SingleLink implements RedisLink {
     return facts === undefined ? [] : [facts];
   }
 
+  refresh(): Promise<void> {
+    return this.#connection.refreshFacts();
+  }
+
   isConnected(): boolean {
     return this.#connection.isReady;
   }

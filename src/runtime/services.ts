@@ -47,9 +47,9 @@ const FIRST_KEY_RETRY_MS = 1_000;
 const STORE_EFFECT = 'changes get a 503, and new namespaces wait in memory';
 const REPLICA_EFFECT = 'its records are in Redis only';
 
-function replicaStatsOf({ replicator }: SharedRegistry): ReplicaStats {
+function replicaStatsOf({ replicator, serverWatch }: SharedRegistry): ReplicaStats {
   const { version, ageMs, state } = replicator;
-  return { version, ageMs, state };
+  return { version, ageMs, state, evicting: serverWatch.evicting };
 }
 
 export class Services {

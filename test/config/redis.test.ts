@@ -34,6 +34,7 @@ describe('the settings of the engine in Redis', () => {
       onEngineDown: 'local',
       localShare: 'whole',
       recovery: 'exact',
+      eviction: 'refuse',
       waitForReplicas: 0,
     });
   });
@@ -52,7 +53,7 @@ describe('the settings of the engine in Redis', () => {
       ...['--leases', 'off', '--local-share', 'divided', '--recovery', 'available'],
     ];
     const env = { WEIR_SYNC_MS: '10', WEIR_ON_ENGINE_DOWN: 'deny', WEIR_REDIS_WAIT: '1' };
-    Object.assign(env, { WEIR_REDIS_TIMEOUT_MS: '50' });
+    Object.assign(env, { WEIR_REDIS_TIMEOUT_MS: '50', WEIR_REDIS_EVICTION: 'accept' });
     expect(loadSettings(args, env)?.redis).toEqual({
       url: 'rediss://redis.example',
       password: 'pass word',
@@ -64,6 +65,7 @@ describe('the settings of the engine in Redis', () => {
       onEngineDown: 'deny',
       localShare: 'divided',
       recovery: 'available',
+      eviction: 'accept',
       waitForReplicas: 1,
     });
   });

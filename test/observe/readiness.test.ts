@@ -60,7 +60,7 @@ describe('readiness', () => {
   });
 
   test('shows Redis and the registry where they are used', () => {
-    const replica = { version: 7, ageMs: 20, state: 'current' } as const;
+    const replica = { version: 7, ageMs: 20, state: 'current', evicting: [] } as const;
     expect(readinessOf('ready', withCluster(), replica, [], false).body).toEqual({
       status: 'ready',
       workers: { wanted: 2, running: 2, replaced: 0 },
@@ -69,8 +69,22 @@ describe('readiness', () => {
     });
   });
 
+  test('stays, degraded, with a Redis that may delete keys, and names it', () => {
+    const evicting = ['a:6379: allkeys-lru', 'b:6379: volatile-ttl'];
+    const replica = { version: 7, ageMs: 20, state: 'current', evicting } as const;
+    const { isReady, body } = readinessOf('ready', withCluster(), replica, [], false);
+    expect([isReady, body.status, body.reasons]).toEqual([
+      true,
+      'degraded',
+      [
+        'Redis deletes keys when it is full: set maxmemory-policy noeviction' +
+          ' (a:6379: allkeys-lru, b:6379: volatile-ttl)',
+      ],
+    ]);
+  });
+
   const down = { connections: [false, false] };
-  const replica = { version: 7, ageMs: 9_000, state: 'unreachable' } as const;
+  const replica = { version: 7, ageMs: 9_000, state: 'unreachable', evicting: [] } as const;
   const diverged = { ...replica, state: 'diverged' } as const;
   test.each<[string, Partial<ClusterStats>, Parameters<typeof answer>[1], boolean, string, number]>(
     [

@@ -13,7 +13,7 @@ export const CLUSTER: ClusterStats = {
   isRecovering: false,
   machines: 3,
 };
-const REPLICA: ReplicaStats = { version: 41, ageMs: 250, state: 'current' };
+const REPLICA: ReplicaStats = { version: 41, ageMs: 250, state: 'current', evicting: [] };
 
 export class ClusterMetrics {
   readonly control = new Control(allocateControl(2, 2));

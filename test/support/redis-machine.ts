@@ -87,7 +87,7 @@ export class RedisMachine {
     const settings: RedisSettings = {
       ...{ url, password: undefined, prefix, leases, syncMs, waitForReplicas: 0, timeoutMs },
       tls: { ca: undefined, cert: undefined, key: undefined },
-      ...{ onEngineDown: 'deny', localShare: 'whole' },
+      ...{ onEngineDown: 'deny', localShare: 'whole', eviction: 'refuse' },
       recovery: isAvailable ? 'available' : 'exact',
     };
     this.control = control;

@@ -1,7 +1,8 @@
 /**
  * The registry that all machines with one Redis share, as a start sees it: connects, brings the
- * store up to date, and refuses a store whose records would be lost. Without Redis, a machine that
- * has a replica starts with it; any other start fails with a StartError.
+ * store up to date, and refuses a store whose records would be lost, and a Redis that may delete
+ * them. Without Redis, a machine that has a replica starts with it; any other start fails with a
+ * StartError.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -10,6 +11,7 @@ import { StartError } from '../../core/errors.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { RedisError } from '../../redis/errors.ts';
 import type { RedisLink } from '../../redis/link.ts';
+import { ServerWatch } from '../../redis/server-watch.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { systemMs } from '../../shared-memory/clock.ts';
 import type { Registry } from '../registry.ts';
@@ -22,13 +24,8 @@ import { Replicator } from './replicator.ts';
 const ATTEMPTS = { withReplica: 10, without: 50 } as const;
 const ATTEMPT_INTERVAL_MS = 100;
 
-const NOT_PERSISTENT =
-  'Redis does not save its data: after its restart, keys, overrides and namespaces come from the' +
-  ' stores of the machines that run, and are lost if none does (enable appendonly)';
-
-const EVICTS_KEYS =
-  'Redis deletes counters, keys, overrides and namespaces when its memory is full' +
-  ' (set maxmemory-policy to noeviction)';
+/** How long a start waits for all nodes of a cluster, to see their settings. */
+const ALL_SERVERS_MS = 1_000;
 
 export interface SharedRegistryOptions {
   settings: RedisSettings;
@@ -39,6 +36,7 @@ export interface SharedRegistryOptions {
 export class SharedRegistry {
   readonly replicator: Replicator;
   readonly replica: Replica;
+  readonly serverWatch: ServerWatch;
   /** Whether Redis did not respond at the start: the store may lack what Redis has. */
   startedWithoutRedis = false;
   readonly #client: SharedRegistryClient;
@@ -51,6 +49,7 @@ export class SharedRegistry {
     const shared = new SharedRegistry(options);
     try {
       await shared.#bringUpToDate();
+      shared.serverWatch.start();
     } catch (error) {
       await shared.close();
       throw error;
@@ -59,15 +58,8 @@ export class SharedRegistry {
   }
 
   private constructor({ settings, store, log }: SharedRegistryOptions) {
-    const warned = new Set<string>();
-    this.#link = openRedis(settings, {
-      onConnected: ({ server, isPersistent, evictsKeys }) => {
-        if (warned.has(server)) return;
-        warned.add(server);
-        if (isPersistent === false) log.warn({ server }, NOT_PERSISTENT);
-        if (evictsKeys) log.warn({ server }, EVICTS_KEYS);
-      },
-    });
+    this.#link = openRedis(settings);
+    this.serverWatch = new ServerWatch(this.#link, settings.eviction, log);
     this.#client = new SharedRegistryClient(this.#link, settings.prefix);
     this.#log = log;
     this.replica = new Replica(store, log);
@@ -106,6 +98,7 @@ export class SharedRegistry {
   }
 
   async close(): Promise<void> {
+    this.serverWatch.close();
     await this.replicator.stop(() => this.#link.close());
   }
 
@@ -113,14 +106,18 @@ export class SharedRegistry {
     const isReplica = this.replica.mark !== undefined;
     const attempts = isReplica ? ATTEMPTS.withReplica : ATTEMPTS.without;
     for (let attempt = 1; ; attempt++) {
+      this.serverWatch.requireNoEviction();
       try {
         await this.replicator.synchronize();
-        return;
+        break;
       } catch (error) {
         if (attempt === attempts) return this.#startWithout(error as Error);
       }
       await sleep(ATTEMPT_INTERVAL_MS);
     }
+    // A start does not fail because a node of a cluster is down.
+    await this.#link.ready(ALL_SERVERS_MS).catch(() => {});
+    this.serverWatch.requireNoEviction();
   }
 
   #startWithout(error: Error): void {

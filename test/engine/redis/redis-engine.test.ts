@@ -44,6 +44,7 @@ const SETTINGS: RedisSettings = {
     onEngineDown: 'local',
     localShare: 'whole',
     recovery: 'exact',
+    eviction: 'refuse',
     waitForReplicas: 0,
     timeoutMs: 20,
   },

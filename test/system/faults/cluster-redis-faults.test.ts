@@ -101,7 +101,8 @@ describe.skipIf(isRedisMissing)('three servers that deny what Redis does not dec
   beforeAll(async () => {
     redis = await startRedis({ config: ['enable-debug-command local'] });
     liar = await startLyingProxy(redis.port);
-    machines = await start(liar);
+    // One of the faults is a Redis that deletes keys.
+    machines = await start(liar, undefined, { WEIR_REDIS_EVICTION: 'accept' });
   }, 60_000);
   afterAll(async () => {
     await closeMachines(machines);

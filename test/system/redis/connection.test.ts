@@ -164,7 +164,7 @@ describe.each(PROGRAMS)('with $name', ({ name, isMissing, options }) => {
           isReplica: false,
           isClusterNode: false,
           isPersistent: false,
-          evictsKeys: false,
+          evictionPolicy: 'noeviction',
         },
       ]);
     });
@@ -305,13 +305,13 @@ describe.skipIf(isRedisMissing)('the data of a server', () => {
     expect((await openReady(other.url)).servers[0].isPersistent).toBeUndefined();
   });
 
-  test.each([
-    ['noeviction', false],
-    ['allkeys-lru', true],
-    ['volatile-ttl', true],
-  ])('may be deleted when its memory is full, with the policy %s', async (policy, evictsKeys) => {
-    await configure('maxmemory-policy', policy);
-    expect((await facts()).evictsKeys).toBe(evictsKeys);
+  test('are deleted by its maxmemory-policy, which is read again on request', async () => {
+    const link = await openReady(server.url);
+    for (const evictionPolicy of ['volatile-ttl', 'noeviction']) {
+      await configure('maxmemory-policy', evictionPolicy);
+      await link.refresh();
+      expect(link.servers[0]).toMatchObject({ evictionPolicy });
+    }
   });
 });
 

@@ -16,7 +16,7 @@ const CHECK = { limit: 1_000_000, duration: LONGEST_WINDOW_MS };
 
 describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
   const redis = useRedis({ config: ['appendonly yes', 'appendfsync no'] });
-  const { servers, start } = useServers(2);
+  const { servers, start } = useServers(3);
   beforeAll(async () => {
     await Promise.all([0, 1].map((i) => start(i, redis.url)));
   }, 60_000);
@@ -58,6 +58,21 @@ describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
     );
     expect(measured.get('weir_redis_call_failures_total')).toBeLessThan(calls);
   });
+
+  test('are degraded while Redis may delete keys, and a start is refused', async () => {
+    const policy = (name: string) => redis.command('CONFIG', 'SET', 'maxmemory-policy', name);
+    await policy('allkeys-lru');
+    const { reasons, redis: seen } = await waitForStatus(servers[0], 'degraded');
+    expect([reasons, seen.connected]).toEqual([
+      [expect.stringContaining(`(127.0.0.1:${redis.port}: allkeys-lru)`)],
+      true,
+    ]);
+    await expect(start(2, redis.url)).rejects.toThrow(
+      `the maxmemory-policy of Redis must be noeviction; got 127.0.0.1:${redis.port}: allkeys-lru`,
+    );
+    await policy('noeviction');
+    for (const server of servers.slice(0, 2)) await waitForStatus(server, 'ready');
+  }, 60_000);
 
   test('are degraded, and ready for balancers, while Redis is gone', async () => {
     const [server] = servers;

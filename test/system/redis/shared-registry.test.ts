@@ -3,11 +3,12 @@
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeKey, rootKeyRecord } from '../../../src/auth/keys.ts';
 import type { RedisSettings } from '../../../src/redis/settings.ts';
+import { slotOfKey } from '../../../src/redis/slot.ts';
 import { Registry } from '../../../src/registry/registry.ts';
 import { SharedRegistry } from '../../../src/registry/shared/shared-registry.ts';
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
-import { isRedisMissing } from '../../support/programs/redis.ts';
+import { isRedisMissing, startCluster } from '../../support/programs/redis.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { addKey } from '../../support/store.ts';
 import { recordingLog } from './machine.ts';
@@ -23,7 +24,7 @@ describe.skipIf(isRedisMissing)('a start', () => {
       password: undefined,
       tls: { ca: undefined, cert: undefined, key: undefined },
       ...{ prefix: 'weir', leases: true, syncMs: 20, waitForReplicas: 0, timeoutMs: 20 },
-      ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact' },
+      ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact', eviction: 'refuse' },
     };
   });
   beforeEach(() => {
@@ -107,14 +108,44 @@ describe.skipIf(isRedisMissing)('a start', () => {
     expect(await shared.claimFirstKey()).toBe(true);
   });
 
-  test.each([
-    ['save', '3600 1', '', 'Redis does not save its data'],
-    ['maxmemory-policy', 'noeviction', 'allkeys-lru', 'set maxmemory-policy to noeviction'],
-  ])('warns about a Redis that loses data by its setting %s', async (name, good, bad, warning) => {
-    await redis.command('CONFIG', 'SET', name, good);
+  test('warns about a Redis that does not save its data', async () => {
+    const warning = 'Redis does not save its data';
+    await redis.command('CONFIG', 'SET', 'save', '3600 1');
     expect((await join(openStore().store)).lines.join()).not.toContain(warning);
-    await redis.command('CONFIG', 'SET', name, bad);
+    await redis.command('CONFIG', 'SET', 'save', '');
     expect((await join(openStore().store)).lines.join()).toContain(warning);
-    await redis.command('CONFIG', 'SET', name, good);
+  });
+
+  test('refuses a Redis that may delete keys, before it writes, unless that is accepted', async () => {
+    const policy = (name: string) => redis.command('CONFIG', 'SET', 'maxmemory-policy', name);
+    await policy('allkeys-lru');
+    await expect(join(openStore().store)).rejects.toThrow(
+      `must be noeviction; got 127.0.0.1:${redis.port}: allkeys-lru (WEIR_REDIS_EVICTION=accept`,
+    );
+    expect(await redis.command('DBSIZE')).toBe(0);
+    const { store } = openStore();
+    const { shared, lines } = await join(store, { eviction: 'accept' });
+    expect(lines.filter((line) => line.includes('memory is full'))).toEqual([
+      expect.stringMatching(/^warn: /),
+    ]);
+    expect(shared.serverWatch.evicting).toEqual([]);
+    await shared.close();
+    expect((await join(store, UNREACHABLE)).lines.join()).toContain('the start uses the replica');
+    await policy('noeviction');
+  });
+
+  test('refuses a cluster of which one node may delete keys', async () => {
+    const cluster = await startCluster(3);
+    closing.push(() => cluster.close());
+    const { store } = openStore();
+    await (await join(store, { url: cluster.url })).shared.close();
+    const ofRegistry = await cluster.ownerOf(slotOfKey('weir:{registry}:head'));
+    const [evicting] = cluster.nodes.filter((node) => node !== ofRegistry);
+    await evicting.command('CONFIG', 'SET', 'maxmemory-policy', 'volatile-lru');
+    // It answers after the registry has.
+    evicting.suspend();
+    setTimeout(() => evicting.resume(), 500);
+    const joining = join(store, { url: cluster.url });
+    await expect(joining).rejects.toThrow(`got 127.0.0.1:${evicting.port}: volatile-lru (`);
   });
 });
