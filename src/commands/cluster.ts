@@ -1,6 +1,6 @@
 /** `weir cluster`: the machines that share a Redis, as Redis knows them. */
 
-import { formatDuration } from '../core/duration.ts';
+import { formatAge } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { KeySpace } from '../engine/redis/scripts/keys.ts';
 import {
@@ -27,6 +27,8 @@ import {
   withRedis,
 } from './redis.ts';
 
+type State = 'joined' | 'joining' | 'awaited' | 'stopped' | 'no counters';
+
 /** What Redis knows of one machine. A field is undefined where the machine has not reported it. */
 interface Machine {
   machine: string;
@@ -37,19 +39,18 @@ interface Machine {
   version: number | undefined;
   /** Versions of the registry that it does not have yet. */
   lag: number | undefined;
-  /** Since its last message. */
-  silentMs: number;
+  /** How long ago its last message was. */
+  lastContactMs: number;
+  state: State;
   /** Shard workers that Redis grants tokens in all buckets of counters, and all workers. */
   joined: number;
   members: number;
-  /** Whether a recovery of counters waits for it. */
-  isAwaited: boolean;
   /** Leases with unspent tokens, and these tokens, as it counts them every 10 s. */
-  leasesHeld: number | undefined;
-  tokensHeld: number | undefined;
-  /** Since its start. */
-  leasesGranted: number | undefined;
-  leasesReturned: number | undefined;
+  leases: number | undefined;
+  tokens: number | undefined;
+  /** Leases since its start. */
+  granted: number | undefined;
+  returned: number | undefined;
 }
 
 const flagsOf = ({ config }: { config?: string }) => {
@@ -150,6 +151,9 @@ function describeMachine(
   };
   const version = number('version');
   const contacts = members.map(({ silentMs }) => silentMs);
+  const joined = members.filter(({ hasJoined }) => hasJoined).length;
+  // It counted its leases before it returned them.
+  const held = (name: string) => (fields.isStopped === true ? undefined : number(name));
   return {
     machine,
     host: text('host'),
@@ -157,15 +161,22 @@ function describeMachine(
     weir: text('weir'),
     version,
     lag: version === undefined ? undefined : Math.max(0, registryVersion - version),
-    silentMs: Math.min(...contacts, report?.silentMs ?? Number.POSITIVE_INFINITY),
-    joined: members.filter(({ hasJoined }) => hasJoined).length,
+    lastContactMs: Math.min(...contacts, report?.silentMs ?? Number.POSITIVE_INFINITY),
+    state: stateOf(members, joined, fields.isStopped === true),
+    joined,
     members: members.length,
-    isAwaited: members.some(({ isAwaited }) => isAwaited),
-    leasesHeld: number('leasesHeld'),
-    tokensHeld: number('tokensHeld'),
-    leasesGranted: number('leasesGranted'),
-    leasesReturned: number('leasesReturned'),
+    leases: held('leasesHeld'),
+    tokens: held('tokensHeld'),
+    granted: number('leasesGranted'),
+    returned: number('leasesReturned'),
   };
+}
+
+function stateOf(members: readonly ListedMember[], joined: number, isStopped: boolean): State {
+  if (members.some(({ isAwaited }) => isAwaited)) return 'awaited';
+  if (isStopped) return 'stopped';
+  if (members.length === 0) return 'no counters';
+  return joined === members.length ? 'joined' : 'joining';
 }
 
 /** @returns no fields for a report of an unknown form, for example of a later version */
@@ -182,24 +193,15 @@ function machineRow(machine: Machine): string[] {
   const cell = (value: string | number | undefined) => {
     return value === undefined ? '-' : formatCell(String(value));
   };
-  const { host, pid, weir, version, lag, silentMs } = machine;
-  const { leasesHeld, tokensHeld, leasesGranted, leasesReturned } = machine;
-  const contact = formatDuration(
-    silentMs < 1_000 ? silentMs : Math.round(silentMs / 1_000) * 1_000,
-  );
+  const { host, pid, weir, version, lag, lastContactMs, state, joined, members } = machine;
+  const { leases, tokens, granted, returned } = machine;
   return [
     machine.machine,
     ...[host, pid, weir, version, lag].map(cell),
-    `${contact} ago`,
-    stateOf(machine),
-    ...[leasesHeld, tokensHeld, leasesGranted, leasesReturned].map(cell),
+    `${formatAge(lastContactMs)} ago`,
+    state === 'joining' ? `joining ${joined}/${members}` : state,
+    ...[leases, tokens, granted, returned].map(cell),
   ];
-}
-
-function stateOf({ joined, members, isAwaited }: Machine): string {
-  if (isAwaited) return 'awaited';
-  if (members === 0) return 'no counters';
-  return joined === members ? 'joined' : `joining ${joined}/${members}`;
 }
 
 async function forgetIn({ settings, link, registry }: RedisAccess, machine: string) {
@@ -226,9 +228,10 @@ export const cluster: Command = {
   subcommands: { status, forget },
   notes: `
 status lists the machines that share a Redis: the version of the registry that each has, how many
-versions it lags behind, and its last contact. STATE: joined (Redis grants it tokens), joining, or
-awaited (it has not reported its counters, which Redis had lost). LEASES and TOKENS: the leases that
-it holds, and their unspent tokens, counted every 10 s. GRANTED and RETURNED: since its start.
+versions it lags behind, and its last contact. STATE: joined (Redis grants it tokens), joining,
+stopped (it has returned its leases), or awaited (it has not reported its counters, which Redis had
+lost). LEASES and TOKENS: the leases that it holds, and their unspent tokens, counted every 10 s.
+GRANTED and RETURNED: leases since its start. --json has lastContactMs, and joined of members.
 
 forget removes a machine that is lost for good: nothing waits for it any longer. Its leases stay
 deducted until their windows end. A machine that still runs joins again.

@@ -15,6 +15,12 @@ export function formatDuration(ms: number): string {
   return `${ms / UNITS_MS[unit]}${unit}`;
 }
 
+/** The largest unit that a duration has, rounded down: 3h for all below four hours. */
+export function formatAge(ms: number): string {
+  const unit = UNITS.find((unit) => ms >= UNITS_MS[unit]) ?? 'ms';
+  return `${Math.floor(ms / UNITS_MS[unit])}${unit}`;
+}
+
 /** A duration in the given unit if the count is an integer, else like `formatDuration`. */
 function formatDurationIn(unit: Unit, ms: number): string {
   return ms % UNITS_MS[unit] === 0 ? `${ms / UNITS_MS[unit]}${unit}` : formatDuration(ms);

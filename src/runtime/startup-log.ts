@@ -28,7 +28,7 @@ export async function warnAboutMemory(settings: LoadedSettings): Promise<void> {
 export function logStartup(log: Log, foundation: Foundation): void {
   warnAboutEnvironment(log, foundation);
   const { settings, uws, listeners, records } = foundation;
-  const { restored, hasUnusedCheckpoints } = foundation.state;
+  const { restored, hasUnusedCheckpoints, engineData } = foundation.state;
   const { registry, policies } = records;
   const { checkUrls, adminUrls } = listeners;
   const { socket, gateway } = listeners.reserved.addresses;
@@ -60,6 +60,7 @@ export function logStartup(log: Log, foundation: Foundation): void {
       acceptors: settings.acceptors,
       workers: settings.workers,
       engine: settings.engine,
+      machine: engineData.engine === 'redis' ? engineData.processId : undefined,
       redis: settings.redis && describeTarget(parseRedisUrl(settings.redis.url)),
       decide: settings.redis === undefined ? settings.decide : undefined,
       counters: settings.counters,

@@ -126,10 +126,15 @@ export class Replicator implements Ledger {
     this.#schedulePoll();
   }
 
-  /** @param disconnect fails the exchanges that are under way. Resolves when no more is applied. */
+  /**
+   * Reports that this machine has stopped. Resolves when no more is applied.
+   * @param disconnect fails the exchanges that are under way
+   */
   async stop(disconnect: () => void): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
+    // Without an answer, the machine looks like one that was killed.
+    if (this.#self !== undefined) await this.#report(this.#self).catch(() => {});
     disconnect();
     await this.#last;
   }
@@ -314,7 +319,8 @@ export class Replicator implements Ledger {
       await this.#exclusively(async () => {
         if (this.#isStopped) return;
         await this.#synchronize();
-        if (this.#isEvery(REPORT_MS)) await this.#report();
+        // The last report is that of the stop.
+        if (this.#isEvery(REPORT_MS) && !this.#isStopped) await this.#report(this.#self!);
       });
       this.#noteSuccess();
     } catch (error) {
@@ -324,9 +330,8 @@ export class Replicator implements Ledger {
     if (!this.#isStopped) this.#schedulePoll();
   }
 
-  async #report(): Promise<void> {
-    const { machine, describe } = this.#self!;
-    const report = { ...describe(), version: this.version };
+  async #report({ machine, describe }: MachineSelf): Promise<void> {
+    const report = { ...describe(), version: this.version, isStopped: this.#isStopped };
     await this.#client.report(machine, JSON.stringify(report));
   }
 

@@ -1,12 +1,13 @@
 /** `weir migrate` and `weir cluster`, as processes of their own, with a real Redis. */
 
+import { hostname } from 'node:os';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../../src/core/exit.ts';
 import { KeySpace } from '../../../src/engine/redis/scripts/keys.ts';
 import { slotOfKey } from '../../../src/redis/slot.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { isRedisMissing, type RedisCluster, startCluster } from '../../support/programs/redis.ts';
-import { waitUntil } from '../../support/server.ts';
+import { type ServerProcess, waitUntil } from '../../support/server.ts';
 import { addKey, withStore } from '../../support/store.ts';
 import { jsonLines, runWeir } from '../../support/weir-command.ts';
 import { useServers, waitForStatus } from './servers.ts';
@@ -17,10 +18,10 @@ const NO_SERVER = 'http://127.0.0.1:1';
 describe.skipIf(isRedisMissing)('with a Redis', () => {
   const redis = useRedis();
   const {
-    directories: [migrated, other],
+    directories: [migrated, , , other],
     servers,
     start,
-  } = useServers(2);
+  } = useServers(4);
   let env: Record<string, string>;
   beforeAll(() => {
     env = { WEIR_ENGINE: 'redis', WEIR_REDIS_URL: redis.url };
@@ -57,14 +58,20 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
     });
     const [machine] = await lines('cluster', 'status');
     const { pid } = servers[0].child;
-    expect(machine).toMatchObject({ pid, lag: 0, joined: 1, members: 1, isAwaited: false });
+    expect(machine).toMatchObject({ pid, lag: 0, state: 'joined', joined: 1, members: 1 });
     expect(machine.machine).toMatch(/^[0-9a-f]{16}$/);
     const { stdout } = await weir('cluster', 'status');
     expect(stdout).toMatch(
       /^MACHINE +HOST +PID +WEIR +VERSION +LAG +LAST CONTACT +STATE +LEASES +TOKENS +GRANTED/,
     );
-    expect(machine).toMatchObject({ leasesHeld: 0, tokensHeld: 0, leasesReturned: 0 });
-    expect(stdout).toMatch(new RegExp(`${machine.machine} .* ${pid} .* joined `));
+    expect(machine).toMatchObject({ leases: 0, tokens: 0, granted: 0, returned: 0 });
+    const { host, weir: version, version: registry, lag, state, leases, tokens } = machine;
+    const shown = [machine.machine, host, pid, version, registry, lag, '', state, leases, tokens];
+    const [, row] = stdout.split('\n').map((line) => line.split(/ {2,}/));
+    expect(row.toSpliced(6, 1, '')).toEqual(
+      [...shown, machine.granted, machine.returned].map(String),
+    );
+    expect(row[6]).toMatch(/^\d+(ms|s) ago$/);
 
     servers[0].child.kill('SIGKILL');
     await servers[0].exited;
@@ -76,6 +83,43 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
     });
     expect((await weir('cluster', 'forget', 'all')).stderr).toContain('must be an id');
   });
+
+  test('weir cluster shows a stopped machine without leases, and who an awaited one was', async () => {
+    await Promise.all([1, 2].map((i) => start(i, redis.url)));
+    const [, stopped, awaiting] = servers;
+    for (const server of [stopped, awaiting]) await waitForStatus(server, 'ready');
+    const find = async ({ child: { pid } }: ServerProcess) => {
+      return (await lines('cluster', 'status')).find((one) => one.pid === pid);
+    };
+    const check = { identifier: 'leased', limit: 1_000, duration: LONGEST_WINDOW_MS };
+    await waitUntil('it has counted its lease', async () => {
+      // Redis may be too slow to decide the first ones.
+      await sendCheck(stopped.port, check);
+      return (await find(stopped))?.leases === 1;
+    });
+    stopped.child.kill('SIGTERM');
+    await stopped.exited;
+    const listed = await find(stopped);
+    expect(listed).toMatchObject({ state: 'stopped', granted: expect.any(Number) });
+    expect(Object.keys(listed!)).not.toContain('leases');
+    const { stdout } = await weir('cluster', 'status');
+    expect(stdout).toMatch(
+      new RegExp(`${listed!.machine} .* ago +stopped +- +- +${listed!.granted} `),
+    );
+
+    const killed = await start(1, redis.url);
+    await waitForStatus(killed, 'ready');
+    const { machine } = (await find(killed))!;
+    expect(killed.stderr()).toContain(`"machine":"${machine}"`);
+    killed.child.kill('SIGKILL');
+    await killed.exited;
+    expect(await redis.command('DEL', 'weir:{0}:m')).toBe(1);
+    await waitUntil('a recovery waits for it', async () => {
+      return (await find(killed))?.state === 'awaited';
+    });
+    expect(await find(killed)).toMatchObject({ machine, host: hostname(), state: 'awaited' });
+    await waitForStatus(awaiting, 'degraded');
+  }, 60_000);
 
   test('weir keys create --offline refuses a replica, which Redis would not follow', async () => {
     const args = ['--offline', '--data-dir', migrated, '--name', 'root', '--permission', '*'];
@@ -129,11 +173,11 @@ describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
     }
     await waitUntil('each machine has counted its leases', async () => {
       const machines = await status();
-      return machines.every(({ leasesHeld }) => Number(leasesHeld) > 0);
+      return machines.every(({ leases }) => Number(leases) > 0);
     });
-    for (const { leasesHeld, tokensHeld, leasesGranted } of await status()) {
-      expect(Number(tokensHeld)).toBeGreaterThanOrEqual(Number(leasesHeld));
-      expect(Number(leasesGranted)).toBeGreaterThanOrEqual(Number(leasesHeld));
+    for (const { leases, tokens, granted } of await status()) {
+      expect(Number(tokens)).toBeGreaterThanOrEqual(Number(leases));
+      expect(Number(granted)).toBeGreaterThanOrEqual(Number(leases));
     }
 
     const [lost] = servers;
@@ -145,7 +189,7 @@ describe.skipIf(isRedisMissing)('with a Redis Cluster of three nodes', () => {
     // Unknown to the first bucket, as after its loss of memory.
     expect(await node.command('HDEL', key, `m:${machine}.0`)).toBe(1);
     const listed = (await status()).find((one) => one.machine === machine);
-    expect(listed).toMatchObject({ joined: 0, members: 1 });
+    expect(listed).toMatchObject({ state: 'joining', joined: 0, members: 1 });
     expect((await weir('cluster', 'status')).stdout).toMatch(
       new RegExp(`${machine} .* joining 0/1 `),
     );
