@@ -145,7 +145,8 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
         'same time, but not before 50 ms.',
       redisWait:
         'With 1 and more, a failover loses no usage that a weir has seen acknowledged. Each ' +
-        'request to Redis then takes longer.',
+        'request to Redis then takes longer, and fails while fewer replicas are connected: see ' +
+        '[Sentinel](cluster.md#sentinel).',
       leases: 'With `off`, each check is a request to Redis, and checks are decided in its order.',
       syncMs:
         'Checks with `async: true` on one weir are known to the others after this interval, or ' +

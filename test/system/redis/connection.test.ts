@@ -429,6 +429,20 @@ describe.skipIf(isRedisMissing)('a primary behind Sentinels', () => {
     },
   );
 
+  test('fails calls after a failover from its one replica, if they wait for one, until it is back', async () => {
+    const set = closeLater(await startSentinels());
+    const link = await openReady(set.url, { waitForReplicas: 1 });
+    await add(link);
+    const first = await set.primary();
+    await first.kill();
+    await waitUntil('the new primary is connected', async () => {
+      return link.isConnected() && link.servers[0]?.server !== `127.0.0.1:${first.port}`;
+    });
+    expect((await failureOf(add(link))).kind).toBe('notReplicated');
+    await first.restart();
+    await addAtLast(link);
+  });
+
   test('is left when the Sentinels name another one, and found by the last Sentinel', async () => {
     const set = closeLater(await startSentinels({ server: { password: PASSWORD } }));
     const link = await openReady(set.url);
