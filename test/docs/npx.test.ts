@@ -1,9 +1,10 @@
 /**
  * Where pages call the command `npx weir`: in a clone. Elsewhere npx runs another package of that
  * name. The package of this repository is not published, so no command gets it from a registry.
+ * A server is not started by npx, which does not forward SIGTERM to it.
  */
 
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { findPages } from '../../src/docs/generator.ts';
@@ -36,4 +37,16 @@ test('no command gets the package from a registry before it is published', () =>
   const fetching = /(?:npx|npm (?:i|install|exec)|yarn add|pnpm add) .*@weir-ratelimit\/weir/;
   const wrong = PAGES.filter(({ scripts }) => scripts.some((script) => fetching.test(script)));
   expect(wrong.map(({ path }) => path)).toEqual([]);
+});
+
+test('no page, unit or image starts the server with npx', () => {
+  const files = readdirSync(join(ROOT, 'deploy'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => readFileSync(join(entry.parentPath, entry.name), 'utf8'));
+  const commands = [...PAGES.flatMap(({ scripts }) => scripts), ...files];
+  commands.push(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'));
+  const starting = /npx weir(?: serve\b| --|\s*$)|npx", "weir/m;
+  expect(commands.filter((text) => starting.test(text))).toEqual([]);
+  const operations = PAGES.find(({ path }) => path === 'docs/operations.md');
+  expect(operations?.text).toContain('SIGTERM to `npx weir serve` ends npx');
 });
