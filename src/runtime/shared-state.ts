@@ -61,7 +61,7 @@ export function restoreSharedState(
     checkpointPlan: { directory, intervalMs: settings.checkpointMs, keyFingerprint },
   };
   if (redis !== undefined) {
-    const options = { settings: redis, fullTablePolicy };
+    const options = { settings: redis, fullTablePolicy, directory };
     const engineData = allocateRedisEngine(control, counters, options, clock);
     const hasUnusedCheckpoints = loader.latestStartedMs > 0;
     return { ...state, engineData, restored: undefined, hasUnusedCheckpoints };

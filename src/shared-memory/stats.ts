@@ -83,6 +83,10 @@ const acceptorStats = {
   /** Overload rejections: requests after one that waited, and lists that could not wait. */
   shedPipelined: 26,
   shedLists: 27,
+  /** Checks denied where tokens of leases that were written off count as used. */
+  doubtedDenials: 28,
+  /** Of `engineDownDenied`: before Redis had accepted this machine. */
+  joiningDenials: 29,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<
@@ -140,17 +144,17 @@ const workerStats = {
   /** Recoveries that this worker has seen the end of: with the reports of all, or not. */
   recoveriesComplete: 29,
   recoveriesIncomplete: 30,
-  /** Checks denied where tokens of leases that were written off count as used. */
-  writtenOffDenials: 31,
   /** How far the clock of a bucket is ahead of its server's, the most of all; not running. */
-  clockLagMs: 32,
+  clockLagMs: 31,
   /** The clock of Redis less that of this machine, where they differ most; not running. */
-  clockOffsetMs: 33,
+  clockOffsetMs: 32,
   /** Leases with unspent tokens, and these tokens, when they were last counted; not running. */
-  heldLeases: 34,
-  heldTokens: 35,
+  heldLeases: 33,
+  heldTokens: 34,
   /** Counters whose usage or lease Redis did not get before the worker ended; not running. */
-  unreportedCounters: 36,
+  unreportedCounters: 35,
+  /** Why a worker could not write what it knew at its end: an errno; not running. */
+  handOverErrno: 36,
 };
 /** The counts of a shard worker. */
 export const WORKER_STAT = workerStats as Readonly<

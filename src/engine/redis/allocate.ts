@@ -13,7 +13,9 @@ import type { Control } from '../../shared-memory/control.ts';
 import { allocateChannels } from '../worker/allocate.ts';
 import { groupsFor } from '../worker/size.ts';
 import { allocateEngineState, EngineState } from './engine-state.ts';
+import { type Predecessor, takeHandOver } from './hand-over.ts';
 import { allocateLeaseTable } from './lease-memory.ts';
+import { LeaseTable } from './lease-table.ts';
 
 /** What the redis engines of all threads share. */
 export interface RedisEngineData {
@@ -22,6 +24,10 @@ export interface RedisEngineData {
   settings: RedisSettings;
   /** 16 hexadecimal digits that begin the names of this process's members. */
   processId: string;
+  /** Where the shard workers write what they know at their end; undefined: nowhere. */
+  directory?: string;
+  /** The process that has handed over what it knew. */
+  predecessor: Predecessor | undefined;
   /** Lease tables by shard. */
   tables: SharedArrayBuffer[];
   /** See `engine-state.ts`. */
@@ -36,23 +42,33 @@ export interface RedisWorkerData {
   engine: RedisEngineData;
 }
 
+/** Owns the locks of lease tables before other threads use them. */
+const LOCK_OWNER = 1;
+
 /** @param counters how many live counters the tables hold without eviction */
 export function allocateRedisEngine(
   control: Control,
   counters: number,
-  { settings, fullTablePolicy }: Pick<RedisEngineData, 'settings' | 'fullTablePolicy'>,
+  options: Pick<RedisEngineData, 'settings' | 'fullTablePolicy' | 'directory'>,
   clock: Clock,
 ): RedisEngineData {
+  const { settings, directory } = options;
   const groups = groupsFor(counters);
   const isCluster = parseRedisUrl(settings.url).kind === 'cluster';
   const state = allocateEngineState(control.workerCount, isCluster ? CLUSTER_BUCKETS : 1);
-  new EngineState(state).setLocalClock(clock.nowMs(), clock.monotonicMs());
+  const engineState = new EngineState(state);
+  const now = { unixMs: clock.nowMs(), monotonicMs: clock.monotonicMs() };
+  engineState.setLocalClock(now.unixMs, now.monotonicMs);
+  const buffers = Array.from({ length: SHARDS }, (_, shard) => allocateLeaseTable(shard, groups));
+  const tables = buffers.map((buffer, shard) => {
+    return new LeaseTable(buffer, shard, engineState, LOCK_OWNER, () => {});
+  });
   return {
     engine: 'redis',
-    fullTablePolicy,
-    settings,
+    ...options,
     processId: randomBytes(8).toString('hex'),
-    tables: Array.from({ length: SHARDS }, (_, shard) => allocateLeaseTable(shard, groups)),
+    predecessor: takeHandOver(directory, tables, now),
+    tables: buffers,
     state,
     channels: allocateChannels(control),
   };

@@ -13,6 +13,7 @@ import type { Identity } from '../../core/hash.ts';
 import { RedisError } from '../../redis/errors.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { EngineState } from './engine-state.ts';
+import type { Predecessor } from './hand-over.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { GcraCallAnswer } from './scripts/gcra.ts';
 import type { InspectAnswer } from './scripts/inspect.ts';
@@ -67,6 +68,8 @@ export interface BucketCallsOptions {
    * @returns whether every one has arrived
    */
   reportCounters: (bucket: number) => Promise<boolean>;
+  /** The process before this one, which has handed over what it knew. */
+  predecessor: Predecessor | undefined;
   /** Called when the breaker, `hasJoined` or `isRecovering` may have changed. */
   onChange: () => void;
 }
@@ -80,6 +83,8 @@ export class BucketCalls {
   #openedUs = 0;
   #isFetchingMembers = false;
   #isReporting = false;
+  /** Undefined after Redis has forgotten it. */
+  #predecessor: Predecessor | undefined;
   /** Whether Redis has accepted the member. */
   hasJoined = false;
   isRecovering = false;
@@ -90,8 +95,16 @@ export class BucketCalls {
 
   constructor(options: BucketCallsOptions) {
     this.#options = options;
-    const { member } = options;
-    this.#header = { member, reportedEpoch: '', membersVersion: 0, clockUs: 0 };
+    const { member, bucket, predecessor } = options;
+    // What it handed over is as if this process had reported it in that epoch.
+    const reportedEpoch = predecessor?.epochs[bucket] ?? '';
+    this.#header = { member, reportedEpoch, membersVersion: 0, clockUs: 0 };
+    this.#predecessor = predecessor;
+  }
+
+  /** The epoch in which all counters were reported; '' for none. */
+  get reportedEpoch(): string {
+    return this.#header.reportedEpoch;
   }
 
   /** When the last answer came, monotonic ms. */
@@ -211,11 +224,26 @@ export class BucketCalls {
     if (hasJoined) this.#options.state.setMachineCount(answer.machineCount);
     if (hasChanged) this.#options.onChange();
     if (answer.membersVersion > header.membersVersion) void this.#fetchMembers();
-    if (!hasJoined || answer.epoch === header.reportedEpoch) return;
+    if (!hasJoined) return;
+    if (answer.epoch === header.reportedEpoch) {
+      if (!answer.isRecovering) this.#replacePredecessor();
+      return;
+    }
     // A member that has never had an answer has nothing to report, unless its thread was replaced.
     if (header.reportedEpoch === '' && !this.#options.hasCounters(this.#options.bucket)) {
       header.reportedEpoch = answer.epoch;
     } else void this.#report(answer.epoch);
+  }
+
+  /** This member knows what those of the process before it have known: nobody waits for them. */
+  #replacePredecessor(): void {
+    const { scripts, bucket } = this.#options;
+    const predecessor = this.#predecessor;
+    if (predecessor === undefined) return;
+    this.#predecessor = undefined;
+    this.#withinTimeout(scripts.forgetMembers(bucket, predecessor.processId)).catch(() => {
+      this.#predecessor = predecessor;
+    });
   }
 
   async #report(epoch: string): Promise<void> {

@@ -5,6 +5,7 @@
  * leases.
  */
 
+import { getSystemErrorName } from 'node:util';
 import type { MessagePort } from 'node:worker_threads';
 import type { Log } from '../../core/log.ts';
 import { Control } from '../../shared-memory/control.ts';
@@ -74,10 +75,16 @@ export class RedisEngineHost implements EngineHost {
 
   async drain(): Promise<void> {
     await this.#supervisor?.drain();
-    const counters = totalOf(this.#control.allWorkerStats(), WORKER_STAT.unreportedCounters);
-    if (counters === 0) return;
-    const text = 'Redis did not get the usage or the leases of some counters in time';
-    this.#log?.warn({ counters }, text);
+    const workers = this.#control.allWorkerStats();
+    const counters = totalOf(workers, WORKER_STAT.unreportedCounters);
+    if (counters > 0) {
+      const text = 'Redis did not get the usage or the leases of some counters in time';
+      this.#log?.warn({ counters }, text);
+    }
+    const errno = Math.max(...workers.map((stats) => stats.get(WORKER_STAT.handOverErrno)));
+    if (errno === 0) return;
+    const error = getSystemErrorName(-errno);
+    this.#log?.warn({ error }, 'usage could not be written for the next start');
   }
 
   async stop(): Promise<void> {

@@ -93,6 +93,8 @@ export const LEASE_FLAG = {
   stored: 1,
   /** A message about the counter is under way: the slot must stay. */
   pinned: 2,
+  /** Tokens of leases that were written off count as used in the newest window. */
+  doubted: 4,
 } as const;
 
 /** Bits of the summary of a slot. */

@@ -89,6 +89,8 @@ export interface LeaseState {
   isStored: boolean;
   /** A message is under way: the slot is not evicted. A new run of the worker clears it. */
   isPinned: boolean;
+  /** Whether tokens of leases that were written off count as used in `window`. */
+  isDoubted: boolean;
   /** Of `spent`, what Redis was told; infinite while a report is requested or under way. */
   reported: number;
   /** For the shard worker's own use, as estimates of the rate. */
@@ -118,6 +120,7 @@ export function newLeaseState(): LeaseState {
     prefetchBelow: 0,
     isStored: false,
     isPinned: false,
+    isDoubted: false,
     reported: 0,
     rate: 0,
     rateFromMs: 0,
@@ -135,6 +138,7 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   state.previousUse = Math.max(known, used);
   state.previousKnownUse = known;
   state.isStored = false;
+  state.isDoubted = false;
   state.window = window;
   state.spent = 0;
   state.reported = 0;
@@ -232,6 +236,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.prefetchBelow = prefetchBelowOf(summary);
   into.isStored = (flags & LEASE_FLAG.stored) !== 0;
   into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
+  into.isDoubted = (flags & LEASE_FLAG.doubted) !== 0;
   into.reported = details[reportedAt(slot)];
   into.rate = details[workerNumberAt(slot, 0)];
   into.rateFromMs = details[workerNumberAt(slot, 1)];
@@ -256,7 +261,9 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
     coversSliding &&= (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
   }
   detailWords[leaseFlagsAt(slot)] =
-    (from.isStored ? LEASE_FLAG.stored : 0) | (from.isPinned ? LEASE_FLAG.pinned : 0);
+    (from.isStored ? LEASE_FLAG.stored : 0) |
+    (from.isPinned ? LEASE_FLAG.pinned : 0) |
+    (from.isDoubted ? LEASE_FLAG.doubted : 0);
   doubles[lentLimitAt(slot)] = lentLimit;
   const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
   const parity = from.window & 1;
@@ -306,7 +313,7 @@ export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: nu
   details[previousUseAt(slot)] = Math.max(known, used);
   summarize(memory, slot);
   details[previousKnownUseAt(slot)] = known;
-  detailWords[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
+  detailWords[leaseFlagsAt(slot)] &= ~(LEASE_FLAG.stored | LEASE_FLAG.doubted);
   words[windowNumberAt(slot)] = window | 0;
 }
 
@@ -317,7 +324,7 @@ function enterWindow(memory: LeaseViews, slot: LeaseSlot, from: LeaseState): voi
   const parity = from.window & 1;
   details[totalAt(slot, parity ^ 1)] = from.previousSpent;
   details[totalAt(slot, parity)] = Math.min(from.spent + from.lease, AMOUNT_MAX);
-  detailWords[leaseFlagsAt(slot)] &= ~LEASE_FLAG.stored;
+  detailWords[leaseFlagsAt(slot)] &= ~(LEASE_FLAG.stored | LEASE_FLAG.doubted);
   words[windowNumberAt(slot)] = from.window | 0;
 }
 

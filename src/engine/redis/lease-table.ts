@@ -33,11 +33,14 @@ import {
   deadlineAt,
   firstLeaseSlot,
   heldAt,
+  LEASE_FLAG,
   type LeaseSlot,
   lastLimitAt,
   latestLeaseMsAt,
   leaseAt,
+  leaseFlagsAt,
   leaseKeyAt,
+  leaseNamespaceAt,
   leaseSlotAt,
   leaseTagAt,
   lentLimitAt,
@@ -408,6 +411,11 @@ export class LeaseTable implements LeaseMemory {
     return readIdentity(this, slot, into);
   }
 
+  /** The tag of its namespace. */
+  readNamespace(slot: LeaseSlot): number {
+    return this.detailWords[leaseNamespaceAt(slot)];
+  }
+
   readKey(slot: LeaseSlot): number {
     return this.doubles[leaseKeyAt(slot)];
   }
@@ -622,6 +630,8 @@ export class LeaseTable implements LeaseMemory {
     const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
     this.#judge(slot, used, this.#carried(slot, nowMs, check), check, decision);
     if (cost !== 0 && decision.allowed) return VERDICT.needsTokens;
+    const isDoubted = (this.detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.doubted) !== 0;
+    if (isDoubted && !decision.allowed) decision.outcome = OUTCOME.doubted;
     return VERDICT.decided;
   }
 

@@ -16,12 +16,15 @@ import {
 } from './scripts/gcra.ts';
 import { decodeInspect, encodeInspect, type InspectAnswer, inspect } from './scripts/inspect.ts';
 import {
+  decodeForgetMembers,
   decodeLeave,
   decodeListMembers,
   decodePresentMembers,
+  encodeForgetMembers,
   encodeLeave,
   encodeListMembers,
   encodePresentMembers,
+  forgetMembers,
   leave,
   listMembers,
   type MemberList,
@@ -114,6 +117,12 @@ export class MemberScripts {
   async leave(bucket: number, header: CallHeader, usageEndMs: number): Promise<boolean> {
     const call = encodeLeave(this.context, bucket, header, usageEndMs);
     return decodeLeave(await this.#run(leave, call));
+  }
+
+  /** @returns how many there were */
+  async forgetMembers(bucket: number, name: string): Promise<number> {
+    const call = encodeForgetMembers(this.context, bucket, name);
+    return decodeForgetMembers(await this.#run(forgetMembers, call));
   }
 
   async listMembers(bucket: number): Promise<MemberList> {

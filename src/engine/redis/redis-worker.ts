@@ -68,7 +68,7 @@ async function runUntilStop(
   control: Control,
   stats: WorkerStats,
 ): Promise<void> {
-  const { settings, processId, tables, channels } = data.engine;
+  const { settings, processId, tables, channels, directory, predecessor } = data.engine;
   const clock = new Clock(control);
   const nowMs = () => clock.monotonicMs();
   const state = new EngineState(data.engine.state);
@@ -97,6 +97,7 @@ async function runUntilStop(
     ),
     newBreaker: () => new Breaker(),
     settings,
+    predecessor,
     stats,
     nowMs,
     systemMs,
@@ -117,6 +118,11 @@ async function runUntilStop(
     await serveQueues(worker, stats);
     await emptyQueues(worker, nowMs);
     stats.set(WORKER_STAT.unreportedCounters, await worker.drain());
+    if (directory !== undefined) {
+      await worker.handOver(directory).catch((error: NodeJS.ErrnoException) => {
+        stats.set(WORKER_STAT.handOverErrno, -(error.errno ?? -1));
+      });
+    }
   } finally {
     worker.close();
     link.close();

@@ -19,6 +19,7 @@ import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
 import { Corrections } from './corrections.ts';
 import { BREAKER, type EngineState } from './engine-state.ts';
 import { GcraClient } from './gcra-client.ts';
+import { type Predecessor, writeHandOver } from './hand-over.ts';
 import { LeaseClient, PARK_MS } from './lease-client.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
@@ -57,6 +58,8 @@ export interface ShardWorkerParts {
   /** Called once for each bucket. */
   newBreaker: () => CallBreaker;
   settings: Pick<RedisSettings, 'leases' | 'syncMs' | 'timeoutMs'>;
+  /** The process before this one, which has handed over what it knew. */
+  predecessor?: Predecessor | undefined;
   stats: WorkerStats;
   /** A monotonic clock, and the clock of the system. */
   nowMs: () => number;
@@ -148,6 +151,7 @@ export class RedisShardWorker {
         nowMs,
         hasCounters: (of) => this.#adopted.has(of),
         reportCounters: (of) => this.#sync.report(of),
+        predecessor: parts.predecessor,
         onChange: () => this.publishState(),
       });
     });
@@ -263,6 +267,14 @@ export class RedisShardWorker {
       await new Promise((resolve) => setTimeout(resolve, RELEASE_MS));
     }
     return this.#sync.countUnreported();
+  }
+
+  /** Writes what the next process with this data directory shall know. After `drain`. */
+  handOver(directory: string): Promise<void> {
+    const { index, member } = this.#parts;
+    const epochs = this.#buckets.map(({ reportedEpoch }) => reportedEpoch);
+    const processId = member.slice(0, member.indexOf('.'));
+    return writeHandOver(directory, index, { processId, epochs }, this.#tables);
   }
 
   close(): void {

@@ -1,0 +1,173 @@
+/**
+ * What a machine knows of its counters when it stops, for the next process with its data directory.
+ * That one knows then what this one had used, in case that Redis loses it; it reports what Redis
+ * did not get; and it decides by it while Redis is down. Each shard worker writes a file at its
+ * end, which the main thread reads and removes at the next start.
+ *
+ *   line of JSON   version | process that wrote it | epochs by bucket | CRC-32 of the counters
+ *   counters       FIELDS doubles each
+ *
+ * A file that is damaged is not used: then nothing is known, as after `kill -9`.
+ */
+
+import { closeSync, lstatSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { SAFE_OPEN_FLAGS, unusableReason } from '../../core/file-ownership.ts';
+import { type Identity, newIdentity } from '../../core/hash.ts';
+import { hasWindows } from '../../core/window-rules.ts';
+import { shardOf } from '../memory/shard.ts';
+import { durationOfKey, isCounterKey, ruleOfKey } from '../memory/windows/registry.ts';
+import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
+import { newLeaseState } from './lease-slot.ts';
+import type { LeaseTable } from './lease-table.ts';
+import { NO_WINDOW } from './scripts/protocol.ts';
+
+const VERSION = 1;
+const FILE_NAME = /^usage-\d+$/;
+/** Hash 0 to 3, namespace tag, key, and of windows or GCRA: see `fieldsOf`. */
+const FIELDS = 11;
+const HEADER_END = 0x0a;
+
+export interface Predecessor {
+  /** 16 hexadecimal digits that begin the names of its members. */
+  processId: string;
+  /** By bucket, the epoch in which it had reported all; '' where its workers disagree. */
+  epochs: readonly string[];
+}
+
+interface Header extends Predecessor {
+  version: number;
+  crc: number;
+}
+
+/** @param tables those of the worker, of which no thread decides any more */
+export async function writeHandOver(
+  directory: string,
+  worker: number,
+  predecessor: Predecessor,
+  tables: readonly LeaseTable[],
+): Promise<void> {
+  const parts = tables.map(readCounters);
+  const crc = parts.reduce((before, part) => crc32(part, before), 0);
+  const header: Header = { version: VERSION, ...predecessor, crc };
+  const path = join(directory, `usage-${worker}`);
+  rmSync(path, { force: true });
+  const file = await open(path, 'wx', 0o600);
+  try {
+    await file.writeFile(`${JSON.stringify(header)}\n`);
+    for (const part of parts) await file.writeFile(part);
+  } finally {
+    await file.close();
+  }
+}
+
+function readCounters(table: LeaseTable): Uint8Array {
+  const numbers: number[] = [];
+  table.forEachSlot((slot) => {
+    const fields = fieldsOf(table, slot);
+    if (fields === undefined) return;
+    const { h0, h1, h2, h3 } = table.readIdentity(slot, newIdentity());
+    numbers.push(h0, h1, h2, h3, table.readNamespace(slot), table.readKey(slot), ...fields);
+  });
+  return new Uint8Array(Float64Array.from(numbers).buffer);
+}
+
+/**
+ * Of windows: window, known use of all, the same in the window before, last limit, use that Redis
+ * did not get. Of GCRA: newest, current, 0, limit, tokens that Redis did not get.
+ */
+function fieldsOf(table: LeaseTable, slot: LeaseSlot): number[] | undefined {
+  if (!hasWindows(ruleOfKey(table.readKey(slot)).counterRule)) {
+    const { newest, current, limit } = table.readGcra(slot);
+    return newest > 0 ? [newest, current, 0, limit, table.readUnreported(slot)] : undefined;
+  }
+  const state = newLeaseState();
+  table.read(slot, state);
+  const { window, spent, others, previousSpent, previousKnownUse, lastLimit, reported } = state;
+  if (window === NO_WINDOW) return undefined;
+  const known = Math.max(0, spent + Math.max(0, others));
+  const previous = Math.max(0, previousSpent, previousKnownUse);
+  if (known === 0 && previous === 0) return undefined;
+  return [window, known, previous, lastLimit, Math.max(0, Math.min(spent, spent - reported))];
+}
+
+/**
+ * Inserts the counters that an earlier process has handed over, and removes its files.
+ * @param directory undefined: there is none
+ * @param tables by shard, empty
+ * @returns undefined if there are no usable files
+ */
+export function takeHandOver(
+  directory: string | undefined,
+  tables: readonly LeaseTable[],
+  now: { unixMs: number; monotonicMs: number },
+): Predecessor | undefined {
+  let predecessor: Predecessor | undefined;
+  if (directory === undefined) return predecessor;
+  for (const name of readdirSync(directory)) {
+    if (!FILE_NAME.test(name)) continue;
+    const path = join(directory, name);
+    const file = readHandOver(path);
+    rmSync(path, { force: true });
+    if (file === undefined) continue;
+    const { header, counters } = file;
+    for (let at = 0; at + FIELDS <= counters.length; at += FIELDS) {
+      insert(tables, counters.subarray(at, at + FIELDS), now);
+    }
+    const epochs = header.epochs.map((epoch, bucket) => {
+      return predecessor === undefined || predecessor.epochs[bucket] === epoch ? epoch : '';
+    });
+    predecessor = { processId: header.processId, epochs };
+  }
+  return predecessor;
+}
+
+function readHandOver(path: string): { header: Header; counters: Float64Array } | undefined {
+  if (unusableReason(lstatSync(path)) !== undefined) return undefined;
+  const file = openSync(path, SAFE_OPEN_FLAGS);
+  try {
+    const bytes = readFileSync(file);
+    const end = bytes.indexOf(HEADER_END);
+    const header = JSON.parse(bytes.toString('latin1', 0, end)) as Header;
+    const counters = Uint8Array.from(bytes.subarray(end + 1));
+    if (header.version !== VERSION || header.crc !== crc32(counters)) return undefined;
+    return { header, counters: new Float64Array(counters.buffer) };
+  } catch {
+    return undefined;
+  } finally {
+    closeSync(file);
+  }
+}
+
+function insert(
+  tables: readonly LeaseTable[],
+  [h0, h1, h2, h3, namespaceTag, key, first, second, third, limit, unreported]: Float64Array,
+  { unixMs, monotonicMs }: { unixMs: number; monotonicMs: number },
+): void {
+  if (!isCounterKey(key)) return;
+  const isWindow = hasWindows(ruleOfKey(key).counterRule);
+  const endMs = isWindow ? (first + 2) * durationOfKey(key) : first;
+  if (!(endMs > unixMs)) return;
+  const identity: Identity = { h0, h1, h2, h3 };
+  const table = tables[shardOf(identity)];
+  const lock = table.lockFor(identity);
+  table.acquire(lock);
+  const slot = table.insert(identity, namespaceTag, key, monotonicMs);
+  if (slot !== NO_LEASE_SLOT) {
+    if (isWindow) {
+      const state = newLeaseState();
+      table.read(slot, state);
+      const others = second - unreported;
+      const previous = { previousUse: third, previousKnownUse: third };
+      const own = { window: first, spent: unreported, others, othersDeducted: others };
+      table.write(slot, Object.assign(state, { ...previous, ...own, lastLimit: limit }));
+    } else {
+      table.writeGcra(slot, { newest: first, current: second, limit });
+      table.setUnreported(slot, unreported);
+    }
+    if (unreported > 0) table.setDirty(lock, slot, true);
+  }
+  table.release(lock);
+}
