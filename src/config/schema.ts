@@ -306,8 +306,8 @@ export const Settings = Type.Object({
   ),
   recovery: choice(
     RECOVERY_MODES,
-    'exact',
-    'what happens after Redis has lost its memory while a weir is missing: wait for it, or go on',
+    'available',
+    'what happens after Redis has lost usage while a weir is missing: go on, or wait for it',
   ),
   redisEviction: choice(
     EVICTION_MODES,

@@ -283,7 +283,7 @@ export const REDIS_KEEPALIVE_MS = 500;
 /** How often Sentinels, and nodes of a cluster in trouble, are questioned about servers. */
 export const REDIS_DISCOVERY_MS = 1_000;
 /** The delay before Redis is tried again; it doubles each time. */
-export const REDIS_BACKOFF_MS = { initial: 50, max: 2_000 } as const;
+export const REDIS_BACKOFF_MS = { initial: 50, max: 500 } as const;
 /** Failed calls in a row after which Redis counts as unavailable. */
 export const REDIS_FAILURES_MAX = 5;
 /** In a cluster counters are divided into so many buckets. Each lies in one hash slot. */

@@ -155,8 +155,8 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
         'With `local`, each weir applies the limit to the checks that it receives itself.',
       localShare: 'It applies with `local`, the default of `WEIR_ON_ENGINE_DOWN`.',
       recovery:
-        '`exact` denies checks in windows that began before, until all weirs have reported ' +
-        'their usage. `available` waits for 10 s.',
+        '`available` waits for weirs that respond, for a second at most. `exact` denies checks ' +
+        'of counters whose usage may be missing until it is proven.',
       redisEviction:
         'With `accept`, a full Redis deletes counters, overrides and keys, and windows may ' +
         'exceed their limits. See [Eviction policy](cluster.md#eviction-policy).',

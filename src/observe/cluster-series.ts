@@ -35,8 +35,6 @@ const WORKER_COUNTERS = {
   weir_returned_tokens_total: WORKER_STAT.returnedTokens,
   weir_leases_recalled_total: WORKER_STAT.leasesRecalled,
   weir_leases_written_off_total: WORKER_STAT.leasesWrittenOff,
-  weir_unproven_denials_total: WORKER_STAT.unprovenDenials,
-  weir_recovery_denials_total: WORKER_STAT.recoveryDenials,
   weir_tokens_possibly_over_limit_total: WORKER_STAT.openedWindowTokens,
 } as const satisfies Partial<Record<CounterName, WorkerStatIndex>>;
 
@@ -63,6 +61,19 @@ export function registerClusterSeries(
     [{ outcome: 'allowed' }, totalOf(acceptors, ACCEPTOR_STAT.engineDownAllowed)],
     [{ outcome: 'denied' }, totalOf(acceptors, ACCEPTOR_STAT.engineDownDenied)],
   ]);
+  series.counter('weir_unproven_denials_total', () => {
+    const joining = totalOf(acceptors, ACCEPTOR_STAT.joiningDenials);
+    return [
+      [{ cause: 'recall' }, totalOf(workers, WORKER_STAT.unprovenDenials)],
+      [{ cause: 'write_off' }, totalOf(acceptors, ACCEPTOR_STAT.doubtedDenials)],
+      [{ cause: 'recovery' }, totalOf(workers, WORKER_STAT.recoveryDenials)],
+      [{ cause: 'joining' }, joining],
+      [
+        { cause: 'without_redis' },
+        Math.max(0, totalOf(acceptors, ACCEPTOR_STAT.engineDownDenied) - joining),
+      ],
+    ];
+  });
   series.unlabeledGauge('weir_cluster_machines', () => cluster().machines);
   series.unlabeledGauge('weir_cluster_joined', () => (cluster().hasJoined ? 1 : 0));
   series.unlabeledGauge('weir_cluster_recovering', () => (cluster().isRecovering ? 1 : 0));

@@ -430,16 +430,11 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'checks',
+    labels: { cause: '`recall`, `write_off`, `recovery`, `joining`, `without_redis`' },
     help:
-      'Checks denied while other machines may have held unspent tokens, and did not answer a ' +
-      'recall in time.',
-  },
-  weir_recovery_denials_total: {
-    group: 'Cluster',
-    engine: 'redis',
-    type: 'counter',
-    unit: 'checks',
-    help: 'Checks denied in a recovery, because machines had not reported their usage yet.',
+      'Checks that were denied although they may have been within their limit, by cause: a ' +
+      'machine did not answer a recall in time; tokens of such a machine count as used; Redis ' +
+      'had lost usage; this machine had just started; WEIR_ON_ENGINE_DOWN decided.',
   },
   weir_recoveries_total: {
     group: 'Cluster',
@@ -457,8 +452,8 @@ export const METRICS = {
     type: 'counter',
     unit: 'tokens',
     help:
-      'Tokens that Redis granted to this machine in windows that a recovery had opened without ' +
-      'the reports of all machines. At most so many are over the limits, added up over machines.',
+      'Tokens that Redis granted to this machine where it had lost usage, and not all machines ' +
+      'had reported theirs. At most so many are over the limits, added up over machines.',
   },
   weir_engine_down_decisions_total: {
     group: 'Cluster',

@@ -171,6 +171,7 @@ export class Batches {
       .tableOf(check.identity)
       .reserve(check.identity, startedMs, check, decision);
     if (verdict === VERDICT.decidedPrefetch) this.#queue.request(ENTRY_KIND.prefetch, check);
+    else if (verdict === VERDICT.decided) this.#queue.countOutcome(decision);
     return verdict === VERDICT.decided || verdict === VERDICT.decidedPrefetch;
   }
 
@@ -190,6 +191,7 @@ export class Batches {
     const verdict = table.decide(identity, startedMs, check, decision);
     if (verdict === VERDICT.decidedPrefetch) this.#queue.request(ENTRY_KIND.prefetch, check);
     else if (verdict !== VERDICT.decided) return false;
+    this.#queue.countOutcome(decision);
     if (decision.allowed || !countsDenied || check.limit === 0) return true;
     if (!table.countDenied(identity, startedMs, check)) return false;
     decision.remaining = 0;

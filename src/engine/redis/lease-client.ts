@@ -683,7 +683,7 @@ function decisionOf(
     remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
     reset,
     passesAt: allowed ? 0 : passesAtOfDenied(used, answer, check, reset),
-    outcome: OUTCOME.decided,
+    outcome: !allowed && answer.wasWrittenOff ? OUTCOME.doubted : OUTCOME.decided,
   };
 }
 

@@ -104,6 +104,7 @@ export function applyAnswer(
     state.rateSpent -= spent;
   }
   state.isStored = answer.isStored;
+  state.isDoubted = answer.wasWrittenOff;
   state.others = answer.others;
   state.othersDeducted = answer.othersDeducted;
   if (readsPrevious(message, answer)) {

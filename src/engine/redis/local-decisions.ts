@@ -1,7 +1,8 @@
 /**
- * Decisions while Redis is down: a machine applies the limit, or its share of it, to what it has
- * allowed itself. Called under the lock of the slot's group. What is counted here is told to Redis
- * when it is back.
+ * Decisions while Redis is down: a machine applies the limit to what it has allowed itself and to
+ * what it knows of the others, or its share of the limit to what it has allowed itself. A lease
+ * serves its checks as before. Called under the lock of the slot's group. What is counted here is
+ * told to Redis when it is back.
  */
 
 import { AMOUNT_MAX } from '../../core/constants.ts';
@@ -21,6 +22,8 @@ import {
   leaseTagAt,
   lentLimitAt,
   NO_LEASE_SLOT,
+  othersAt,
+  previousKnownUseAt,
   reservedAt,
   totalAt,
 } from './lease-layout.ts';
@@ -72,7 +75,12 @@ export class LocalDecisions {
     if (check.rule === RULE.gcra) {
       this.#readBucket(slot, machines);
       judgeGcra(this.#cells, redisMs, own, decision);
-    } else this.#judgeWindow(slot, redisMs, own, decision);
+    } else {
+      const isLeased = slot !== NO_LEASE_SLOT && this.#isLeased(slot, nowMs, check);
+      this.#judgeWindow(slot, redisMs, own, machines <= 1, decision);
+      decision.allowed ||= isLeased;
+      if (decision.allowed) decision.passesAt = 0;
+    }
     return decision.allowed && check.cost !== 0;
   }
 
@@ -94,12 +102,7 @@ export class LocalDecisions {
       return;
     }
     if (readWindow(words, slot) < window) moveSlotToWindow(this.#memory, slot, window);
-    const lease = doubles[leaseAt(slot)];
-    const isLeased =
-      cost <= lease &&
-      check.limit >= doubles[lentLimitAt(slot)] &&
-      nowMs < doubles[deadlineAt(slot)];
-    if (isLeased) doubles[leaseAt(slot)] = lease - cost;
+    if (this.#isLeased(slot, nowMs, check)) doubles[leaseAt(slot)] -= cost;
     else addUnreported(this.#memory, slot, cost);
     noteLimit(this.#memory, slot, check.limit);
   }
@@ -127,14 +130,34 @@ export class LocalDecisions {
     else if (window === newest - 1) details[totalAt(slot, window & 1)] -= cost;
   }
 
-  #judgeWindow(slot: LeaseSlot, redisMs: number, check: CheckParameters, decision: Decision): void {
+  /** Whether Redis has deducted the tokens of a check for this machine. */
+  #isLeased(slot: LeaseSlot, nowMs: number, { cost, limit }: CheckParameters): boolean {
+    const { doubles } = this.#memory;
+    return (
+      cost <= doubles[leaseAt(slot)] &&
+      limit >= doubles[lentLimitAt(slot)] &&
+      nowMs < doubles[deadlineAt(slot)]
+    );
+  }
+
+  #judgeWindow(
+    slot: LeaseSlot,
+    redisMs: number,
+    check: CheckParameters,
+    countsOthers: boolean,
+    decision: Decision,
+  ): void {
     const { limit, durationMs, cost, rule } = check;
-    const { words } = this.#memory;
+    const { words, details } = this.#memory;
     const isNew = slot === NO_LEASE_SLOT;
     const newest = isNew ? -1 : readWindow(words, slot);
     const window = Math.max(Math.floor(redisMs / durationMs), newest);
-    const spent = isNew ? 0 : readSpent(this.#memory, slot);
-    const before = isNew ? 0 : readPreviousSpent(this.#memory, slot);
+    let spent = isNew ? 0 : readSpent(this.#memory, slot);
+    let before = isNew ? 0 : readPreviousSpent(this.#memory, slot);
+    if (countsOthers && !isNew) {
+      spent += Math.max(0, details[othersAt(slot)]);
+      before = Math.max(before, details[previousKnownUseAt(slot)]);
+    }
     const used = window === newest ? spent : 0;
     const usedBefore = window === newest ? before : window === newest + 1 ? spent : 0;
     const reset = (window + 1) * durationMs;

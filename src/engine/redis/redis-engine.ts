@@ -77,7 +77,10 @@ export class RedisEngine implements Engine {
     let verdict: number = VERDICT.needsTokens;
     if (isAsync && cost !== 0) verdict = table.decideAsync(identity, startedMs, check, decision);
     else if (this.#usesLeases) verdict = table.decide(identity, startedMs, check, decision);
-    if (verdict === VERDICT.decided) return decision;
+    if (verdict === VERDICT.decided) {
+      if (!decision.allowed) this.#queue.countOutcome(decision);
+      return decision;
+    }
     if (verdict === VERDICT.needsTokens) {
       return this.#decideLater(check, startedMs, context, completion);
     }

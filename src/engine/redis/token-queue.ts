@@ -2,6 +2,10 @@
  * The checks of an acceptor that need tokens from Redis, and what decides them without Redis: when
  * they have waited for `deadlineMs`, and at once when their worker's circuit breaker is open
  * or its queue is full.
+ *
+ * A process that has just started knows no usage. So its first checks wait longer: until Redis has
+ * accepted their worker, for START_HOLD_MS after the first of them at most; and each for up to
+ * START_HOLD_MS during the second after it, because code that runs for the first time is slow.
  */
 
 import type { Check } from '../../core/check.ts';
@@ -19,8 +23,10 @@ import type { EngineState } from './engine-state.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { DecisionsWithoutRedis } from './without-redis.ts';
 
-/** How often deadlines are tested: a quarter of the default. */
+/** How often deadlines are tested. */
 const POLL_INTERVAL_MS = 5;
+/** How long the first checks of a process wait for Redis. */
+const START_HOLD_MS = 1_000;
 
 export interface TokenQueueParts {
   /** By shard. */
@@ -40,19 +46,33 @@ export class TokenQueue {
   readonly pending: PendingChecks;
   readonly #parts: TokenQueueParts;
   readonly #withdrawnDecision = newDecision();
+  /** By worker, monotonic ms; 0 for never: its first check, and when Redis has accepted it. */
+  readonly #firstMs: number[];
+  readonly #acceptedMs: number[];
 
   constructor(parts: TokenQueueParts) {
     const { queues, state, clock, stats, deadlineMs } = parts;
     this.#parts = parts;
+    this.#firstMs = queues.producers.map(() => 0);
+    this.#acceptedMs = queues.producers.map(() => 0);
     this.pending = new PendingChecks(queues.producers, clock, {
       pollIntervalMs: POLL_INTERVAL_MS,
-      withdrawAfterMs: (worker) => (state.isDown(worker) ? 0 : deadlineMs),
+      withdrawAfterMs: (worker) => {
+        if (this.#isStarting(worker)) return Math.max(START_HOLD_MS, deadlineMs);
+        return state.isDown(worker) ? 0 : deadlineMs;
+      },
       countOutcome: (outcome) => {
         if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
         else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
+        else if (outcome === OUTCOME.doubted) stats.increment(ACCEPTOR_STAT.doubtedDenials);
       },
       decideWithdrawn: (pending) => this.#decideWithdrawn(pending),
     });
+  }
+
+  /** Counts a denial in memory that may be false. */
+  countOutcome({ outcome }: Pick<TableDecision, 'outcome'>): void {
+    if (outcome === OUTCOME.doubted) this.#parts.stats.increment(ACCEPTOR_STAT.doubtedDenials);
   }
 
   tableOf(id: Identity): LeaseTable {
@@ -101,10 +121,27 @@ export class TokenQueue {
     this.#parts.withoutRedis.refund(this.tableOf(check.identity), check, decision);
   }
 
+  /** Whether checks of a worker wait longer, because it has just started. */
+  #isStarting(worker: number): boolean {
+    const { state, clock } = this.#parts;
+    const acceptedMs = this.#acceptedMs[worker];
+    // The rule after the first second: no call of the clock.
+    if (acceptedMs === Number.POSITIVE_INFINITY) return false;
+    const nowMs = clock.monotonicMs();
+    if (acceptedMs === 0) {
+      this.#firstMs[worker] ||= nowMs;
+      if (!state.hasJoined(worker)) return nowMs - this.#firstMs[worker] < START_HOLD_MS;
+      this.#acceptedMs[worker] = nowMs;
+    } else if (nowMs - acceptedMs >= START_HOLD_MS) {
+      this.#acceptedMs[worker] = Number.POSITIVE_INFINITY;
+    }
+    return !state.isDown(worker);
+  }
+
   #channelFor(id: Identity): WorkerChannel | undefined {
     const { queues, state, stats } = this.#parts;
     const worker = queues.workerFor(id);
-    if (state.isDown(worker)) return undefined;
+    if (state.isDown(worker) && !this.#isStarting(worker)) return undefined;
     const channel = this.pending.channels[worker];
     if (channel.canEnqueue()) return channel;
     stats.increment(ACCEPTOR_STAT.queueFull);
@@ -122,6 +159,9 @@ export class TokenQueue {
     if (isExact && state.isRecovering(worker) && !state.isDown(worker)) {
       withoutRedis.deny(check, nowMs, decision);
     } else isCounted = this.decideWithoutRedis(check, nowMs, decision);
+    if (!decision.allowed && this.#acceptedMs[worker] === 0) {
+      stats.increment(ACCEPTOR_STAT.joiningDenials);
+    }
     if (context instanceof BatchItem) context.setWithoutRedis(isCounted);
     return decision;
   }

@@ -93,11 +93,8 @@ export const CLUSTER_ROWS: readonly Row[] = [
       },
       {
         title: 'Denials without a proof',
-        metrics: ['weir_unproven_denials_total', 'weir_recovery_denials_total'],
-        queries: [
-          rateQuery('weir_unproven_denials_total', ['instance'], 'no answer'),
-          rateQuery('weir_recovery_denials_total', ['instance'], 'recovery'),
-        ],
+        metrics: ['weir_unproven_denials_total'],
+        queries: [rateQuery('weir_unproven_denials_total', ['instance', 'cause'])],
       },
     ],
   },

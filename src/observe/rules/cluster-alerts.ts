@@ -179,7 +179,7 @@ export const CLUSTER_ALERTS: Readonly<Record<string, Alert>> = {
     see: 'cluster.md#what-each-fault-does',
   },
   WeirUnprovenDenials: {
-    expr: 'increase(weir_unproven_denials_total[10m]) > 0',
+    expr: 'increase(weir_unproven_denials_total{cause=~"recall|write_off"}[10m]) > 0',
     for: '10m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} denied checks that may have been within their limit',
@@ -194,13 +194,14 @@ export const CLUSTER_ALERTS: Readonly<Record<string, Alert>> = {
     severity: 'page',
     summary: '{{ $labels.instance }} waits for machines: Redis lost counters',
     meaning:
-      'Redis lost counters, and a machine has not reported its own. Some windows are denied.',
+      'Redis lost counters, and a machine has not reported its own. With WEIR_RECOVERY=exact, ' +
+      'counters whose usage may be missing are closed.',
     remedy:
       'Connect the machine again. If its process has ended, remove it by `weir cluster forget`.',
     see: 'cluster.md#recovery',
   },
   WeirRecoveryDenials: {
-    expr: 'increase(weir_recovery_denials_total[10m]) > 0',
+    expr: 'increase(weir_unproven_denials_total{cause="recovery"}[10m]) > 0',
     for: '0m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} denied checks in a recovery',
@@ -225,8 +226,8 @@ export const CLUSTER_ALERTS: Readonly<Record<string, Alert>> = {
     severity: 'page',
     summary: '{{ $labels.job }} may be over its limits by {{ $value | humanize }} tokens',
     meaning:
-      'A recovery did not wait for a machine. Windows may allow again what that machine had ' +
-      'allowed. The value is the most that all of them may be over their limits.',
+      'Redis lost usage of a machine that did not report it. Windows may allow again what that ' +
+      'machine had allowed. The value is the most that all of them may be over their limits.',
     remedy: 'Find the machine by `weir cluster status`.',
     see: 'cluster.md#recovery',
   },

@@ -241,16 +241,24 @@ describe('without Redis', () => {
     }
   });
 
-  test('a lease is used before tokens that Redis does not know', () => {
+  test('a lease is used, also where the known usage leaves nothing', () => {
     const leases = new TestLeases();
     leases.lend(ID, NOW, 5, { others: 99, spent: 10 });
-    expect(leases.decideLocally(ID, NOW, { cost: 4 })).toMatchObject({
-      allowed: true,
-      remaining: 86,
-    });
+    const allowed = { allowed: true, remaining: 0 };
+    expect(leases.decideLocally(ID, NOW, { cost: 4 })).toMatchObject(allowed);
     expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 14 });
-    leases.decideLocally(ID, NOW, { cost: 2 });
-    expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 16 });
+    expect(leases.decideLocally(ID, NOW, { cost: 2 })).toMatchObject({ allowed: false });
+    expect(leases.read(ID)).toMatchObject({ lease: 1, spent: 14 });
+    expect(brokenInvariants(leases.table)).toEqual([]);
+  });
+
+  test('the known usage of other machines counts, unless limits are divided', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 0, { others: 60, spent: 10 });
+    expect(leases.decideLocally(ID, NOW, { cost: 31 }).allowed).toBe(false);
+    expect(leases.decideLocally(ID, NOW, { cost: 30 })).toMatchObject({ allowed: true });
+    expect(leases.decideLocally(ID, NOW, { cost: 10 }, 2)).toMatchObject({ allowed: true });
+    expect(leases.read(ID)).toMatchObject({ spent: 50 });
     expect(brokenInvariants(leases.table)).toEqual([]);
   });
 

@@ -24,11 +24,11 @@ const SIZES = ['--acceptors', '1', '--workers', '1', '--counters', '16384'];
 const NETWORK = { delayMs: 0.2, jitterMs: 0.2 };
 /** Metrics of decisions that Redis did not prove, summed over their labels. */
 const COUNTED = {
-  unproven: 'weir_unproven_denials_total',
+  unproven: 'weir_unproven_denials_total{cause="recall"',
   withoutRedis: 'weir_engine_down_decisions_total',
   deniedWithoutRedis: 'weir_engine_down_decisions_total{outcome="denied"',
   /** Denials by a Redis that waited for the reports of machines. */
-  recoveryDenials: 'weir_recovery_denials_total',
+  recoveryDenials: 'weir_unproven_denials_total{cause="recovery"',
   /** Of machines that did not answer. Redis then denies as if the tokens were used. */
   writtenOff: 'weir_leases_written_off_total',
 } as const;

@@ -189,14 +189,17 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'a:7071 wrote off leases of another machine',
   ),
   WeirUnprovenDenials: firing(
-    { weir_unproven_denials_total: '0+6x90' },
+    { 'weir_unproven_denials_total{cause="recall"}': '0+6x90' },
     'a:7071 denied checks that may have been within their limit',
   ),
   WeirRecovering: firing(
     { weir_cluster_recovering: '0x42 1x30' },
     'a:7071 waits for machines: Redis lost counters',
   ),
-  WeirRecoveryDenials: once('weir_recovery_denials_total', 'a:7071 denied checks in a recovery'),
+  WeirRecoveryDenials: once(
+    'weir_unproven_denials_total{cause="recovery"}',
+    'a:7071 denied checks in a recovery',
+  ),
   WeirRecovered: once(
     'weir_recoveries_total{outcome="complete"}',
     'a:7071 ended a recovery: complete',

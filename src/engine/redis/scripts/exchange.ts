@@ -295,7 +295,8 @@ for i = 2, #KEYS do
       and (startUs < fence or isSliding and startUs - duration * 1000 < fence)
     local isVerified = not isFenced or call('HGET', key, 'v') == format('%d', epochNumber)
     local isMarked = false
-    if isLost or isGuess or not isVerified and (checks > 0 or wantsLease or recalls or refund > 0) then
+    local isUse = checks > 0 or wantsLease or recalls or refund > 0
+    if isLost or isGuess or isUse and not isVerified then
       ${VERIFY}
     end
     local restoresMore = others > 0 and (isReport or isMarked or fence > 0)
@@ -530,8 +531,9 @@ for i = 2, #KEYS do
       answerFlags, bounded(r - s - reset), bounded(u - d - reset), lent, number, refunded, verdicts)
     isMissing = isMissing or startUs < opened or isSliding and startUs - duration * 1000 < opened
     if readsPrevious or wasWrittenOff or unknown > 0 or isMissing then
+      local state = (unknown > 0 and 1 or 0) + (isMissing and 2 or 0) + (wasWrittenOff and 4 or 0)
       answers[i] = answers[i] .. format(' %d %d %d %d %d', bounded(pu), bounded(pr), writtenOff,
-        (unknown > 0 and 1 or 0) + (isMissing and 2 or 0) + (wasWrittenOff and 4 or 0), mustReport and firstRecall or 0)
+        state, mustReport and firstRecall or 0)
     end
   end
 end

@@ -1,12 +1,13 @@
 /**
  * The script of GCRA checks, refunds and reports, and its arguments and reply. A bucket is a string
- * of five doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them, until when
- * the index knows it, and until when it is kept, ms. Every check is a part of a call: there are no leases.
+ * of five doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them, until
+ * when the index knows it, and until when it is kept, ms. Every check is a part of a call: there
+ * are no leases.
  *
  * A bucket exists until a second after the latest time at which a member may believe it to be full,
- * also if a refund or a reset has filled it before. So where a member knows one that is not full and does not exist,
- * Redis has lost it, and takes it from the member. In a recovery buckets are not served until all
- * members have reported theirs; unless it is exact, for AWAIT_US at most.
+ * also if a refund or a reset has filled it before. So where a member knows one that is not full,
+ * and it does not exist, Redis has lost it, and takes it from the member. In a recovery buckets are
+ * not served until all members have reported theirs; unless it is exact, for AWAIT_US at most.
  *
  * The numbers are those of the memory engine as long as products are at most 2^53, or the limit is
  * below 2^42. Beyond that they are rounded so that less is allowed, by a few tokens or ms.
@@ -66,7 +67,10 @@ for i = 2, #KEYS do
     unpack('<dddddddd', doubles, at)
   local stored = call('GET', key)
   local newest, current, lastLimit, indexedUntil, keptUntil = nowMs, 0, 0, 0, 0
-  if stored then newest, current, lastLimit, indexedUntil, keptUntil = unpack(BUCKET, stored)
+  if stored then
+    -- An earlier version has stored four numbers.
+    if #stored < 40 then stored = stored .. pack('<d', 0) end
+    newest, current, lastLimit, indexedUntil, keptUntil = unpack(BUCKET, stored)
   elseif knownNewest > nowMs then
     newest, current, lastLimit = knownNewest, knownCurrent, knownLimit
   end

@@ -78,7 +78,8 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
       local key = KEYS[4]:sub(1, -2) .. digits
       local stored = call('GET', key)
       if stored then
-        local newest, _, _, _, keptUntil = unpack('<ddddd', stored)
+        local newest = unpack('<d', stored)
+        local keptUntil = #stored < 40 and newest + 1000 or unpack('<d', stored, 33)
         if newest > nowMs then count = count + 1 end
         -- A missing bucket would be restored by the members that know it.
         call('SET', key, pack('<ddddd', nowMs, 0, 0, 0, keptUntil), 'PXAT', keptUntil)
