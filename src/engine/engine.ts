@@ -231,6 +231,8 @@ export interface ClusterStats {
   hasJoined: boolean;
   /** Whether Redis has lost counters, and not all machines have reported theirs. */
   isRecovering: boolean;
+  /** Whether counters stay closed until their usage is proven: WEIR_RECOVERY=exact. */
+  isExact: boolean;
   /** Machines that share the counters, with this one; 1 until Redis has answered. */
   machines: number;
 }

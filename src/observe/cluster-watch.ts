@@ -14,6 +14,7 @@ import {
   WORKER_STAT,
   type WorkerStats,
 } from '../shared-memory/stats.ts';
+import { CLOSED_REASON } from './readiness.ts';
 
 const POLL_INTERVAL_MS = 500;
 /** The log line about slow checks appears at most once in so many polls. */
@@ -49,15 +50,12 @@ export class ClusterWatch {
 
   /** Logs what has changed since the last poll. */
   poll(): void {
-    const { connections, isRecovering } = this.#cluster();
+    const { connections, isRecovering, isExact } = this.#cluster();
     this.#pollConnections(connections);
     if (isRecovering !== this.#isRecovering) {
       this.#isRecovering = isRecovering;
-      if (isRecovering) {
-        this.#log.warn('Redis has lost counters: windows wait for the reports of all machines');
-      } else {
-        this.#log.info('Redis serves all windows again');
-      }
+      if (!isRecovering) this.#log.info('the usage that Redis had lost is restored');
+      else this.#log.warn(isExact ? CLOSED_REASON : 'Redis lost usage: the machines restore it');
     }
     this.#pollIncomplete();
   }

@@ -69,6 +69,11 @@ export function readinessOf(
   return { isReady: true, body: { status: 'degraded', reasons, ...details } };
 }
 
+/** Of a recovery that is exact. */
+export const CLOSED_REASON =
+  'Redis lost usage: counters are closed until all machines have reported; weir cluster status ' +
+  'shows the machines, and weir cluster forget removes one that does not come back';
+
 function reasonsOf(
   { workers, cluster }: EngineStats,
   replica: ReplicaStats | undefined,
@@ -80,7 +85,7 @@ function reasonsOf(
     reasons.push(`shard workers that are being replaced: ${configured - running} of ${configured}`);
   }
   if (cluster !== undefined) {
-    const { connections, hasJoined, isRecovering } = cluster;
+    const { connections, hasJoined, isRecovering, isExact } = cluster;
     const failed = connections.filter((isConnected) => !isConnected).length;
     if (failed > 0) {
       const which = `${failed} of ${connections.length} shard workers`;
@@ -89,7 +94,7 @@ function reasonsOf(
       reasons.push('the other machines do not know this one: Redis grants it no tokens');
     }
     if (isRecovering) {
-      reasons.push('Redis lost counters: some windows are denied until all machines have reported');
+      reasons.push(isExact ? CLOSED_REASON : 'Redis lost usage: the machines restore it');
     }
   }
   if (replica?.state === 'unreachable') {

@@ -33,6 +33,8 @@ export interface MemberRecord {
   /** Whether it must report, which it was first asked to at `firstRecallUs`; it did not in time. */
   mustReport: boolean;
   isMissed: boolean;
+  /** Whether it must report only because the counter may have existed. */
+  isGuess: boolean;
   /** Whether it may deny checks by the known use, and is told when that falls. */
   denies: boolean;
   rate: number;
@@ -52,6 +54,12 @@ export interface CounterRecord {
   waiters: string[];
   /** Whether a member denies. */
   hasDenials: boolean;
+  /** How many members must report. */
+  unknown: number;
+  /** Whether they report only for the sake of the window before. */
+  isOnlyBefore: boolean;
+  /** Whether the counter of the window before existed when this one was made. */
+  hasPrevious: boolean;
   /** The epoch in which it was verified. */
   verified: number;
   /** The most use that a member knew of all, in reports; undefined if there is nothing to restore. */
@@ -141,6 +149,8 @@ export type GuardRule =
   // Of recoveries and clocks.
   | 'detectsLostRecords'
   | 'looksIntoIndex'
+  /** A window before that is lost, or was not verified in time, is verified now. */
+  | 'verifiesPrevious'
   | 'waitsForReports'
   /** Old copies of messages are no reports. */
   | 'numbersReports'
@@ -184,6 +194,7 @@ const QUIET_US = 12_000;
 const WRITE_OFF_US = 10_000;
 const CORRECTION_WRITE_OFF_US = 250_000;
 const REPEATED_RECALL_US = 4_000;
+const ASK_AGAIN_US = 50_000;
 const LIVE_US = 3_000_000;
 const KEPT_US = 86_400_000_000;
 const AWAIT_US = 1_000_000;
@@ -224,13 +235,14 @@ export function keyOfMessage({
 
 const newCounter = (): CounterRecord => ({
   ...{ used: 0, known: 0, limit: 0, recall: 0, recallUs: 0, waiters: [] },
-  ...{ hasDenials: false, members: {}, verified: 0, restored: 0 },
+  ...{ hasDenials: false, members: {}, unknown: 0, hasPrevious: false, verified: 0, restored: 0 },
+  isOnlyBefore: true,
   ...{ isMissing: false, wasWrittenOff: false },
 });
 
 const newRecord = (sequence: number): MemberRecord => ({
   ...{ deducted: 0, spent: 0, base: 0, sequence, isWrittenOff: false, denies: false },
-  ...{ mustReport: false, isMissed: false },
+  ...{ mustReport: false, isMissed: false, isGuess: false },
   ...{ rate: 0, firstRecallUs: 0, lastRecallUs: 0 },
 });
 
@@ -606,13 +618,14 @@ class Exchange {
     const counter = redis.counters[at] ?? newCounter();
     const wasLent = counter.used - counter.known;
     const was = { used: counter.used, known: counter.known, limit: counter.limit };
-    const wasUnknown = unknownMembers(counter);
+    const wasUnknown = counter.unknown;
     const isOfWindow = message.window === this.#window;
     const isMissed = stored?.isMissed || (message.isStored && stored === undefined && isOfWindow);
-    const isReport = this.#takeReport(stored);
+    const isReport = this.#takeReport(counter, stored);
     const isMarked = this.#verify(counter, isNewCounter, stored, storedBefore);
-    const isAsked = isReport || isMarked;
-    const previous = this.#settlePrevious(unknownMembers(counter), isAsked);
+    const isTelling = isReport || isMarked || this.#isBehind;
+    const { unknown } = counter;
+    const previous = this.#settlePrevious(counter, isTelling);
     const spentBefore = foldedSpent(counter.members[member], message.firstSequence);
     const record = this.#settle(
       counter,
@@ -623,26 +636,31 @@ class Exchange {
     if (isMissed) forgetRestored(counter, record.spent - spentBefore);
     record.isMissed = false;
     const known = isOfWindow && message.others > 0 ? message.others + message.spent : 0;
-    this.#restore(counter, known, unknownMembers(counter), isAsked);
+    this.#restore(counter, known, unknown > 0 || !this.#isVerified(counter), isTelling);
+    if (counter.unknown === 0) counter.isOnlyBefore = true;
     record.rate = message.rate;
     if (message.lastLimit > 0) counter.limit = message.lastLimit;
-    const answer = this.#decide(counter, record, (status) => {
+    const answer = this.#decide(counter, record, isMarked, (status) => {
       // Before leases are recalled for this message.
       const hasFallen =
         counter.used < was.used ||
         counter.known < was.known ||
         counter.used - counter.known < wasLent ||
-        unknownMembers(counter) < wasUnknown;
+        unknown < wasUnknown;
       const isWoken = this.#wake(counter, hasFallen || previous.hasFallen);
       const isUseLower = counter.known < was.known || previous.isUseLower;
       const isTold = this.#endDenials(counter, isUseLower);
       return isWoken || isTold || status;
     });
     answer.isStored ||= isMarked || counter.reported !== undefined;
+    answer.isStored ||= counter.used !== was.used || counter.known !== was.known;
     if (stored !== undefined || record.deducted !== 0 || record.spent !== 0 || answer.isStored) {
       answer.isStored = true;
       redis.counters[at] = counter;
-      if (isNewCounter) redis.index[this.#key] = this.#window;
+      if (isNewCounter) {
+        redis.index[this.#key] = this.#window;
+        counter.hasPrevious = this.#readsPrevious && redis.counters[before] !== undefined;
+      }
     } else {
       delete counter.members[member];
       counter.limit = was.limit;
@@ -651,13 +669,21 @@ class Exchange {
   }
 
   /** @returns whether the message is the report that Redis waits for */
-  #takeReport(stored: MemberRecord | undefined): boolean {
+  #takeReport(counter: CounterRecord, stored: MemberRecord | undefined): boolean {
     const { report } = this.#message;
     if (!stored?.mustReport) return false;
     const isReport = report === stored.firstRecallUs;
     if (!isReport && keeps(this.#call.rules, 'numbersReports')) return false;
-    Object.assign(stored, { mustReport: false, firstRecallUs: 0, lastRecallUs: 0 });
+    const nothing = { isGuess: false, firstRecallUs: 0, lastRecallUs: 0 };
+    Object.assign(stored, { mustReport: false, ...nothing });
+    counter.unknown--;
     return true;
+  }
+
+  /** Whether the member has not reported all of its counters in a recovery. */
+  get #isBehind(): boolean {
+    const { entry, reportedEpoch } = this.#call;
+    return entry.meta.fenceUs > 0 && reportedEpoch !== entry.epoch;
   }
 
   /** Marks the members that must report before the counter is served. @returns whether it did */
@@ -671,43 +697,58 @@ class Exchange {
     const { meta, clockUs } = entry;
     const message = this.#message;
     const startUs = this.#window * message.durationMs * 1_000;
-    let isLost = false;
-    let isGuess = false;
+    let [isLost, isLostBefore] = [false, false];
+    let [isGuess, isIndexed] = [false, false];
     if (reportedEpoch === entry.epoch && keeps(rules, 'detectsLostRecords')) {
-      isLost = this.#knowsLost(isNewCounter, stored, storedBefore);
+      isLost = this.#knowsLost(isNewCounter, stored);
+      isLostBefore = this.#knowsLostBefore(storedBefore);
     }
-    if (!isLost && isNewCounter) {
-      isLost = redis.index[this.#key] === this.#window && keeps(rules, 'looksIntoIndex');
+    if (isNewCounter) {
+      isIndexed = redis.index[this.#key] === this.#window && keeps(rules, 'looksIntoIndex');
       isGuess = startUs < meta.lostUs;
     }
-    if (isLost) {
+    if ((isLost || isLostBefore) && !isIndexed) {
       meta.lostUs = clockUs;
       entry.store();
     }
+    isLost ||= isIndexed;
+    if (this.#carries && keeps(rules, 'verifiesPrevious')) {
+      const before = redis.counters[counterAt(this.#key, this.#window - 1)];
+      if (before !== undefined && before.unknown > 0 && !before.isOnlyBefore) {
+        Object.assign(before, { unknown: 0, isOnlyBefore: true });
+        isLostBefore = true;
+      }
+      const isNamed = isNewCounter && redis.index[this.#key] === this.#window - 1;
+      if (before === undefined && (counter.hasPrevious || isNamed)) isLostBefore = true;
+    }
     const { checks, wantsLease, recalls, refund } = message;
     const isUse = checks.length > 0 || wantsLease || recalls || refund > 0;
-    if (!isLost && !isGuess && (this.#isVerified(counter) || !isUse)) return false;
-    this.#mark(counter, isLost, isGuess);
+    const isOwn = isLost || isGuess || (isUse && !this.#isVerified(counter, false));
+    if (!isOwn && !isLostBefore && (!isUse || this.#isVerified(counter))) return false;
+    if (isOwn) counter.isOnlyBefore = false;
+    this.#mark(counter, isLost || isLostBefore, isGuess);
     if (meta.fenceUs > 0) counter.verified = meta.epochNumber;
+    if (!isNewCounter) counter.hasPrevious = false;
     return true;
   }
 
   /** Whether the member has had an answer of what is missing. */
-  #knowsLost(
-    isNewCounter: boolean,
-    stored: MemberRecord | undefined,
-    storedBefore: MemberRecord | undefined,
-  ): boolean {
-    const { counters } = this.#call.redis;
+  #knowsLost(isNewCounter: boolean, stored: MemberRecord | undefined): boolean {
+    const { window, isStored, others } = this.#message;
+    if (window !== this.#window) return false;
+    return (isStored && stored === undefined) || (others > 0 && isNewCounter);
+  }
+
+  /** The same in the window before. */
+  #knowsLostBefore(stored: MemberRecord | undefined): boolean {
     const { window, isStored, others, previousKnown, previousSpent } = this.#message;
-    const hasPrevious = counters[counterAt(this.#key, this.#window - 1)] !== undefined;
+    const { counters } = this.#call.redis;
+    const isMissing = counters[counterAt(this.#key, this.#window - 1)] === undefined;
     if (window === this.#window) {
-      if (isStored && stored === undefined) return true;
-      if (others > 0 && isNewCounter) return true;
-      return this.#carries && previousKnown > previousSpent && !hasPrevious;
+      return this.#carries && previousKnown > previousSpent && isMissing;
     }
     if (window !== this.#window - 1) return false;
-    return (isStored && storedBefore === undefined) || (others > 0 && !hasPrevious);
+    return (isStored && stored === undefined) || (others > 0 && isMissing);
   }
 
   #mark(counter: CounterRecord, isLost: boolean, isGuess: boolean): void {
@@ -719,7 +760,8 @@ class Exchange {
       if (!isLost && !isGuess && !isBehind) continue;
       const isSilent = clockUs - known.contactUs > LIVE_US;
       const isAway = isBehind && known.contactUs < beganUs && clockUs >= beganUs + AWAIT_US;
-      if ((rules.isAvailable || (!isLost && !isBehind)) && (isSilent || isAway)) {
+      const isPossible = !isLost && !isBehind;
+      if ((rules.isAvailable || isPossible) && (isSilent || isAway)) {
         counter.isMissing = true;
         continue;
       }
@@ -727,28 +769,30 @@ class Exchange {
       const record = counter.members[name];
       if (record.mustReport) continue;
       const first = { firstRecallUs: clockUs, lastRecallUs: 0 };
-      Object.assign(record, { mustReport: true, isMissed: false, ...first });
+      Object.assign(record, { mustReport: true, isMissed: false, isGuess: isPossible, ...first });
+      counter.unknown++;
     }
   }
 
-  /** Whether nothing is missing that a recovery may bring. */
-  #isVerified(counter: CounterRecord): boolean {
+  /**
+   * Whether nothing is missing that a recovery may bring.
+   * @param carries whether the window before counts
+   */
+  #isVerified(counter: CounterRecord, carries = this.#carries): boolean {
     const { entry, rules } = this.#call;
     const { fenceUs, epochNumber } = entry.meta;
     if (!keeps(rules, 'waitsForReports') || fenceUs === 0) return true;
     const { durationMs } = this.#message;
-    const isFenced = (this.#window - Number(this.#carries)) * durationMs * 1_000 < fenceUs;
+    const isFenced = (this.#window - Number(carries)) * durationMs * 1_000 < fenceUs;
     return !isFenced || counter.verified === epochNumber;
   }
 
   /** Remembers what a member knows of all, and restores it when nobody else will report. */
-  #restore(counter: CounterRecord, known: number, unknown: number, isAsked: boolean): void {
-    const { entry, redis } = this.#call;
-    if (known > Math.max(0, counter.known) && (isAsked || entry.meta.fenceUs > 0)) {
+  #restore(counter: CounterRecord, known: number, mustWait: boolean, isTelling: boolean): void {
+    if (isTelling && known > Math.max(0, counter.known)) {
       counter.reported = Math.max(known, counter.reported ?? 0);
     }
-    const current = redis.counters[counterAt(this.#key, this.#window)] ?? counter;
-    if (counter.reported === undefined || unknown > 0 || !this.#isVerified(current)) return;
+    if (counter.reported === undefined || mustWait) return;
     const more = counter.reported - counter.known;
     delete counter.reported;
     if (more <= 0) return;
@@ -779,9 +823,9 @@ class Exchange {
       if (record !== undefined && !record.isWrittenOff) {
         counter.known += record.deducted - record.spent;
       }
-      const { mustReport = false, firstRecallUs = 0, lastRecallUs = 0 } = record ?? {};
+      const { mustReport = false, isGuess, firstRecallUs = 0, lastRecallUs = 0 } = record ?? {};
       record = newRecord(sequence);
-      if (mustReport) Object.assign(record, { mustReport, firstRecallUs, lastRecallUs });
+      if (mustReport) Object.assign(record, { mustReport, isGuess, firstRecallUs, lastRecallUs });
       counter.members[member] = record;
     }
     if (!knowsBase) record.base = 0;
@@ -801,28 +845,32 @@ class Exchange {
   }
 
   /** @returns whether tokens came back, or fewer are lent; and whether the known use is lower */
-  #settlePrevious(unknown: number, isAsked: boolean): { hasFallen: boolean; isUseLower: boolean } {
-    const settled = this.#settleUsageBefore();
-    if (!this.#readsPrevious) return settled;
+  #settlePrevious(
+    current: CounterRecord,
+    isTelling: boolean,
+  ): { hasFallen: boolean; isUseLower: boolean } {
+    if (!this.#readsPrevious) return { hasFallen: false, isUseLower: false };
     const { counters } = this.#call.redis;
     const { window, others, spent, previousKnown } = this.#message;
     const at = counterAt(this.#key, this.#window - 1);
+    const { used: usedBefore, known: knownBefore } = counters[at] ?? newCounter();
+    this.#settleUsageBefore();
     const counter = counters[at] ?? newCounter();
     const known = window === this.#window ? previousKnown : others + spent;
-    this.#restore(counter, window < this.#window - 1 ? 0 : known, unknown, isAsked);
+    const mustWait = current.unknown > 0 || !this.#isVerified(current, true);
+    this.#restore(counter, window < this.#window - 1 ? 0 : known, mustWait, isTelling);
     if (counter.reported !== undefined || counter.restored > 0) counters[at] = counter;
-    return settled;
+    const isUseLower = counter.known < knownBefore;
+    const isLessLent = counter.used - counter.known < usedBefore - knownBefore;
+    return { hasFallen: counter.used < usedBefore || isUseLower || isLessLent, isUseLower };
   }
 
-  #settleUsageBefore(): { hasFallen: boolean; isUseLower: boolean } {
-    const nothing = { hasFallen: false, isUseLower: false };
-    if (!this.#readsPrevious) return nothing;
+  #settleUsageBefore(): void {
     const { redis, member, rules } = this.#call;
     const { window, spent, kept, previousSpent, sequence, firstSequence } = this.#message;
     const at = counterAt(this.#key, this.#window - 1);
     const counter = redis.counters[at] ?? newCounter();
     const stored = counter.members[member];
-    const was = { used: counter.used, known: counter.known };
     const isOfOlderSlot = stored !== undefined && stored.sequence < firstSequence;
     const base = isOfOlderSlot ? 0 : (stored?.base ?? 0);
     // A member that knows nothing of the window has used nothing since its base.
@@ -836,18 +884,16 @@ class Exchange {
       used - base + held === (stored?.deducted ?? 0) &&
       used - base === (stored?.spent ?? 0) &&
       (stored?.isWrittenOff !== true || stored.deducted === stored.spent);
-    if (isUnchanged && !isOfOlderSlot) return nothing;
+    if (isUnchanged && !isOfOlderSlot) return;
     const record = this.#settle(counter, used, held, true);
     record.sequence = sequence;
     record.firstRecallUs = 0;
     record.lastRecallUs = 0;
     record.denies = false;
-    record.mustReport = false;
-    record.isMissed = false;
+    if (stored?.mustReport && counter.unknown > 0) counter.unknown--;
+    if (counter.unknown === 0) counter.isOnlyBefore = true;
+    Object.assign(record, { mustReport: false, isMissed: false, isGuess: false });
     redis.counters[at] = counter;
-    const isUseLower = counter.known < was.known;
-    const isLessLent = counter.used - counter.known < was.used - was.known;
-    return { hasFallen: counter.used < was.used || isUseLower || isLessLent, isUseLower };
   }
 
   #previous(): CounterRecord {
@@ -866,6 +912,7 @@ class Exchange {
   #decide(
     counter: CounterRecord,
     record: MemberRecord,
+    isMarked: boolean,
     wake: (isRecorded: boolean) => boolean,
   ): Mutable<CounterAnswer> {
     const message = this.#message;
@@ -877,7 +924,7 @@ class Exchange {
     };
     let needsRecall = message.recalls;
     if (refund > 0 && message.refundWindow === this.#window) {
-      const isLent = lentToOthers(counter, record) > 0 || unknownMembers(counter) > 0;
+      const isLent = lentToOthers(counter, record) > 0 || counter.unknown > 0;
       if (refund > counter.known && isLent) {
         answer.status = MESSAGE_STATUS.retryRefund;
         needsRecall = true;
@@ -897,7 +944,7 @@ class Exchange {
     const served = checks.map((check): number => {
       const { cost, limit, isSliding, countsDenied } = check;
       if (cost === 0) return SERVED.allowed;
-      const isKnown = unknownMembers(counter) === 0;
+      const isKnown = counter.unknown === 0;
       if (isKnown && cost <= limit - counter.used - (isSliding ? carried : 0)) {
         take(cost);
         counter.limit = limit;
@@ -917,7 +964,7 @@ class Exchange {
       take(answer.lent);
     }
     answer.isStored = wake(needsRecall);
-    if (needsRecall) {
+    if (needsRecall || (isMarked && counter.unknown > 0)) {
       const previous = this.#previous();
       const mine = previous.members[member];
       answer.writtenOff = this.#recall(counter, record, this.#window);
@@ -926,7 +973,7 @@ class Exchange {
       }
       if (answer.writtenOff > 0) counter.wasWrittenOff = true;
       const isLent =
-        unknownMembers(counter) > 0 ||
+        counter.unknown > 0 ||
         lentToOthers(counter, record) > 0 ||
         lentToOthers(previous, mine) > 0;
       if (isLent && !counter.waiters.includes(member)) counter.waiters.push(member);
@@ -946,7 +993,7 @@ class Exchange {
       answer.isStored = true;
     }
     answer.mayDeny = record.denies || !canFall;
-    answer.isUnknown = unknownMembers(counter) > 0;
+    answer.isUnknown = counter.unknown > 0;
     const { openedUs } = this.#call.entry.meta;
     const startUs = (this.#window - Number(this.#carries)) * durationMs * 1_000;
     answer.isMissing = counter.isMissing || startUs < openedUs;
@@ -964,7 +1011,7 @@ class Exchange {
     const { rules, nowUs, entry } = this.#call;
     const { wantsLease, durationMs, rate, kept } = this.#message;
     if (!wantsLease || limit < rules.smallestLeasedLimit) return 0;
-    if (unknownMembers(counter) > 0 || entry.isJoining) return 0;
+    if (counter.unknown > 0 || entry.isJoining) return 0;
     const isQuiet = counter.recallUs > 0 && nowUs - counter.recallUs < QUIET_US;
     if (isQuiet && keeps(rules, 'isQuietAfterRecall')) return 0;
     const endUs = (this.#window + 1) * durationMs * 1_000;
@@ -1022,16 +1069,21 @@ class Exchange {
   #requestReport(counter: CounterRecord, to: string, record: MemberRecord): void {
     const { nowUs, published, rules, entry } = this.#call;
     const isOverdue = nowUs - record.firstRecallUs >= AWAIT_US;
-    if (!isOverdue && nowUs - record.lastRecallUs >= REPEATED_RECALL_US) {
-      record.lastRecallUs = nowUs;
-      const report = record.firstRecallUs;
-      published.push({ to, kind: 'report', key: this.#key, window: this.#window, report });
+    const isForgotten = entry.meta.members[to] === undefined;
+    const isGivenUp = rules.isAvailable || record.isGuess || isForgotten;
+    if (record.lastRecallUs > 0 && isOverdue && isGivenUp) {
+      counter.isMissing = true;
+      counter.unknown--;
+      const nothing = { isGuess: false, denies: record.denies, firstRecallUs: 0, lastRecallUs: 0 };
+      Object.assign(record, { mustReport: false, isMissed: true, ...nothing });
+      return;
     }
-    const isGivenUp = rules.isAvailable || entry.meta.members[to] === undefined;
-    if (!isOverdue || !isGivenUp) return;
-    counter.isMissing = true;
-    const nothing = { firstRecallUs: 0, lastRecallUs: 0 };
-    Object.assign(record, { mustReport: false, isMissed: true, ...nothing });
+    const againUs = isOverdue ? ASK_AGAIN_US : REPEATED_RECALL_US;
+    if (nowUs - record.lastRecallUs < againUs) return;
+    if (record.lastRecallUs === 0) record.firstRecallUs = nowUs;
+    record.lastRecallUs = nowUs;
+    const report = record.firstRecallUs;
+    published.push({ to, kind: 'report', key: this.#key, window: this.#window, report });
   }
 
   /** @returns whether members were woken */
@@ -1076,11 +1128,6 @@ const NOTHING: CounterAnswer = {
   ...{ refunded: 0, served: [], writtenOff: 0 },
   ...{ isUnknown: false, isMissing: false, wasWrittenOff: false, report: 0 },
 };
-
-/** How many members must report before the counter is served. */
-function unknownMembers({ members }: CounterRecord): number {
-  return Object.values(members).filter(({ mustReport }) => mustReport).length;
-}
 
 /** What a record counts of its member's use, unless that is of an earlier slot. */
 function foldedSpent(record: MemberRecord | undefined, firstSequence: number): number {
@@ -1130,7 +1177,8 @@ export function resetCounter(
     const deducted = isOver ? 0 : record.deducted - record.spent;
     const base = isOver ? CLEARED : record.base + record.spent;
     Object.assign(record, { base, deducted, spent: 0, denies: false });
-    Object.assign(record, { mustReport: false, isMissed: false });
+    record.isMissed = false;
+    if (!record.mustReport) Object.assign(record, { firstRecallUs: 0, lastRecallUs: 0 });
     counter.used += deducted;
     if (record.isWrittenOff) counter.known += deducted;
   }

@@ -305,6 +305,7 @@ export class LeaseWorld {
       });
     }
     const failOver = (w: World) => {
+      w.isKnownVague ||= isVague(w);
       w.nowMs += FAILOVER_MS;
       w.redis = { ...structuredClone(w.snapshot), runId: 'r1' };
       w.news = [];
@@ -317,12 +318,22 @@ export class LeaseWorld {
     const isUsedByAll = world.machines.every(({ slot }) => slot?.isStored);
     const { losesIndex = false } = this.#scenario;
     if (Object.keys(world.redis.counters).length > 0 && (isUsedByAll || !losesIndex)) {
+      // What machines know of tokens that were written off is restored as used.
       const deleteAll = (w: World) => {
+        w.isKnownVague ||= isVague(w);
         w.redis.counters = {};
         if (losesIndex) w.redis.index = {};
         w.isDeleted = true;
       };
       add('delete counters', deleteAll, 'deletions');
+      const previous = counterAt(this.#key, this.#windowOfRedis(world) - 1);
+      if (world.redis.counters[previous] !== undefined) {
+        const deletePrevious = (w: World) => {
+          w.isKnownVague ||= isVague(w);
+          delete w.redis.counters[previous];
+        };
+        add('delete the window before', deletePrevious, 'deletions');
+      }
     }
     for (const ms of this.#scenario.clockStepsMs ?? []) {
       const step = (w: World) => {
@@ -1024,12 +1035,13 @@ function epochOf({ meta }: RedisState): string {
   return meta === undefined ? '' : `${meta.runId}.${meta.epochNumber}`;
 }
 
-/** Whether known use may contain more than was allowed: tokens of holders that do not answer. */
+/** Whether known use may contain more than was allowed: as of holders that do not answer. */
 function isVague({ isKnownVague, redis }: World): boolean {
   return (
     isKnownVague ||
-    Object.values(redis.counters).some(({ members }) => {
-      return Object.values(members).some(({ isWrittenOff }) => isWrittenOff);
+    Object.values(redis.counters).some(({ members, restored }) => {
+      // What was restored of a window before is counted twice if its member reports it later.
+      return restored > 0 || Object.values(members).some(({ isWrittenOff }) => isWrittenOff);
     })
   );
 }

@@ -293,6 +293,7 @@ const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][
   ['doubtsOwnTokens', 'reserved tokens'],
   ['detectsLostRecords', 'counters that are deleted with the index'],
   ['looksIntoIndex', 'counters that are deleted'],
+  ['verifiesPrevious', 'counters that are deleted, and sliding windows'],
   ['numbersReports', 'counters that are deleted, and repeated messages'],
   ['clockNeverRunsBack', 'a clock that is set'],
   ['followsSeenClock', 'a clock that is set before a failover', 2],

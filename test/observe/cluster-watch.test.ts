@@ -12,7 +12,13 @@ let watch: ClusterWatch;
 
 beforeEach(() => {
   control = new Control(allocateControl(1, 2));
-  cluster = { connections: [true, true], hasJoined: true, isRecovering: false, machines: 2 };
+  cluster = {
+    connections: [true, true],
+    hasJoined: true,
+    isRecovering: false,
+    isExact: false,
+    machines: 2,
+  };
   records = [];
   const write = (level: string) => (fields: object | string, text?: string) => {
     records.push(`${level} ${text ?? ''} ${JSON.stringify(fields)}`);

@@ -10,6 +10,7 @@ const CLUSTER: ClusterStats = {
   connections: [true, true],
   hasJoined: true,
   isRecovering: false,
+  isExact: false,
   machines: 3,
 };
 const withCluster = (changed: Partial<ClusterStats> = {}): EngineStats => {

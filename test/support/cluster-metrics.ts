@@ -11,6 +11,7 @@ export const CLUSTER: ClusterStats = {
   connections: [true, false],
   hasJoined: true,
   isRecovering: false,
+  isExact: false,
   machines: 3,
 };
 const REPLICA: ReplicaStats = { version: 41, ageMs: 250, state: 'current', evicting: [] };

@@ -26,6 +26,8 @@ export interface WaitingCheck {
   readonly isReserve: boolean;
   /** Whether a message has carried it. */
   wasSent: boolean;
+  /** When the worker has read it, monotonic ms. */
+  readonly queuedMs: number;
   /** When it was first denied without proof, monotonic ms; 0: it was not. */
   parkedMs: number;
 }

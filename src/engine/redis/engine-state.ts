@@ -82,7 +82,7 @@ export class EngineState {
     Atomics.store(this.#words, this.#workerAt(worker) + WORKER.breaker, breaker);
   }
 
-  /** Whether a bucket of a worker waits for members to report their counters. */
+  /** Whether Redis waits for reports of counters that a worker has. */
   isRecovering(worker: number): boolean {
     return this.#words[this.#workerAt(worker) + WORKER.recovering] !== 0;
   }

@@ -4,7 +4,8 @@
  * did not get; and it decides by it while Redis is down. Each shard worker writes a file at its
  * end, which the main thread reads and removes at the next start.
  *
- *   line of JSON   version | process that wrote it | epochs by bucket | CRC-32 of the counters
+ *   line           CRC-32 of the rest
+ *   line of JSON   version | process that wrote it | epochs by bucket
  *   counters       FIELDS doubles each
  *
  * A file that is damaged is not used: then nothing is known, as after `kill -9`.
@@ -28,7 +29,7 @@ const VERSION = 1;
 const FILE_NAME = /^usage-\d+$/;
 /** Hash 0 to 3, namespace tag, key, and of windows or GCRA: see `fieldsOf`. */
 const FIELDS = 11;
-const HEADER_END = 0x0a;
+const LINE_END = 0x0a;
 
 export interface Predecessor {
   /** 16 hexadecimal digits that begin the names of its members. */
@@ -39,7 +40,6 @@ export interface Predecessor {
 
 interface Header extends Predecessor {
   version: number;
-  crc: number;
 }
 
 /** @param tables those of the worker, of which no thread decides any more */
@@ -49,14 +49,14 @@ export async function writeHandOver(
   predecessor: Predecessor,
   tables: readonly LeaseTable[],
 ): Promise<void> {
-  const parts = tables.map(readCounters);
+  const header: Header = { version: VERSION, ...predecessor };
+  const parts = [Buffer.from(`${JSON.stringify(header)}\n`), ...tables.map(readCounters)];
   const crc = parts.reduce((before, part) => crc32(part, before), 0);
-  const header: Header = { version: VERSION, ...predecessor, crc };
   const path = join(directory, `usage-${worker}`);
   rmSync(path, { force: true });
   const file = await open(path, 'wx', 0o600);
   try {
-    await file.writeFile(`${JSON.stringify(header)}\n`);
+    await file.writeFile(`${crc}\n`);
     for (const part of parts) await file.writeFile(part);
   } finally {
     await file.close();
@@ -129,10 +129,13 @@ function readHandOver(path: string): { header: Header; counters: Float64Array } 
   const file = openSync(path, SAFE_OPEN_FLAGS);
   try {
     const bytes = readFileSync(file);
-    const end = bytes.indexOf(HEADER_END);
-    const header = JSON.parse(bytes.toString('latin1', 0, end)) as Header;
+    const start = bytes.indexOf(LINE_END) + 1;
+    if (bytes.toString('latin1', 0, start) !== `${crc32(bytes.subarray(start))}\n`)
+      return undefined;
+    const end = bytes.indexOf(LINE_END, start);
+    const header = JSON.parse(bytes.toString('latin1', start, end)) as Header;
+    if (header.version !== VERSION) return undefined;
     const counters = Uint8Array.from(bytes.subarray(end + 1));
-    if (header.version !== VERSION || header.crc !== crc32(counters)) return undefined;
     return { header, counters: new Float64Array(counters.buffer) };
   } catch {
     return undefined;

@@ -66,7 +66,7 @@ export class RedisEngineHost implements EngineHost {
         running: this.#supervisor?.runningCount ?? 0,
         replaced: this.#supervisor?.replacementCount ?? 0,
       },
-      cluster: clusterStatsOf(this.#state),
+      cluster: clusterStatsOf(this.#state, this.#data.settings.recovery === 'exact'),
     };
   }
 

@@ -33,7 +33,7 @@ import {
 } from './active-counter.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
-import { applyAnswer, composeMessage, hasLateUsage } from './lease-messages.ts';
+import { applyAnswer, composeMessage, hasLateUsage, type Purpose } from './lease-messages.ts';
 import { type LeaseState, newLeaseState } from './lease-slot.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
@@ -51,6 +51,13 @@ import {
 /** Parked checks are tried again after RETRY_MS, and denied after PARK_MS. */
 const RETRY_MS = 4;
 export const PARK_MS = 10;
+/** Checks that wait for longer than that, for reports of other machines, are tried less often. */
+const UNKNOWN_RETRY_MS = 50;
+/** The purpose of a message that only answers a request. */
+const NOTHING: Purpose = {
+  ...{ checks: [], takesLease: false, wantsLease: false, isSliding: false, hasPrevious: false },
+  ...{ report: 0, recalls: false, refund: 0, refundWindow: NO_WINDOW },
+};
 /** Tokens that a batch kept at a recall are returned after this time: no batch takes longer. */
 const RETURN_KEPT_MS = 25;
 /** The most checks in a message. */
@@ -58,9 +65,12 @@ const CHECKS_PER_MESSAGE = 64;
 /** Limits below this get no lease. */
 const LEASED_LIMIT_MIN = 20;
 
+type ReportRequest = Extract<MemberMessage, { kind: 'report' }>;
+
 export interface LeaseClientOptions {
-  /** The table of an identity's shard. */
+  /** The table of an identity's shard, which must be one of this worker. */
   tableOf: (identity: Identity) => LeaseTable;
+  ownsShardOf: (identity: Identity) => boolean;
   bucketOf: (identity: Identity) => number;
   /** Sends messages of one bucket. */
   send: (bucket: number, messages: CounterMessage[]) => Promise<CallResult>;
@@ -77,6 +87,8 @@ export interface LeaseClientOptions {
   leases: boolean;
   /** How long a check waits until usage that Redis has lost is reported, before it is denied. */
   recoveryParkMs: number;
+  /** Called when Redis has answered that it waits for reports of a counter. */
+  onUnknown: () => void;
 }
 
 export class LeaseClient {
@@ -113,6 +125,7 @@ export class LeaseClient {
       },
       isReserve: kind === ENTRY_KIND.reserve,
       wasSent: false,
+      queuedMs: this.#options.nowMs(),
       parkedMs: 0,
     });
     this.#queue(counter);
@@ -182,18 +195,30 @@ export class LeaseClient {
         counter.retryMs = 0;
         this.#queue(counter);
         break;
-      case 'report': {
-        const asked = this.#counterOf(identity, key, 0);
-        asked.report = message.report;
-        this.#queue(asked);
-        this.flush();
+      case 'report':
+        this.#answerRequest(message);
         break;
-      }
       case 'reset':
         this.forget(identity, key);
         void this.sync(identity, key);
         break;
     }
+  }
+
+  /** Redis requests a report of all workers of a machine, of which one has the counter. */
+  #answerRequest({ identity, durationMs, report }: ReportRequest): void {
+    const { ownsShardOf, bucketOf, send, nowMs } = this.#options;
+    if (ownsShardOf(identity)) {
+      const counter = this.#counterOf(identity, counterKey(RULE.fixed, durationMs), 0);
+      counter.report = report;
+      this.#queue(counter);
+      this.flush();
+      return;
+    }
+    const sequence = Math.floor(nowMs() * 1_000);
+    const state = { ...newLeaseState(), sequence, firstSequence: sequence };
+    const message = composeMessage(identity, durationMs, state, { ...NOTHING, report }, nowMs());
+    void send(bucketOf(identity), [message]);
   }
 
   /** Denies no check by what was known of a counter. */
@@ -418,7 +443,7 @@ export class LeaseClient {
     }
     if (status === recovering) {
       for (const waiting of sent.checks) {
-        if (isParkingOver(waiting, nowMs, PARK_MS)) this.#denyFenced(waiting, nowMs);
+        if (isParkingOver(waiting, nowMs)) this.#denyFenced(waiting, nowMs);
         else if (waiting.parkedMs === 0) waiting.parkedMs = nowMs;
       }
     }
@@ -468,7 +493,11 @@ export class LeaseClient {
       table.release(lock);
       return false;
     }
-    const parkMs = answer.isUnknown ? this.#options.recoveryParkMs : PARK_MS;
+    if (answer.isUnknown) this.#options.onUnknown();
+    const isOver = (waiting: WaitingCheck) => {
+      if (!answer.isUnknown) return isParkingOver(waiting, nowMs);
+      return nowMs - waiting.queuedMs >= this.#options.recoveryParkMs;
+    };
     const isLate = hasLateUsage(message, state);
     const unproven: WaitingCheck[] = [];
     const replies: [WaitingCheck, ReplyDecision][] = [];
@@ -477,7 +506,7 @@ export class LeaseClient {
     for (const [at, waiting] of checks.entries()) {
       const served = answer.served[at];
       const { check, entry, source } = waiting;
-      if (served === SERVED.unproven && !isParkingOver(waiting, nowMs, parkMs)) {
+      if (served === SERVED.unproven && !isOver(waiting)) {
         unproven.push(waiting);
         continue;
       }
@@ -526,7 +555,7 @@ export class LeaseClient {
       }
     }
     correction?.resolve(answer);
-    this.#park(counter, unproven, nowMs, parkMs);
+    this.#park(counter, unproven, nowMs, answer.isUnknown);
     if (isReturn && message.kept > 0) this.#returnLater(identity, key);
     // A recall that the message had not answered yet, because Redis sent it afterwards.
     const isUnsettled = state.lease > 0 || state.spent !== message.spent;
@@ -572,13 +601,17 @@ export class LeaseClient {
     counter: ActiveCounter,
     checks: readonly WaitingCheck[],
     nowMs: number,
-    parkMs: number,
+    isUnknown: boolean,
   ): void {
     if (checks.length === 0) return;
     for (const waiting of checks) {
       if (waiting.parkedMs === 0) waiting.parkedMs = nowMs;
-      const endMs = Math.max(nowMs, waiting.parkedMs + parkMs);
-      counter.retryMs = Math.min(counter.retryMs, nowMs + RETRY_MS, endMs);
+      const endMs = isUnknown
+        ? waiting.queuedMs + this.#options.recoveryParkMs
+        : waiting.parkedMs + PARK_MS;
+      const isLong = isUnknown && nowMs - waiting.parkedMs > UNKNOWN_RETRY_MS;
+      const retryMs = nowMs + (isLong ? UNKNOWN_RETRY_MS : RETRY_MS);
+      counter.retryMs = Math.min(counter.retryMs, retryMs, Math.max(nowMs, endMs));
     }
     counter.waiting.unshift(...checks);
   }
@@ -653,8 +686,8 @@ function takeChecks(counter: ActiveCounter): WaitingCheck[] {
 }
 
 /** Whether a check that was denied without proof has waited long enough. */
-function isParkingOver({ parkedMs }: WaitingCheck, nowMs: number, parkMs: number): boolean {
-  return parkedMs !== 0 && nowMs - parkedMs >= parkMs;
+function isParkingOver({ parkedMs }: WaitingCheck, nowMs: number): boolean {
+  return parkedMs !== 0 && nowMs - parkedMs >= PARK_MS;
 }
 
 /** Reserved tokens may become a part of the lease, which then serves no more than both do. */

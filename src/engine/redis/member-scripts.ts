@@ -60,7 +60,7 @@ export class MemberScripts {
     runner: ScriptRunner,
     context: ScriptContext,
     checkTimeoutMs: number,
-    openGraceMs = OPEN_GRACE_MS,
+    openGraceMs: number = OPEN_GRACE_MS[context.isAvailable ? 'available' : 'exact'],
   ) {
     this.timeoutMs = Math.max(REDIS_CALL_DEADLINE_MS, checkTimeoutMs);
     this.#runner = runner;

@@ -41,6 +41,8 @@ const COUNT_INTERVAL_MS = 10_000;
 const CLUSTER_HEARTBEAT_MS = 1_000;
 /** Wall and monotonic clock disagree by so much when the machine was suspended. */
 const SUSPENDED_MS = 100;
+/** For so long after an answer that waits for reports, usage counts as missing. */
+const UNKNOWN_MS = 1_000;
 /** Of the time that an acceptor waits for a check, so that its denial is not late. */
 const RECOVERY_PARK_SHARE = 0.8;
 /** How long the return of all leases may take at the end. */
@@ -86,6 +88,8 @@ export class RedisShardWorker {
   #wallOffsetMs: number;
   #lastOpenCount = 0;
   #isRecovering = false;
+  /** When Redis has last waited for reports of a counter, monotonic ms. */
+  #unknownMs = Number.NEGATIVE_INFINITY;
   /** The buckets that had counters when this run began. */
   #adopted: ReadonlySet<number> = new Set();
   #isReturningAll = false;
@@ -108,6 +112,11 @@ export class RedisShardWorker {
         this.#sync.returnAtEnd(identity, key, deadlineMs);
       },
       leases: settings.leases,
+      ownsShardOf: (identity) => parts.tables[shardOf(identity)] !== undefined,
+      onUnknown: () => {
+        this.#unknownMs = nowMs();
+        if (!state.isRecovering(parts.index)) this.publishState();
+      },
       recoveryParkMs: Math.max(PARK_MS, settings.timeoutMs * RECOVERY_PARK_SHARE),
     });
     this.gcra = new GcraClient({
@@ -238,6 +247,7 @@ export class RedisShardWorker {
     if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) void this.#returnAll();
     this.#wallOffsetMs = wallOffsetMs;
     this.#publishClocks(now);
+    if (state.isRecovering(this.#parts.index)) this.publishState();
     this.#flushConsumers();
     this.#sync.takeEndedLeases();
     const intervalMs =
@@ -375,7 +385,8 @@ export class RedisShardWorker {
       this.#buckets.every(({ hasJoined }) => hasJoined),
     );
     const isRecovering = this.#buckets.some((bucket) => bucket.isRecovering);
-    state.setRecovering(index, isRecovering);
+    const isUnknown = this.#parts.nowMs() - this.#unknownMs < UNKNOWN_MS;
+    state.setRecovering(index, isRecovering || isUnknown);
     if (this.#isRecovering && !isRecovering) this.#countRecovery();
     this.#isRecovering = isRecovering;
   }

@@ -5,15 +5,16 @@
  *   a         u: tokens gone; r: known use; rate: sum of the members' rates; number and time of the
  *             last recall; limit of the last allowed check; notices: 1 if members wait for tokens,
  *             plus 2 if members deny checks by the known use, plus 4 if there is a `k`, plus 8 if
- *             usage may be missing, plus 16 if tokens were written off, plus 32 for each member
- *             that must report
+ *             usage may be missing, plus 16 if tokens were written off, plus 32 if reports are only
+ *             for the sake of the window before, plus 64 for each member that must report
  *   <member>  d: tokens gone to it; s: the use that it reported; sequence; base: its `spent` at the
  *             last reset; rate; marks: 1 if it is written off, plus 2 if it denies checks by the
  *             known use, and is told when that falls, plus 4 if it must report, plus 8 if it did
- *             not in time; when it was first asked to return its lease, or to report, and did not,
- *             and last
+ *             not in time, plus 16 if it must report only because the counter may have existed;
+ *             when it was first asked to return its lease, or to report, and did not, and last
  *   w         members that wait, each followed by a comma
  *   v         the number of the epoch in which the counter was verified
+ *   p         exists if the counter of the window before existed when this one was made
  *   k         the most use that a member knew of all, in reports to a Redis that had lost some
  *   x         use that was restored by it, of members that have not reported
  *
@@ -48,6 +49,8 @@ const LEASED_LIMIT_MIN = 20;
 const QUIET_US = 12_000;
 /** A recall is repeated after this time, and its holder written off after the other, µs. */
 const RECALL_AGAIN_US = 4_000;
+/** A request for a report is repeated after this time, where it was not answered in AWAIT_US. */
+const ASK_AGAIN_US = 50_000;
 const WRITE_OFF_US = 10_000;
 /** A refund, reset or inspection can wait longer for its holder, and is then exact. */
 const CORRECTION_WRITE_OFF_US = 250_000;
@@ -107,7 +110,7 @@ end
 
 /**
  * Recalls the leases of other members, and asks those for reports that must report. Returns the
- * known use, which a write-off raises, and whether a message was sent. A holder that nobody can
+ * known use, which a write-off raises, and whether a lease was recalled. A holder that nobody can
  * reach, or that is silent, is written off. A member that does not report is given up after
  * AWAIT_US, or, where a recovery is exact, when it is forgotten.
  */
@@ -120,30 +123,35 @@ local function recall(key, window, number, r, writeOffUs)
     local member = everything[k]
     if #member > 1 and member ~= me then
       local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[k + 1])
-      local mustReport = marks % 8 >= 4 and window == w
-      if mustReport or d > s and marks % 2 == 0 then
-        local isOverdue = first > 0 and clock - first >= (mustReport and ${AWAIT_US} or writeOffUs)
+      local isChanged = true
+      if marks % 8 >= 4 and window == w then
+        if last > 0 and clock - first >= ${AWAIT_US} and (isAvailable or marks >= 16
+            or not call('HGET', metaKey, 'm:' .. member)) then
+          marks, first, last = marks % 4 + 8, 0, 0
+          unknown, isMissing = unknown - 1, true
+        elseif clock - last >= (clock - first < ${AWAIT_US} and ${RECALL_AGAIN_US}
+            or ${ASK_AGAIN_US}) then
+          if last == 0 then first = clock end
+          publish(member, format('report %s %d %d', notice, window, first))
+          last = clock
+        else isChanged = false end
+      elseif d > s and marks % 2 == 0 then
+        local isOverdue = first > 0 and clock - first >= writeOffUs
         if not isOverdue and clock - last >= ${RECALL_AGAIN_US} then
-          if first == 0 then first = clock end
           local text = format('recall %s %d %d', notice, window, number)
-          if mustReport then text = format('report %s %d %d', notice, window, first) end
           local receivers = publish(member, text)
-          -- Where Redis has restarted, it may not have subscribed again yet.
-          isOverdue = receivers == 0 and not isCluster and not (mustReport and fence > 0)
-          isSent = isSent or not mustReport
+          isOverdue = receivers == 0 and not isCluster
+          isSent = true
+          if first == 0 then first = clock end
           last = clock
         end
-        if isOverdue and mustReport and not isAvailable then
-          isOverdue = not call('HGET', metaKey, 'm:' .. member)
-        end
-        if isOverdue and mustReport then
-          marks, first, last = marks + 4, 0, 0
-          unknown, isMissing = unknown - 1, true
-        elseif isOverdue then
+        if isOverdue then
           r = r + (d - s)
           marks = marks + 1
           writtenOff = writtenOff + 1
         end
+      else isChanged = false end
+      if isChanged then
         call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks, first, last))
       end
     end
@@ -165,13 +173,15 @@ for k = 1, #everything, 2 do
   if member then
     local contact, _, _, hasJoined, _, reported = unpack(MEMBER, everything[k + 1])
     local isBehind = reported < epochNumber and (hasJoined == 1 or isAvailable)
-    if isLost or isGuess or isBehind then
-      local isGone = (isAvailable or not isLost and not isBehind) and (clock - contact > ${LIVE_US}
+    if isLost or isLostBefore or isGuess or isBehind then
+      local isPossible = isGuess and not isLost and not isLostBefore and not isBehind
+      local isGone = (isAvailable or isPossible) and (clock - contact > ${LIVE_US}
         or isBehind and contact < beganAt and clock >= beganAt + ${AWAIT_US})
+      local mark = isPossible and 20 or 4
       if isGone then isMissing = true
       elseif member == me then
         if marks % 8 < 4 then
-          unknown, marks, firstRecall, lastRecall = unknown + 1, marks % 8 + 4, clock, 0
+          unknown, marks, firstRecall, lastRecall = unknown + 1, marks % 4 + mark, clock, 0
         end
       else
         local record = call('HGET', key, member)
@@ -180,13 +190,14 @@ for k = 1, #everything, 2 do
         if marks % 8 < 4 then
           unknown = unknown + 1
           call('HSET', key, member,
-            pack(RECORD, d, s, sequence, base, rate, marks % 8 + 4, clock, 0))
+            pack(RECORD, d, s, sequence, base, rate, marks % 4 + mark, clock, 0))
         end
       end
     end
   end
 end
 if fence > 0 then call('HSET', key, 'v', format('%d', epochNumber)) end
+if stored[1] then call('HDEL', key, 'p') end
 isVerified, isMarked = true, true
 `;
 
@@ -208,11 +219,11 @@ local function restore(key, u, r)
 end
 `;
 
-/** Whether the index names this window of a counter, so that it existed. */
-const WAS_INDEXED = `
+/** When the last window of the counter expires that has existed. */
+const READ_INDEX = `
       local digits = format('%d', duration)
       local index = metaKey:sub(1, -2) .. 'i:' .. base:sub(-33 - #digits, -2 - #digits)
-      local wasIndexed = call('HGET', index, 'w:' .. digits) == format('%d', (w + 2) * duration)
+      indexed = call('HGET', index, 'w:' .. digits)
 `;
 
 const MESSAGES = `
@@ -257,11 +268,11 @@ for i = 2, #KEYS do
     if previous[2] then pd, ps, pSequence, pReset, pRate, pMarks = unpack(RECORD, previous[2]) end
   end
 
-  local restores, wasWrittenOff = false, false
+  local restores, wasWrittenOff, isOnlyBefore = false, false, true
   unknown, isMissing = 0, false
   if notices >= 4 then
-    restores, isMissing, unknown = notices % 8 >= 4, notices % 16 >= 8, floor(notices / 32)
-    wasWrittenOff = notices % 32 >= 16
+    restores, isMissing, unknown = notices % 8 >= 4, notices % 16 >= 8, floor(notices / 64)
+    wasWrittenOff, isOnlyBefore = notices % 32 >= 16, unknown == 0 or notices % 64 >= 32
     notices = notices % 4
   end
 
@@ -273,33 +284,55 @@ for i = 2, #KEYS do
   if status ~= 0 then answers[i] = format('%d %d', sequence, status)
   else
     local unknownBefore = unknown
-    local isMissed = marks >= 8 or isStored and not stored[2] and window == w
+    local isMissed = marks % 16 >= 8 or isStored and not stored[2] and window == w
     local isReport = marks % 8 >= 4 and report == firstRecall
-    if isReport then unknown, marks, firstRecall, lastRecall = unknown - 1, marks - 4, 0, 0 end
+    if isReport then unknown, marks, firstRecall, lastRecall = unknown - 1, marks % 4, 0, 0 end
 
     -- What a member has had an answer of, and is missing, was deleted.
     local isLost = window == w and (isStored and not stored[2] or others > 0 and not stored[1])
-      or window == w - 1 and (isStored and not previous[2] or others > 0 and not previous[1])
+    local isLostBefore = window == w - 1
+        and (isStored and not previous[2] or others > 0 and not previous[1])
       or window == w and isSliding and previousKnown > previousSpent and not previous[1]
-    isLost = isLost and reportedEpoch == ${EPOCH}
-    local isGuess = false
-    if not isLost and not stored[1] then
-      ${WAS_INDEXED}
-      isLost, isGuess = wasIndexed, startUs < lostAt
+    if (isLost or isLostBefore) and reportedEpoch ~= ${EPOCH} then
+      isLost, isLostBefore = false, false
     end
-    if isLost then
+    local isGuess, indexed = false, false
+    if not stored[1] then
+      ${READ_INDEX}
+      isGuess = startUs < lostAt
+    end
+    local wasIndexed = indexed and indexed == format('%d', (w + 2) * duration)
+    -- Of a lost key whose index is there, no others are known to be lost.
+    if (isLost or isLostBefore) and not wasIndexed then
       lostAt = clock
       ${STORE_META}
     end
-    local isFenced = fence > 0
-      and (startUs < fence or isSliding and startUs - duration * 1000 < fence)
-    local isVerified = not isFenced or call('HGET', key, 'v') == format('%d', epochNumber)
+    if isSliding then
+      -- The window before has ended while its members were to report, or was lost alone.
+      if pNotices >= 64 and pNotices % 64 < 32 then
+        isLostBefore, pNotices = true, pNotices % 32
+        call('HSET', previousKey,
+          'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices))
+      end
+      if not previous[1] and (stored[1] and call('HGET', key, 'p')
+          or indexed and indexed == format('%d', (w + 1) * duration)) then
+        isLostBefore = true
+      end
+    end
+    isLost = isLost or wasIndexed
+    local isVerified, isBeforeVerified = true, true
+    if fence > 0 and startUs - duration * 1000 < fence then
+      isBeforeVerified = call('HGET', key, 'v') == format('%d', epochNumber)
+      isVerified = isBeforeVerified or startUs >= fence
+    end
     local isMarked = false
     local isUse = checks > 0 or wantsLease or recalls or refund > 0
-    if isLost or isGuess or isUse and not isVerified then
+    local isOwn = isLost or isGuess or isUse and not isVerified
+    if isOwn or isLostBefore or isUse and isSliding and not isBeforeVerified then
+      isOnlyBefore = isOnlyBefore and not isOwn
       ${VERIFY}
     end
-    local restoresMore = others > 0 and (isReport or isMarked or fence > 0)
+    local isTelling = isReport or isMarked or fence > 0 and reportedEpoch ~= ${EPOCH}
     local uBefore, rBefore, puBefore, prBefore = u, r, pu, pr
 
     -- Settles the window before: late usage there, and what is left of its lease.
@@ -318,7 +351,10 @@ for i = 2, #KEYS do
       pr = pr + (used - (pMarks % 2 == 1 and pd or ps))
       if pu ~= puBefore or pr ~= prBefore or pSequence < firstSequence and previous[2]
           or used + held ~= pd or used ~= ps then
-        if wasAsked then pNotices = pNotices - 32 end
+        if wasAsked and pNotices >= 64 then
+          pNotices = pNotices - 64
+          if pNotices < 64 then pNotices = pNotices % 32 end
+        end
         call('HSET', previousKey,
           'a', pack(COUNTER, pu, pr, pRates, pNumber, pRecalledAt, pLimit, pNotices),
           me, pack(RECORD, used + held, used, sequence, pReset, pRate, 0, 0, 0))
@@ -326,14 +362,14 @@ for i = 2, #KEYS do
       end
       pd, ps = used + held, used
       local known = window == w and previousKnown or window == w - 1 and others + spent or 0
-      local isTold = known > max(0, pr) and (isReport or isMarked or fence > 0)
+      local isTold = isTelling and known > max(0, pr)
       if isTold or pNotices % 8 >= 4 then
         ${REMEMBER}${RESTORE}
         if isTold then
           remember(previousKey, known)
           if pNotices % 8 < 4 then pNotices = pNotices + 4 end
         end
-        if unknown == 0 and isVerified then
+        if unknown == 0 and isBeforeVerified then
           pu, pr = restore(previousKey, pu, pr)
           pNotices = pNotices - 4
         end
@@ -351,7 +387,8 @@ for i = 2, #KEYS do
     if stored[2] and lastSequence < firstSequence then
       if marks % 2 == 0 then r = r + (d - s) end
       rates = rates - lastRate
-      d, s, reset, lastRate, marks = 0, 0, 0, 0, marks % 8 >= 4 and 4 or 0
+      d, s, reset, lastRate = 0, 0, 0, 0
+      marks = marks % 8 >= 4 and marks - marks % 4 or 0
       if marks == 0 then firstRecall, lastRecall = 0, 0 end
     end
     local used, held = 0, 0
@@ -368,12 +405,12 @@ for i = 2, #KEYS do
     d, s = used + held, used
     local mustReport = marks % 8 >= 4
     if held == 0 and not mustReport then firstRecall, lastRecall = 0, 0 end
-    if restoresMore and window == w and others + spent > max(0, r) then
+    if isTelling and others > 0 and window == w and others + spent > max(0, r) then
       ${REMEMBER}
       remember(key, others + spent)
       restores = true
     end
-    if restores and unknown == 0 and isVerified then
+    if restores and unknown == 0 and isVerified and (isBeforeVerified or not isSliding) then
       ${RESTORE}
       u, r = restore(key, u, r)
       restores = false
@@ -456,7 +493,7 @@ for i = 2, #KEYS do
       notices = notices - (denies and 0 or 2)
       isWoken = true
     end
-    if mustRecall then
+    if mustRecall or isMarked and unknown > 0 then
       ${RECALL}
       local isCorrection = checks == 0
       local writeOffUs = isCorrection and ${CORRECTION_WRITE_OFF_US} or ${WRITE_OFF_US}
@@ -512,16 +549,17 @@ for i = 2, #KEYS do
 
     -- Stores the counter, unless there is nothing to store.
     local isRecorded = stored[2] or d ~= 0 or s ~= 0 or mustRecall or isWoken or denies or isMarked
-      or restores
+      or restores or u ~= uBefore or r ~= rBefore
     if isRecorded then
       if restores or isMissing or wasWrittenOff or unknown > 0 then
         notices = notices + (restores and 4 or 0) + (isMissing and 8 or 0)
-          + (wasWrittenOff and 16 or 0) + 32 * unknown
+          + (wasWrittenOff and 16 or 0) + (unknown > 0 and isOnlyBefore and 32 or 0) + 64 * unknown
       end
       call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, limit, notices),
         me, pack(RECORD, d, s, sequence, reset, rate,
-          (denies and 2 or 0) + (mustReport and 4 or 0), firstRecall, lastRecall))
+          (denies and 2 or 0) + (mustReport and marks - marks % 4 or 0), firstRecall, lastRecall))
       if not stored[1] then
+        if isPreviousNew or readsPrevious and previous[1] then call('HSET', key, 'p', '') end
         ${EXPIRE}
         expire(base, key, w, duration)
       end

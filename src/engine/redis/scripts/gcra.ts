@@ -5,9 +5,9 @@
  * are no leases.
  *
  * A bucket exists until a second after the latest time at which a member may believe it to be full,
- * also if a refund or a reset has filled it before. So where a member knows one that is not full,
- * and it does not exist, Redis has lost it, and takes it from the member. In a recovery buckets are
- * not served until all members have reported theirs; unless it is exact, for AWAIT_US at most.
+ * also if a refund or a reset has filled it before. So where a member knows one that is full later
+ * than that, Redis has lost it, and takes it from the member. In a recovery buckets are not served
+ * until all members have reported theirs; unless it is exact, for AWAIT_US at most.
  *
  * The numbers are those of the memory engine as long as products are at most 2^53, or the limit is
  * below 2^42. Beyond that they are rounded so that less is allowed, by a few tokens or ms.
@@ -67,15 +67,19 @@ for i = 2, #KEYS do
     unpack('<dddddddd', doubles, at)
   local stored = call('GET', key)
   local newest, current, lastLimit, indexedUntil, keptUntil = nowMs, 0, 0, 0, 0
+  local isRestored = false
   if stored then
     -- An earlier version has stored four numbers.
     if #stored < 40 then stored = stored .. pack('<d', 0) end
     newest, current, lastLimit, indexedUntil, keptUntil = unpack(BUCKET, stored)
-  elseif knownNewest > nowMs then
-    newest, current, lastLimit = knownNewest, knownCurrent, knownLimit
+  end
+  if newest <= nowMs then newest, current = nowMs, 0 end
+  local missing = (newest - nowMs) * lastLimit - current
+  if knownNewest > nowMs and knownNewest + 1000 > keptUntil
+      and (knownNewest - nowMs) * knownLimit - knownCurrent > missing then
+    newest, current, lastLimit, isRestored = knownNewest, knownCurrent, knownLimit, true
   end
   local isFull = newest <= nowMs
-  if isFull then newest, current = nowMs, 0 end
 
   local fencedUntil = fence + duration * 1000
   local isMissing = clock < opened + duration * 1000
@@ -141,6 +145,8 @@ for i = 2, #KEYS do
         newest, current = take(newest, current, taken, duration, lastLimit)
         store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
         if isAllowed then reset = newest else remaining, reset = 0, resetOfDenied() end
+      elseif isRestored then
+        store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
       end
     end
     answers[i] = format('${MESSAGE_STATUS.done} %d %d %d %d %d %d %d %d %d', isAllowed and 1 or 0,

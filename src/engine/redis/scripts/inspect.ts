@@ -31,9 +31,9 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
     if stored then u, r, _, _, _, limit, notices = unpack('<ddddddd', stored) end
     if previous then pu, pr, _, _, _, pLimit = unpack('<ddddddd', previous) end
     -- A limit of 0: nothing was allowed, or nothing since a reset.
-    if u ~= 0 or limit ~= 0 or notices >= 32 then
+    if u ~= 0 or limit ~= 0 or notices >= 64 then
       lines[#lines + 1] = format('w %s %d %d %d %d %d', digits, limit, w, r, pu,
-        u - r + floor(notices / 32))
+        u - r + floor(notices / 64))
     elseif pu ~= 0 or pLimit ~= 0 then
       lines[#lines + 1] = format('w %s %d %d %d %d %d', digits, pLimit, w - 1, pr, 0, pu - pr)
     end

@@ -31,7 +31,7 @@ import {
  * How long after its start an empty Redis waits for members that know others, ms. Only a member
  * that knows none waits. It covers the reconnection of machines after Redis has restarted empty.
  */
-export const OPEN_GRACE_MS = 4_000;
+export const OPEN_GRACE_MS = { exact: 4_000, available: 1_000 } as const;
 
 const PRESENT = `
 local presented = {}
@@ -63,7 +63,7 @@ export function encodePresentMembers(
   bucket: number,
   header: CallHeader,
   members: readonly string[],
-  graceMs = OPEN_GRACE_MS,
+  graceMs: number,
 ): ScriptCall {
   const args = [...headerArguments(header, context), text(graceMs), ...members];
   return { keys: [context.keys.members(bucket)], args };

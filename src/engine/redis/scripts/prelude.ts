@@ -260,17 +260,20 @@ end
 
 /** Keys that the server has evicted since the last look may have been counters. */
 const EVICTIONS = `
+if evicted and bucket[1] then
   local before = call('HGET', metaKey, 's')
-  if evicted and evicted ~= before then
+  if evicted ~= before then
     if before then lostAt = clock end
     call('HSET', metaKey, 's', evicted)
-  end`;
+  end
+end`;
 
 /**
  * Answers a call of a member that must not go on, and otherwise stores what is due. A member that
  * is `isJoining` is not known to all others: Redis decides its checks, and grants it no leases.
  */
 export const ENTER = `
+${EVICTIONS}
 local isRegistered = false
 if bucket[3] and bucket[2] == runId and fence == 0 and clock - scannedAt < ${SCAN_US} then
   local contact, _, known, hasJoined = unpack(MEMBER, bucket[3])
@@ -281,7 +284,6 @@ if not isRegistered then
   local status = register(nil)
   if status ~= 0 then return {header(status)} end
 elseif isAnchorOld then
-  ${EVICTIONS}
   ${STORE_META}
 end
 `;

@@ -25,12 +25,12 @@ if fence > 0 then return {'1 0'} end
 -- Returns whether the window had usage, or an allowed check.
 local function resetWindow(key, notice, isOver)
   local everything = call('HGETALL', key)
-  local u, r, rates, number, recalledAt, limit = 0, 0, 0, 0, 0, 0
+  local u, r, rates, number, recalledAt, limit, notices = 0, 0, 0, 0, 0, 0, 0
   local waiters = ''
   for i = 1, #everything, 2 do
     if everything[i] == 'w' then waiters = everything[i + 1] end
     if everything[i] == 'a' then
-      u, r, rates, number, recalledAt, limit = unpack(COUNTER, everything[i + 1])
+      u, r, rates, number, recalledAt, limit, notices = unpack(COUNTER, everything[i + 1])
     end
   end
   local hadUsage = u ~= 0 or limit ~= 0
@@ -39,18 +39,20 @@ local function resetWindow(key, notice, isOver)
     local member = everything[i]
     if #member > 1 then
       local d, s, sequence, base, rate, marks, first, last = unpack(RECORD, everything[i + 1])
-      -- A member that must report is told of the reset, and reports then.
-      marks = marks % 2
+      marks = marks % 2 + (marks % 8 >= 4 and marks - marks % 4 or 0)
       -- What a window that is over was used for was used before the reset, reported or not.
       if isOver then d, s, base = 0, 0, ${CLEARED} else d, s, base = d - s, 0, base + s end
       u, rates = u + d, rates + rate
-      if marks == 1 then r = r + d end
+      if marks < 4 then first, last = 0, 0 end
+      if marks % 2 == 1 then r = r + d end
       call('HSET', key, member, pack(RECORD, d, s, sequence, base, rate, marks, first, last))
       publish(member, 'reset ' .. notice)
     end
   end
   if #everything > 0 then
-    call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, 0, 0))
+    -- Members that must report still must.
+    notices = notices - notices % 32
+    call('HSET', key, 'a', pack(COUNTER, u, r, rates, number, recalledAt, 0, notices))
     call('HDEL', key, 'w', 'k', 'x')
   end
   for member in string.gmatch(waiters, '[^,]+') do publish(member, 'wake ' .. notice) end

@@ -1,0 +1,123 @@
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { SHARDS } from '../../../src/core/constants.ts';
+import { RULE } from '../../../src/core/window-rules.ts';
+import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
+import { takeHandOver, writeHandOver } from '../../../src/engine/redis/hand-over.ts';
+import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
+import {
+  brokenInvariants,
+  OFFSET_MS,
+  START_MS,
+  TestLeases,
+  testIdentity,
+  WINDOW,
+} from '../../support/lease-tables.ts';
+import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
+
+const ID = testIdentity(1);
+const OTHER = testIdentity(2);
+const PREDECESSOR = { processId: 'a'.repeat(16), epochs: ['e.1', 'e.2'] };
+const NOW = START_MS + 10_000;
+
+const directories: string[] = [];
+afterEach(() => directories.splice(0).forEach(removeDirectory));
+
+function newDirectory(): string {
+  const directory = temporaryDirectory();
+  directories.push(directory);
+  return directory;
+}
+
+/** A machine that knows 30 tokens of others, and has used 12, of which Redis knows 10. */
+function newMachine(): TestLeases {
+  const leases = new TestLeases();
+  const use = { others: 30, spent: 12, reported: 10, previousSpent: 3, previousKnownUse: 20 };
+  leases.work(ID, NOW, (state) => Object.assign(state, { ...use, lastLimit: 100 }));
+  return leases;
+}
+
+const write = (directory: string, leases: TestLeases, worker = 0) => {
+  return writeHandOver(directory, worker, PREDECESSOR, [leases.table]);
+};
+
+function take(directory: string, leases: TestLeases, monotonicMs = NOW) {
+  const tables = Array.from({ length: SHARDS }, () => leases.table);
+  return takeHandOver(directory, tables, { unixMs: OFFSET_MS + monotonicMs, monotonicMs });
+}
+
+test('the next process knows the usage of all machines, and reports what Redis did not get', async () => {
+  const directory = newDirectory();
+  await write(directory, newMachine());
+  expect(statSync(join(directory, 'usage-0')).mode & 0o777).toBe(0o600);
+  const next = new TestLeases();
+  expect(take(directory, next)).toEqual(PREDECESSOR);
+  expect(next.read(ID)).toMatchObject({
+    ...{ window: WINDOW, spent: 2, others: 40, isStored: false, lease: 0, lastLimit: 100 },
+    ...{ previousSpent: 0, previousUse: 20, previousKnownUse: 20 },
+  });
+  const dirty: number[] = [];
+  next.table.forEachDirtySlot((slot) => dirty.push(slot));
+  expect(dirty).toHaveLength(1);
+  expect(brokenInvariants(next.table)).toEqual([]);
+  expect(next.decideLocally(ID, NOW, { cost: 59 }).allowed).toBe(false);
+  expect(next.decideLocally(ID, NOW, { cost: 58 }).allowed).toBe(true);
+  // It is taken once.
+  expect(readdirSync(directory)).toEqual([]);
+  expect(take(directory, new TestLeases())).toBeUndefined();
+});
+
+test('the next process has the GCRA buckets', async () => {
+  const directory = newDirectory();
+  const leases = new TestLeases();
+  leases.decideLocally(ID, NOW, { rule: RULE.gcra, cost: 50 });
+  await write(directory, leases);
+  const next = new TestLeases();
+  take(directory, next);
+  const gcra = counterKey(RULE.gcra, 60_000);
+  const [before, after] = [leases.table, next.table].map((table) => {
+    const slot = table.find(ID, gcra);
+    return { ...table.readGcra(slot), unreported: table.readUnreported(slot) };
+  });
+  expect(after).toEqual(before);
+  expect(after.unreported).toBe(50);
+});
+
+test('counters whose windows have ended are not inserted', async () => {
+  const directory = newDirectory();
+  await write(directory, newMachine());
+  const next = new TestLeases();
+  take(directory, next, START_MS + 121_000);
+  expect(next.table.find(ID, 60_000)).toBe(NO_LEASE_SLOT);
+});
+
+test('a process takes over the files of several workers, and no epoch on which they differ', async () => {
+  const directory = newDirectory();
+  await write(directory, newMachine());
+  const leases = new TestLeases();
+  leases.work(OTHER, NOW, (state) => Object.assign(state, { others: 7 }));
+  const differing = { ...PREDECESSOR, epochs: ['e.1', 'e.3'] };
+  await writeHandOver(directory, 1, differing, [leases.table]);
+  const next = new TestLeases();
+  expect(take(directory, next)).toEqual({ ...PREDECESSOR, epochs: ['e.1', ''] });
+  expect([next.read(ID)?.others, next.read(OTHER)?.others]).toEqual([40, 7]);
+});
+
+test('a file that is cut or changed anywhere is removed, and not used', async () => {
+  const directory = newDirectory();
+  const path = join(directory, 'usage-0');
+  await write(directory, newMachine());
+  const bytes = readFileSync(path);
+  for (let at = 0; at < bytes.length; at += 3) {
+    const changed = Buffer.from(bytes);
+    changed[at] ^= 1;
+    for (const damaged of [bytes.subarray(0, at), changed]) {
+      writeFileSync(path, damaged);
+      const next = new TestLeases();
+      expect(take(directory, next)).toBeUndefined();
+      expect(readdirSync(directory)).toEqual([]);
+      expect(next.table.find(ID, 60_000)).toBe(NO_LEASE_SLOT);
+    }
+  }
+});
