@@ -178,11 +178,15 @@ export async function startServer(
 ): Promise<ServerProcess> {
   const env = { WEIR_ROOT_KEY: ROOT_KEY, ...options.env };
   const server = await spawnServer(dataDir, { ...options, env });
-  await waitUntil(`it serves: ${server.stderr()}`, () => {
-    if (server.child.exitCode !== null) throw new Error(`it ended: ${server.stderr()}`);
-    return server.stdout().includes('serves checks');
-  });
+  await waitUntilServing(server);
   return server;
+}
+
+export function waitUntilServing({ child, stdout, stderr }: ServerProcess): Promise<void> {
+  return waitUntil(`it serves: ${stderr()}`, () => {
+    if (child.exitCode !== null) throw new Error(`it ended: ${stderr()}`);
+    return stdout().includes('serves checks');
+  });
 }
 
 /**

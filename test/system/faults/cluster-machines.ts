@@ -9,13 +9,15 @@ import { readMetrics } from '../../support/http.ts';
 import type { RedisServer } from '../../support/programs/redis.ts';
 import {
   type ExitStatus,
+  ROOT_KEY,
   removeDirectory,
   type ServerOptions,
   type ServerProcess,
-  startServer,
+  spawnServer,
   suspendProcess,
   temporaryDirectory,
   waitUntil,
+  waitUntilServing,
 } from '../../support/server.ts';
 import { type DelayProxy, type NetworkConditions, startDelayProxy } from '../redis/delay-proxy.ts';
 
@@ -85,12 +87,22 @@ export class Machine {
    * @param isServingEarly clients use it before it has joined
    */
   async start({ isServingEarly = false } = {}): Promise<void> {
+    await this.launch();
+    await waitUntilServing(this.server);
+    this.isServing = isServingEarly;
+    await this.waitUntilReady();
+    this.isServing = true;
+  }
+
+  /** Starts the process, which does not listen yet. */
+  async launch(): Promise<void> {
     const { args = [], env, execArgv, hasFakeClock = false } = this.options;
     this.#countsBefore = this.counts;
-    this.#server = await startServer(join(this.directory, 'data'), {
+    this.#server = await spawnServer(join(this.directory, 'data'), {
       args: [...SIZES, ...args],
       ...(execArgv && { execArgv }),
       env: {
+        WEIR_ROOT_KEY: ROOT_KEY,
         WEIR_ENGINE: 'redis',
         WEIR_REDIS_URL: `redis://127.0.0.1:${this.proxy.port}`,
         WEIR_REDIS_PREFIX: this.#prefix,
@@ -104,9 +116,6 @@ export class Machine {
         ...env,
       },
     });
-    this.isServing = isServingEarly;
-    await this.waitUntilReady();
-    this.isServing = true;
   }
 
   /** It has joined, and Redis answers it. */
