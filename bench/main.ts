@@ -33,6 +33,7 @@ import { measureLoad, startServers } from './load/http-load.ts';
 import { measureOpenLoop } from './load/open-loop.ts';
 import { measureOverrides } from './load/overrides.ts';
 import { measureCalls, measureSizes } from './load/redis-calls.ts';
+import { measureRollingRestarts, RESTART_ROUNDS } from './load/rolling-restart.ts';
 import { measureShapes } from './load/shapes.ts';
 import { runSoak, SOAK_MINUTES } from './load/soak.ts';
 import { measureStartAndIdle } from './load/start-and-idle.ts';
@@ -70,6 +71,7 @@ import {
   showLoad,
   showOpenLoop,
   showProgress,
+  showRestarts,
   showShapes,
   showSizes,
   showTail,
@@ -336,6 +338,12 @@ const LONG_PARTS = {
     printLine('\nbehind nginx; ratios to nginx without a limiter, in the same round:');
     if (rows === undefined) printLine('skipped: nginx or wrk is not installed');
     else showGateway(rows);
+  },
+  'rolling-restart': async (rounds = RESTART_ROUNDS) => {
+    const rows = hasRedis ? await measureRollingRestarts(rounds, showProgress) : undefined;
+    printLine('\nfive machines are restarted one after the other, under 2,000 checks/s:');
+    if (rows === undefined) printLine('skipped: redis-server is not installed');
+    else showRestarts(rows);
   },
   tail: async () => {
     if (!hasWrk) {

@@ -15,6 +15,7 @@ import type { GatewayRow } from '../load/gateway.ts';
 import type { LoadResult } from '../load/http-load.ts';
 import type { OpenLoopResult } from '../load/open-loop.ts';
 import type { CallCost, CounterSize } from '../load/redis-calls.ts';
+import type { RestartRow } from '../load/rolling-restart.ts';
 import type { ShapeResult } from '../load/shapes.ts';
 import type { SoakMinute } from '../load/soak.ts';
 import type { TailRow } from '../load/tail.ts';
@@ -387,6 +388,36 @@ export function formatDistinctTenth(tenth: DistinctTenth): string {
   const memory = residentMiB.toFixed(1).padStart(6);
   const count = formatInteger(identifiers).padStart(13);
   return `${count}  ${rate} checks/s  ${cpu} us CPU/check  ${memory} MiB`;
+}
+
+const RESTART_COLUMNS: readonly [title: string, of: (row: RestartRow) => string][] = [
+  ['over, 1 s', ({ over }) => String(over.second)],
+  ['over, 60 s', ({ over }) => String(over.minute)],
+  ['denied falsely', ({ deniedFalsely }) => String(deniedFalsely)],
+  ['failed', ({ failed }) => String(failed)],
+  ['no answer', ({ unanswered }) => String(unanswered)],
+  ['sent again', ({ repeated }) => String(repeated)],
+  ['no Redis', ({ withoutRedis }) => String(withoutRedis)],
+  ['not sent', ({ notSent }) => String(notSent)],
+  ['p99 ms', ({ p99Ms }) => p99Ms.toFixed(1)],
+  ['longest ms', ({ longestMs }) => longestMs.toFixed(0)],
+  ['client paused ms', ({ pauseMs }) => pauseMs.toFixed(0)],
+  ['load', ({ load }) => load.toFixed(1)],
+];
+
+/** The rounds, and their medians. */
+export function showRestarts(rows: readonly RestartRow[]): void {
+  const places = [false, true].map((isBusy) => {
+    const place = isBusy ? 'beside two busy loops' : 'alone';
+    const own = rows.filter((row) => row.isBusy === isBusy);
+    const cells = own.map((row) => RESTART_COLUMNS.map(([, of]) => of(row)));
+    const medians = RESTART_COLUMNS.map((_, column) => {
+      const sorted = cells.map((row) => row[column]).sort((a, b) => Number(a) - Number(b));
+      return sorted[Math.floor(sorted.length / 2)];
+    });
+    return [...cells.map((row) => [place, ...row]), [`median ${place}`, ...medians]];
+  });
+  showTable([['', ...RESTART_COLUMNS.map(([title]) => title)], ...places.flat()]);
 }
 
 export function formatSoakMinute(of: SoakMinute): string {

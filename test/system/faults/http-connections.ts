@@ -23,6 +23,8 @@ export class HttpConnection {
   readonly responses: ParsedResponse[] = [];
   receivedBytes = 0;
   isClosed = false;
+  /** No process listens on the port, so that no request was received. */
+  isRefused = false;
   readonly closed: Promise<void>;
   #error = '';
   readonly #waiting: (() => void)[] = [];
@@ -40,8 +42,9 @@ export class HttpConnection {
       this.receivedBytes += data.length;
       this.#resumeWaiting();
     });
-    socket.on('error', ({ message }) => {
+    socket.on('error', ({ message, code }: NodeJS.ErrnoException) => {
       this.#error = `: ${message}`;
+      this.isRefused = code === 'ECONNREFUSED';
     });
     this.closed = new Promise((resolve) => {
       socket.on('close', () => {
@@ -91,6 +94,8 @@ export class HttpConnection {
 export class ReconnectingClient {
   readonly #port: number;
   #lastUsedMs = 0;
+  /** Whether the last request was not received. */
+  isRefused = false;
   #connection: HttpConnection | undefined;
 
   constructor(port: number) {
@@ -116,6 +121,7 @@ export class ReconnectingClient {
       connection.socket.write(packet);
     }
     await connection.waitFor(responseCount, timeoutMs);
+    this.isRefused = connection.isRefused;
     this.#lastUsedMs = performance.now();
     const received = connection.responses.splice(0);
     if (received.some(({ headers }) => headers.connection === 'close')) this.close();

@@ -145,7 +145,7 @@ export class ObservedCluster {
       const cost = costOf(counter);
       for (let i = 0, denials = 0; i < TRIES_MAX && denials < 2 * ports.length; i++) {
         if (share < 1 && this.client.allowed(counter) + cost > share * counter.limit) return;
-        const { isAllowed } = await this.client.check(ports[i % ports.length], counter, cost);
+        const { isAllowed } = await this.client.check([ports[i % ports.length]], counter, cost);
         denials = isAllowed ? 0 : denials + 1;
       }
       this.client.concede(counter, Math.max(0, counter.limit - this.client.allowed(counter)));
@@ -158,7 +158,7 @@ export class ObservedCluster {
     for (const counter of [...this.shared, ...this.idle]) {
       // A check that was decided without Redis made no key.
       await waitUntil('the counter has a key', async () => {
-        await this.client.check(this.ports[0], counter, costOf(counter));
+        await this.client.check([this.ports[0]], counter, costOf(counter));
         const identities = (await this.#keys()).map(identityOf);
         const identity = identities.find((one) => one !== undefined && !known.has(one));
         for (const one of identities) known.add(one);
@@ -202,7 +202,7 @@ export class ObservedCluster {
     cost: number,
     affected: keyof Affected = 'others',
   ): Promise<{ isRight: boolean; isAllowed: boolean }> {
-    const { verdict, isAllowed } = await this.client.check(port, counter, cost);
+    const { verdict, isAllowed } = await this.client.check([port], counter, cost);
     if (verdict === 'denied falsely') this.#denied[affected]++;
     return { isRight: verdict === 'right', isAllowed };
   }

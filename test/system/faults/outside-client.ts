@@ -1,7 +1,8 @@
 /**
  * A client that knows of a cluster only what the answers to its checks say. It counts the tokens
  * that it was allowed, by counter and window, and judges each answer by that count: a denial is
- * false if the cost still fitted, and allowed tokens above the limit are over.
+ * false if the cost still fitted, and allowed tokens above the limit are over. A sliding window is
+ * judged by its own tokens, so a denial may also be right because of the window before it.
  */
 
 import { type LimitResponse, type ParsedResponse, requestBytes } from '../../support/http.ts';
@@ -20,9 +21,15 @@ export interface Counter {
 export type Verdict = 'right' | 'over' | 'denied falsely' | 'failed';
 
 export interface Judged {
-  counter: Counter;
   verdict: Verdict;
   isAllowed: boolean;
+  /** Tokens above the limit that this check was allowed. */
+  over: number;
+  /** From sending it to its answer, with all tries. */
+  ms: number;
+  /** Servers that did not listen, and servers that did not answer. */
+  refused: number;
+  unanswered: number;
 }
 
 /** What the client has seen since the last `clear`. */
@@ -30,7 +37,7 @@ export interface Seen {
   checks: number;
   /** Allowed tokens above limits. */
   over: number;
-  /** Checks without an answer, or with one other than a decision. */
+  /** Checks that no server has answered, or with an answer other than a decision. */
   failed: number;
   longestMs: number;
   /** One of the answers that are no decisions. */
@@ -69,47 +76,54 @@ export class OutsideClient {
     this.seen = { ...NOTHING_SEEN };
   }
 
-  async check(port: number, counter: Counter, cost = 1): Promise<Judged> {
+  /** @param ports servers, of which the next is tried if one does not answer */
+  async check(ports: readonly number[], counter: Counter, cost = 1): Promise<Judged> {
     const usage = this.#usageOf(counter);
-    const bytes = requestBytes({ body: JSON.stringify({ ...counter, cost }) });
+    const bytes = checkBytes(counter, cost);
     const sentMs = performance.now();
-    usage.unknown += cost;
-    const answer = await this.#connections.send(port, bytes, ANSWER_TIMEOUT_MS);
+    const judged = { isAllowed: false, over: 0, ms: 0, refused: 0, unanswered: 0 };
+    let answer: ParsedResponse | undefined;
+    for (const port of ports) {
+      // If there is no answer, the server may have counted it.
+      usage.unknown += cost;
+      const result = await this.#connections.send(port, bytes, ANSWER_TIMEOUT_MS);
+      if (result !== 'no answer') usage.unknown -= cost;
+      if (result === 'refused') judged.refused++;
+      else if (result === 'no answer') judged.unanswered++;
+      else {
+        answer = result;
+        break;
+      }
+    }
+    judged.ms = performance.now() - sentMs;
     this.seen.checks++;
-    this.seen.longestMs = Math.max(this.seen.longestMs, performance.now() - sentMs);
+    this.seen.longestMs = Math.max(this.seen.longestMs, judged.ms);
     if (answer?.status !== 200) {
-      // A response with another status says that the check was not counted, or that it may be.
       this.seen.failed++;
       this.seen.failure = answer === undefined ? 'no answer' : `${answer.status} ${answer.body}`;
-      return { counter, verdict: 'failed', isAllowed: false };
+      return { ...judged, verdict: 'failed' };
     }
-    usage.unknown -= cost;
-    const { success, reset } = JSON.parse(answer.body) as LimitResponse;
-    const verdict = success
-      ? this.#allow(counter, usage, reset, cost)
-      : this.#deny(counter, usage, reset, cost);
-    return { counter, verdict, isAllowed: success };
+    const { success, reset } = decisionIn(answer);
+    if (!success) return { ...judged, verdict: judgeDenial(counter, usage, reset, cost) };
+    const over = this.#allow(counter, usage, reset, cost);
+    return { ...judged, isAllowed: true, over, verdict: over > 0 ? 'over' : 'right' };
   }
 
   close(): void {
     this.#connections.close();
   }
 
-  #allow(counter: Counter, { allowed, sinceMs }: Usage, reset: number, cost: number): Verdict {
+  /** @returns tokens above the limit */
+  #allow(counter: Counter, { allowed, sinceMs }: Usage, reset: number, cost: number): number {
     const { limit, duration, algorithm } = counter;
-    const window = algorithm === 'gcra' ? 0 : reset;
+    const window = windowOf(counter, reset);
     const used = (allowed.get(window) ?? 0) + cost;
     allowed.set(window, used);
     const refilled = (limit * (performance.now() - sinceMs)) / duration;
-    const over = used - limit - (algorithm === 'gcra' ? Math.ceil(refilled) : 0);
-    if (over <= 0) return 'right';
-    this.seen.over += Math.min(cost, over);
-    return 'over';
-  }
-
-  #deny(counter: Counter, usage: Usage, reset: number, cost: number): Verdict {
-    const used = usage.allowed.get(counter.algorithm === 'gcra' ? 0 : reset) ?? 0;
-    return used + usage.unknown + cost <= counter.limit ? 'denied falsely' : 'right';
+    const most = limit + (algorithm === 'gcra' ? Math.ceil(refilled) : 0);
+    const over = Math.min(cost, Math.max(0, used - most));
+    this.seen.over += over;
+    return over;
   }
 
   #usageOf(counter: Counter): Usage {
@@ -121,12 +135,36 @@ export class OutsideClient {
   }
 }
 
+function judgeDenial(counter: Counter, usage: Usage, reset: number, cost: number): Verdict {
+  const used = usage.allowed.get(windowOf(counter, reset)) ?? 0;
+  return used + usage.unknown + cost <= counter.limit ? 'denied falsely' : 'right';
+}
+
+const windowOf = ({ algorithm }: Counter, reset: number) => (algorithm === 'gcra' ? 0 : reset);
+
+/** Sliding windows by v2, whose default they are, and the others by v1. */
+function checkBytes({ algorithm, ...counter }: Counter, cost: number): Buffer {
+  if (algorithm !== 'sliding') {
+    return requestBytes({ body: JSON.stringify({ ...counter, algorithm, cost }) });
+  }
+  const body = JSON.stringify({ namespace: 'default', ...counter, cost });
+  return requestBytes({ path: '/v2/ratelimit.limit', body });
+}
+
+function decisionIn({ body }: ParsedResponse): LimitResponse {
+  const response = JSON.parse(body) as LimitResponse & { data?: LimitResponse };
+  return response.data ?? response;
+}
+
 /** Connections to several servers. A request takes a free one, or opens one. */
 export class ConnectionPool {
   readonly #free = new Map<number, ReconnectingClient[]>();
 
-  /** @returns undefined without an answer */
-  async send(port: number, bytes: Buffer, timeoutMs: number): Promise<ParsedResponse | undefined> {
+  async send(
+    port: number,
+    bytes: Buffer,
+    timeoutMs: number,
+  ): Promise<ParsedResponse | 'refused' | 'no answer'> {
     const free = this.#free.get(port) ?? [];
     this.#free.set(port, free);
     const connection = free.pop() ?? new ReconnectingClient(port);
@@ -134,7 +172,7 @@ export class ConnectionPool {
     // The answer may come later, and is not that of the next request.
     if (answer === undefined) connection.close();
     free.push(connection);
-    return answer;
+    return answer ?? (connection.isRefused ? 'refused' : 'no answer');
   }
 
   close(): void {

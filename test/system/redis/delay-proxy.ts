@@ -29,8 +29,9 @@ const PERFECT: NetworkConditions = {
 /** How long the thread may take to follow a call. */
 const ACTION_MAX_MS = 5_000;
 
-/** The same path from here and from the built benchmarks. */
-const THREAD = new URL('./delay-proxy.thread.mjs', import.meta.url);
+/** Benchmarks run from a bundle, which does not contain the thread. */
+const FOLDER = import.meta.url.includes('/dist/threads/') ? '../../test/system/redis/' : './';
+const THREAD = new URL(`${FOLDER}delay-proxy.thread.mjs`, import.meta.url);
 
 export interface DelayProxy {
   port: number;
