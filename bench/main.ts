@@ -18,6 +18,7 @@ import { measureBatches } from './load/batches.ts';
 import { measureCheckpoints } from './load/checkpoints.ts';
 import { measureCluster } from './load/cluster.ts';
 import { measureClusterAsync } from './load/cluster-async.ts';
+import { measureClusterFaults } from './load/cluster-faults.ts';
 import { GOALS_SECONDS, measureGoals } from './load/cluster-goals.ts';
 import { measureSpread } from './load/connection-spread.ts';
 import { measureCreep } from './load/creep.ts';
@@ -322,6 +323,11 @@ const LONG_PARTS = {
     printLine('\nasynchronous checks on several machines, allowed tokens in parts of the limit:');
     if (rows === undefined) printLine('skipped: redis-server is not installed');
     else showClusterAsync(rows);
+  },
+  'cluster-faults': async () => {
+    printLine('\nfaults of three machines with all defaults, as in docs/guarantees.md:\n');
+    if (hasRedis) await measureClusterFaults(printLine, showProgress);
+    else printLine('skipped: redis-server is not installed');
   },
   creep: async () => {
     const rows = await measureCreep(showProgress);

@@ -1,8 +1,8 @@
 /**
  * Rolling restarts of five machines with all defaults and one Redis, under a load that arrives at a
  * set rate: first on cores that do nothing else, and then beside two programs that use all they
- * get. A client of a machine that does not answer tries the next one, as a gateway does. All figures
- * but the decisions without Redis come from the answers.
+ * get. A client of a machine that does not answer tries the next one, as a gateway does. All
+ * figures but the decisions without Redis come from the answers.
  */
 
 import { loadavg } from 'node:os';
@@ -21,6 +21,7 @@ import {
   type Judged,
   OutsideClient,
 } from '../../test/system/faults/outside-client.ts';
+import { settingsOfEnvironment } from '../support/servers.ts';
 
 export const RESTART_ROUNDS = 10;
 const MACHINES = 5;
@@ -70,7 +71,8 @@ export async function measureRollingRestarts(
   for (const isBusy of [false, true]) {
     const redis = await startRedis();
     // The defaults, but for what `Machine` sets for tests, and without its proxies.
-    const env = { WEIR_REDIS_URL: redis.url, WEIR_ON_ENGINE_DOWN: undefined };
+    const defaults = { WEIR_REDIS_URL: redis.url, WEIR_ON_ENGINE_DOWN: undefined };
+    const env = { ...defaults, ...settingsOfEnvironment() };
     let machines: Machine[] = [];
     let stopLoops = () => {};
     const client = new OutsideClient();

@@ -133,3 +133,11 @@ export function freePort(): Promise<number> {
     });
   });
 }
+
+/**
+ * The settings of weir in the environment of the benchmark, which replace the defaults of machines.
+ * With them the defaults are compared with other settings.
+ */
+export function settingsOfEnvironment(): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => /^WEIR_/.test(name)));
+}

@@ -14,11 +14,12 @@ function record(fault: string, figures: LossFigures): void {
   const { checks, over, withoutRedis, deniedLost, deniedOthers, failed, longestMs } = figures;
   const { normalS } = figures;
   const normal = normalS === undefined ? 'never normal' : `normal after ${normalS.toFixed(1)} s`;
+  const example = failed === 0 ? '' : ` (${figures.failure})`;
   const denied = `denied falsely: ${deniedLost} of lost counters, ${deniedOthers} of others`;
   recordMeasurements(fault, `${checks} checks`, {
     P1: `${over} tokens over, ${withoutRedis} without Redis`,
     P2: `${denied}; ${normal}`,
-    P3: `${failed} without a decision, the longest took ${longestMs.toFixed(0)} ms`,
+    P3: `${failed} without a decision${example}, the longest took ${longestMs.toFixed(0)} ms`,
   });
 }
 
