@@ -5,7 +5,6 @@
  */
 
 import { execFile } from 'node:child_process';
-import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { RedisServer } from '../../support/programs/redis.ts';
@@ -235,7 +234,7 @@ async function evict(cluster: ObservedCluster, policy: string): Promise<number |
   return observe(cluster, lost);
 }
 
-/** Asks a machine about used-up and new counters from the moment that its port is open. */
+/** Asks a machine about used-up and new counters from its first answer on. */
 async function restartAndAsk(
   cluster: ObservedCluster,
   end: (machine: Machine) => Promise<unknown>,
@@ -247,22 +246,16 @@ async function restartAndAsk(
   await end(machine);
   await cluster.beginFault();
   await machine.launch();
-  await waitUntil('its port is open', () => isOpen(machine.port));
+  await waitUntil(
+    'it answers',
+    async () => (await cluster.ask(machine.port, others[0], 1)).isDecided,
+  );
+  // Nothing listens before that, but for a moment in which the server tries its port.
+  cluster.client.seen.failed = 0;
   const normalS = await cluster.untilNormal({ others }, { ports: [machine.port], leastMs });
   await machine.waitUntilReady();
   machine.isServing = true;
   return normalS;
-}
-
-function isOpen(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
-    socket.once('error', () => resolve(false));
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-  });
 }
 
 /** More checks than the limit arrive at new machines, at each from the moment that it is ready. */

@@ -194,17 +194,17 @@ export class ObservedCluster {
   /**
    * Sends a check, and counts a false denial.
    * @param affected what the fault did to its counter
-   * @returns whether the answer is right, and whether it allowed the check
+   * @returns whether there is a decision, whether it is right, and whether it allowed the check
    */
   async ask(
     port: number,
     counter: Counter,
     cost: number,
     affected: keyof Affected = 'others',
-  ): Promise<{ isRight: boolean; isAllowed: boolean }> {
+  ): Promise<{ isDecided: boolean; isRight: boolean; isAllowed: boolean }> {
     const { verdict, isAllowed } = await this.client.check([port], counter, cost);
     if (verdict === 'denied falsely') this.#denied[affected]++;
-    return { isRight: verdict === 'right', isAllowed };
+    return { isDecided: verdict !== 'failed', isRight: verdict === 'right', isAllowed };
   }
 
   /**
