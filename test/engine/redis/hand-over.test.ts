@@ -39,7 +39,7 @@ function newMachine(): TestLeases {
 }
 
 const write = (directory: string, leases: TestLeases, worker = 0) => {
-  return writeHandOver(directory, worker, PREDECESSOR, [leases.table]);
+  return writeHandOver(directory, worker, PREDECESSOR, [leases.table, new TestLeases().table]);
 };
 
 function take(directory: string, leases: TestLeases, monotonicMs = NOW) {
