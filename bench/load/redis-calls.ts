@@ -285,7 +285,7 @@ class MemberCalls {
       identity: { h0: 1, h1: 2, h2: 3, h3: this.#identities++ },
       ...{ durationMs: DURATION_MS, window: NO_WINDOW, sequence: 1, firstSequence: 1 },
       ...{ spent: 0, previousSpent: 0, hasPrevious: false, isStored: false },
-      ...{ others: 0, previousKnown: 0, report: 0 },
+      ...{ others: 0, previousKnown: 0, report: 0, inherits: 0 },
       ...{ kept: 0, rate: 0, lastLimit: 0, wantsLease: true, isSliding: false, recalls: false },
       ...{ refund: 0, refundWindow: NO_WINDOW, checks: [costs(1, limit)] },
     };

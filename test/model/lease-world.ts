@@ -662,7 +662,7 @@ export class LeaseWorld {
         durationMs: this.#scenario.durationMs,
         ...{ window, spent, sequence, kept, lastLimit, wantsLease, isSliding, firstSequence },
         previousSpent: slot.previousSpent + slot.previousReserved,
-        ...{ hasPrevious, isStored, others, previousKnown, report },
+        ...{ hasPrevious, isStored, others, previousKnown, report, inherits: 0 },
         ...{ recalls: false, refund, rate: 1 },
         refundWindow: refund > 0 ? window : NO_WINDOW,
         checks: checks.map(({ cost, limit, isSliding, countsDenied }) => {

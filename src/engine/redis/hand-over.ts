@@ -1,8 +1,8 @@
 /**
  * What a machine knows of its counters when it stops, for the next process with its data directory.
- * That one knows then what this one had used, in case that Redis loses it; it reports what Redis
- * did not get; and it decides by it while Redis is down. Each shard worker writes a file at its
- * end, which the main thread reads and removes at the next start.
+ * That one goes on from there: it takes over the records in Redis, and counts on what this one had
+ * used, in case that Redis loses it, or did not get it, or is down. Each shard worker writes a file
+ * at its end, which the main thread reads and removes at the next start.
  *
  *   line           CRC-32 of the rest
  *   line of JSON   version | process that wrote it | epochs by bucket
@@ -28,12 +28,15 @@ import { NO_WINDOW } from './scripts/protocol.ts';
 const VERSION = 1;
 const FILE_NAME = /^usage-\d+$/;
 /** Hash 0 to 3, namespace tag, key, and of windows or GCRA: see `fieldsOf`. */
-const FIELDS = 11;
+const FIELDS = 13;
 const LINE_END = 0x0a;
+const STORED = 1;
+const DIRTY = 2;
 
 export interface Predecessor {
   /** 16 hexadecimal digits that begin the names of its members. */
   processId: string;
+  workers: number;
   /** By bucket, the epoch in which it had reported all; '' where its workers disagree. */
   epochs: readonly string[];
 }
@@ -67,8 +70,8 @@ export async function writeHandOver(
 
 function readCounters(table: LeaseTable): Uint8Array {
   const numbers: number[] = [];
-  table.forEachSlot((slot) => {
-    const fields = fieldsOf(table, slot);
+  table.forEachSlot((slot, lock) => {
+    const fields = fieldsOf(table, slot, table.isDirty(lock, slot));
     if (fields === undefined) return;
     const { h0, h1, h2, h3 } = table.readIdentity(slot, newIdentity());
     numbers.push(h0, h1, h2, h3, table.readNamespace(slot), table.readKey(slot), ...fields);
@@ -77,22 +80,22 @@ function readCounters(table: LeaseTable): Uint8Array {
 }
 
 /**
- * Of windows: window, known use of all, the same in the window before, last limit, use that Redis
- * did not get. Of GCRA: newest, current, 0, limit, tokens that Redis did not get.
+ * Of windows: window, own use and that of others, own use and that of all in the window before,
+ * last limit, 1 if Redis stores a record plus 2 if it is to be told. Of GCRA: newest, current,
+ * limit, tokens that Redis did not get.
  */
-function fieldsOf(table: LeaseTable, slot: LeaseSlot): number[] | undefined {
+function fieldsOf(table: LeaseTable, slot: LeaseSlot, isDirty: boolean): number[] | undefined {
   if (!hasWindows(ruleOfKey(table.readKey(slot)).counterRule)) {
     const { newest, current, limit } = table.readGcra(slot);
-    return newest > 0 ? [newest, current, 0, limit, table.readUnreported(slot)] : undefined;
+    if (newest <= 0) return undefined;
+    return [newest, current, limit, table.readUnreported(slot), 0, 0, 0];
   }
   const state = newLeaseState();
   table.read(slot, state);
-  const { window, spent, others, previousSpent, previousKnownUse, lastLimit, reported } = state;
+  const { window, spent, others, previousSpent, previousKnownUse, lastLimit, isStored } = state;
   if (window === NO_WINDOW) return undefined;
-  const known = Math.max(0, spent + Math.max(0, others));
-  const previous = Math.max(0, previousSpent, previousKnownUse);
-  if (known === 0 && previous === 0) return undefined;
-  return [window, known, previous, lastLimit, Math.max(0, Math.min(spent, spent - reported))];
+  const flags = (isStored ? STORED : 0) + (isDirty ? DIRTY : 0);
+  return [window, spent, others, previousSpent, previousKnownUse, lastLimit, flags];
 }
 
 /**
@@ -121,7 +124,7 @@ export function takeHandOver(
     const epochs = header.epochs.map((epoch, bucket) => {
       return predecessor === undefined || predecessor.epochs[bucket] === epoch ? epoch : '';
     });
-    predecessor = { processId: header.processId, epochs };
+    predecessor = { processId: header.processId, workers: header.workers, epochs };
   }
   return predecessor;
 }
@@ -148,12 +151,13 @@ function readHandOver(path: string): { header: Header; counters: Float64Array } 
 
 function insert(
   tables: readonly LeaseTable[],
-  [h0, h1, h2, h3, namespaceTag, key, first, second, third, limit, unreported]: Float64Array,
+  [h0, h1, h2, h3, namespaceTag, key, ...fields]: Float64Array,
   { unixMs, monotonicMs }: { unixMs: number; monotonicMs: number },
 ): void {
   if (!isCounterKey(key)) return;
   const isWindow = hasWindows(ruleOfKey(key).counterRule);
-  const endMs = isWindow ? (first + 2) * durationOfKey(key) : first;
+  const [newest] = fields;
+  const endMs = isWindow ? (newest + 2) * durationOfKey(key) : newest;
   if (!(endMs > unixMs)) return;
   const identity: Identity = { h0, h1, h2, h3 };
   const table = tables[shardOf(identity)];
@@ -161,18 +165,36 @@ function insert(
   table.acquire(lock);
   const slot = table.insert(identity, namespaceTag, key, monotonicMs);
   if (slot !== NO_LEASE_SLOT) {
-    if (isWindow) {
-      const state = newLeaseState();
-      table.read(slot, state);
-      const others = second - unreported;
-      const previous = { previousUse: third, previousKnownUse: third };
-      const own = { window: first, spent: unreported, others, othersDeducted: others };
-      table.write(slot, Object.assign(state, { ...previous, ...own, lastLimit: limit }));
-    } else {
-      table.writeGcra(slot, { newest: first, current: second, limit });
-      table.setUnreported(slot, unreported);
-    }
-    if (unreported > 0) table.setDirty(lock, slot, true);
+    const isDirty = isWindow ? insertWindow(table, slot, fields) : insertGcra(table, slot, fields);
+    if (isDirty) table.setDirty(lock, slot, true);
   }
   table.release(lock);
+}
+
+/** @returns whether Redis is to be told of it */
+function insertWindow(
+  table: LeaseTable,
+  slot: LeaseSlot,
+  [window, spent, others, previousSpent, previousKnownUse, lastLimit, flags]: number[],
+): boolean {
+  const state = newLeaseState();
+  table.read(slot, state);
+  const previousUse = Math.max(0, previousKnownUse);
+  Object.assign(state, {
+    ...{ window, spent, others, previousSpent, previousKnownUse, previousUse, lastLimit },
+    ...{ othersDeducted: others, isStored: (flags & STORED) !== 0, isInherited: true },
+  });
+  table.write(slot, state);
+  return (flags & DIRTY) !== 0;
+}
+
+/** @returns whether Redis is to be told of it */
+function insertGcra(
+  table: LeaseTable,
+  slot: LeaseSlot,
+  [newest, current, limit, unreported]: number[],
+): boolean {
+  table.writeGcra(slot, { newest, current, limit });
+  table.setUnreported(slot, unreported);
+  return unreported > 0;
 }

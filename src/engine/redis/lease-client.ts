@@ -56,7 +56,7 @@ const UNKNOWN_RETRY_MS = 50;
 /** The purpose of a message that only answers a request. */
 const NOTHING: Purpose = {
   ...{ checks: [], takesLease: false, wantsLease: false, isSliding: false, hasPrevious: false },
-  ...{ report: 0, recalls: false, refund: 0, refundWindow: NO_WINDOW },
+  ...{ report: 0, inherits: 0, recalls: false, refund: 0, refundWindow: NO_WINDOW },
 };
 /** Tokens that a batch kept at a recall are returned after this time: no batch takes longer. */
 const RETURN_KEPT_MS = 25;
@@ -71,6 +71,8 @@ export interface LeaseClientOptions {
   /** The table of an identity's shard, which must be one of this worker. */
   tableOf: (identity: Identity) => LeaseTable;
   ownsShardOf: (identity: Identity) => boolean;
+  /** The number of the worker that had an identity in the process before, plus 1. */
+  inheritsFrom: (identity: Identity) => number;
   bucketOf: (identity: Identity) => number;
   /** Sends messages of one bucket. */
   send: (bucket: number, messages: CounterMessage[]) => Promise<CallResult>;
@@ -389,6 +391,7 @@ export class LeaseClient {
           (prefetch?.isSliding ?? false) ||
           checks.some(({ check }) => check.isSliding),
         report: counter.report,
+        inherits: state.isInherited ? this.#options.inheritsFrom(identity) : 0,
         hasPrevious:
           (counter.report !== 0 || counter.mustSync) &&
           (state.previousSpent !== 0 || state.previousKnownUse > 0),
@@ -498,6 +501,7 @@ export class LeaseClient {
       if (!answer.isUnknown) return isParkingOver(waiting, nowMs);
       return nowMs - waiting.queuedMs >= this.#options.recoveryParkMs;
     };
+    if (message.inherits > 0) state.isInherited = false;
     const isLate = hasLateUsage(message, state);
     const unproven: WaitingCheck[] = [];
     const replies: [WaitingCheck, ReplyDecision][] = [];

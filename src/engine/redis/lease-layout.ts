@@ -95,6 +95,8 @@ export const LEASE_FLAG = {
   pinned: 2,
   /** Tokens of leases that were written off count as used in the newest window. */
   doubted: 4,
+  /** The counter goes on from that of the process before, and Redis has not been told. */
+  inherited: 8,
 } as const;
 
 /** Bits of the summary of a slot. */

@@ -33,6 +33,8 @@ export interface Purpose {
   isSliding: boolean;
   /** The number of the request for a report that is answered; 0 for none. */
   report: number;
+  /** See `CounterMessage.inherits`. */
+  inherits: number;
   /** Whether there may be usage of the window before that Redis does not know. */
   hasPrevious: boolean;
   recalls: boolean;
@@ -71,6 +73,7 @@ export function composeMessage(
     others: state.others,
     previousKnown: state.previousKnownUse,
     report: purpose.report,
+    inherits: purpose.inherits,
     recalls: purpose.recalls,
     refund: purpose.refund,
     refundWindow: purpose.refundWindow,
@@ -129,8 +132,8 @@ export function applyAnswer(
 
 /** Whether an answer shows the usage of the window before. */
 function readsPrevious(message: CounterMessage, answer: CounterAnswer): boolean {
-  const { isSliding, hasPrevious, checks, window } = message;
-  if (isSliding || hasPrevious || window === answer.window - 1) return true;
+  const { isSliding, hasPrevious, checks, window, inherits } = message;
+  if (isSliding || hasPrevious || inherits > 0 || window === answer.window - 1) return true;
   return checks.some((check) => check.isSliding);
 }
 

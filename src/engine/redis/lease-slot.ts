@@ -91,6 +91,8 @@ export interface LeaseState {
   isPinned: boolean;
   /** Whether tokens of leases that were written off count as used in `window`. */
   isDoubted: boolean;
+  /** Whether Redis is to be told that `spent` goes on from that of the process before. */
+  isInherited: boolean;
   /** Of `spent`, what Redis was told; infinite while a report is requested or under way. */
   reported: number;
   /** For the shard worker's own use, as estimates of the rate. */
@@ -121,6 +123,7 @@ export function newLeaseState(): LeaseState {
     isStored: false,
     isPinned: false,
     isDoubted: false,
+    isInherited: false,
     reported: 0,
     rate: 0,
     rateFromMs: 0,
@@ -237,6 +240,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.isStored = (flags & LEASE_FLAG.stored) !== 0;
   into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
   into.isDoubted = (flags & LEASE_FLAG.doubted) !== 0;
+  into.isInherited = (flags & LEASE_FLAG.inherited) !== 0;
   into.reported = details[reportedAt(slot)];
   into.rate = details[workerNumberAt(slot, 0)];
   into.rateFromMs = details[workerNumberAt(slot, 1)];
@@ -263,7 +267,8 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
   detailWords[leaseFlagsAt(slot)] =
     (from.isStored ? LEASE_FLAG.stored : 0) |
     (from.isPinned ? LEASE_FLAG.pinned : 0) |
-    (from.isDoubted ? LEASE_FLAG.doubted : 0);
+    (from.isDoubted ? LEASE_FLAG.doubted : 0) |
+    (from.isInherited ? LEASE_FLAG.inherited : 0);
   doubles[lentLimitAt(slot)] = lentLimit;
   const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
   const parity = from.window & 1;

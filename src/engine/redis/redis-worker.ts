@@ -92,7 +92,11 @@ async function runUntilStop(
     state,
     scripts: new MemberScripts(
       link,
-      { keys, isAvailable: settings.recovery === 'available' },
+      {
+        keys,
+        isAvailable: settings.recovery === 'available',
+        predecessor: predecessor?.processId,
+      },
       settings.timeoutMs,
     ),
     newBreaker: () => new Breaker(),

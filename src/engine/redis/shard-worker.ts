@@ -12,7 +12,7 @@ import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { shardOf } from '../memory/shard.ts';
+import { shardOf, workerOf } from '../memory/shard.ts';
 import { counterKey } from '../memory/windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
@@ -112,6 +112,9 @@ export class RedisShardWorker {
         this.#sync.returnAtEnd(identity, key, deadlineMs);
       },
       leases: settings.leases,
+      inheritsFrom: (identity) => {
+        return 1 + workerOf(shardOf(identity), parts.predecessor?.workers ?? state.workerCount);
+      },
       ownsShardOf: (identity) => parts.tables[shardOf(identity)] !== undefined,
       onUnknown: () => {
         this.#unknownMs = nowMs();
@@ -284,7 +287,8 @@ export class RedisShardWorker {
     const { index, member } = this.#parts;
     const epochs = this.#buckets.map(({ reportedEpoch }) => reportedEpoch);
     const processId = member.slice(0, member.indexOf('.'));
-    return writeHandOver(directory, index, { processId, epochs }, this.#tables);
+    const workers = this.#parts.state.workerCount;
+    return writeHandOver(directory, index, { processId, workers, epochs }, this.#tables);
   }
 
   close(): void {

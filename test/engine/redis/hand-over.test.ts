@@ -18,7 +18,7 @@ import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 
 const ID = testIdentity(1);
 const OTHER = testIdentity(2);
-const PREDECESSOR = { processId: 'a'.repeat(16), epochs: ['e.1', 'e.2'] };
+const PREDECESSOR = { processId: 'a'.repeat(16), workers: 2, epochs: ['e.1', 'e.2'] };
 const NOW = START_MS + 10_000;
 
 const directories: string[] = [];
@@ -30,11 +30,12 @@ function newDirectory(): string {
   return directory;
 }
 
-/** A machine that knows 30 tokens of others, and has used 12, of which Redis knows 10. */
+/** A machine that knows 30 tokens of others, and has used 12, which Redis may not know. */
 function newMachine(): TestLeases {
   const leases = new TestLeases();
-  const use = { others: 30, spent: 12, reported: 10, previousSpent: 3, previousKnownUse: 20 };
-  leases.work(ID, NOW, (state) => Object.assign(state, { ...use, lastLimit: 100 }));
+  const use = { others: 30, spent: 12, isStored: true, previousSpent: 3, previousKnownUse: 20 };
+  const slot = leases.work(ID, NOW, (state) => Object.assign(state, { ...use, lastLimit: 100 }));
+  leases.table.setDirty(leases.table.lockFor(ID), slot, true);
   return leases;
 }
 
@@ -54,8 +55,8 @@ test('the next process knows the usage of all machines, and reports what Redis d
   const next = new TestLeases();
   expect(take(directory, next)).toEqual(PREDECESSOR);
   expect(next.read(ID)).toMatchObject({
-    ...{ window: WINDOW, spent: 2, others: 40, isStored: false, lease: 0, lastLimit: 100 },
-    ...{ previousSpent: 0, previousUse: 20, previousKnownUse: 20 },
+    ...{ window: WINDOW, spent: 12, others: 30, isStored: true, isInherited: true, lease: 0 },
+    ...{ lastLimit: 100, previousSpent: 3, previousUse: 20, previousKnownUse: 20 },
   });
   const dirty: number[] = [];
   next.table.forEachDirtySlot((slot) => dirty.push(slot));
@@ -66,6 +67,17 @@ test('the next process knows the usage of all machines, and reports what Redis d
   // It is taken once.
   expect(readdirSync(directory)).toEqual([]);
   expect(take(directory, new TestLeases())).toBeUndefined();
+});
+
+test('usage that Redis knows is not reported', async () => {
+  const directory = newDirectory();
+  const leases = newMachine();
+  leases.table.setDirty(leases.table.lockFor(ID), leases.table.find(ID, 60_000), false);
+  await write(directory, leases);
+  const next = new TestLeases();
+  take(directory, next);
+  expect(next.read(ID)).toMatchObject({ spent: 12, others: 30 });
+  next.table.forEachDirtySlot(() => expect.unreachable());
 });
 
 test('the next process has the GCRA buckets', async () => {
@@ -101,7 +113,7 @@ test('a process takes over the files of several workers, and no epoch on which t
   await writeHandOver(directory, 1, differing, [leases.table]);
   const next = new TestLeases();
   expect(take(directory, next)).toEqual({ ...PREDECESSOR, epochs: ['e.1', ''] });
-  expect([next.read(ID)?.others, next.read(OTHER)?.others]).toEqual([40, 7]);
+  expect([next.read(ID)?.others, next.read(OTHER)?.others]).toEqual([30, 7]);
 });
 
 test('a file that is cut or changed anywhere is removed, and not used', async () => {

@@ -26,7 +26,7 @@ test('the layout of a lease table is the one that its drawing shows', () => {
   const places = names.map((name) => [name, functions[`${name}At`](FIRST)]);
   expect(Object.fromEntries(places)).toEqual(PLACES);
   expect(layout.LEASE_TABLE_HEADER).toEqual({ shard: 0, groups: 1 });
-  expect(layout.LEASE_FLAG).toEqual({ stored: 1, pinned: 2, doubted: 4 });
+  expect(layout.LEASE_FLAG).toEqual({ stored: 1, pinned: 2, doubted: 4, inherited: 8 });
   expect([layout.latestLeaseMsAt(lockAt(0)), layout.removedSequenceAt(lockAt(0))]).toEqual([7, 12]);
   expect([layout.dirtyAt(lockAt(0), 0), layout.dirtyAt(lockAt(0), 255)]).toEqual([16, 23]);
   expect([0, 1, 2].map((word) => layout.leaseHashAt(FIRST, word))).toEqual([1, 2, 3]);

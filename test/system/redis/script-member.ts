@@ -131,6 +131,7 @@ export async function connectMember(
     others: 0,
     previousKnown: 0,
     report: 0,
+    inherits: 0,
     recalls: false,
     refund: 0,
     refundWindow: NO_WINDOW,

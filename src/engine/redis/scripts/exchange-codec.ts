@@ -51,6 +51,7 @@ export function encodeExchange(
       message.others,
       message.previousKnown,
       message.report,
+      message.inherits,
       checks.length,
     );
     for (const { cost, limit, isSliding, countsDenied } of checks) {
@@ -58,7 +59,7 @@ export function encodeExchange(
     }
     if (message.refund > 0) numbers.push(message.refund, message.refundWindow);
   }
-  return { keys, args: headerArguments(header, context, numbers) };
+  return { keys, args: [...headerArguments(header, context, numbers), context.predecessor ?? ''] };
 }
 
 function flagsOf(message: CounterMessage): number {

@@ -219,6 +219,18 @@ local function restore(key, u, r)
 end
 `;
 
+/** Takes over the record of the member before, as of the first message of this one. */
+const INHERIT = `
+local function inherit(key)
+  local before = ARGV[4] .. format('.%d', inherits - 1)
+  local record = call('HGET', key, before)
+  if not record then return false end
+  call('HDEL', key, before)
+  local d, s, _, base, rate, marks, first, last = unpack(RECORD, record)
+  return pack(RECORD, d, s, firstSequence, base, rate, marks, first, last)
+end
+`;
+
 /** When the last window of the counter expires that has existed. */
 const READ_INDEX = `
       local digits = format('%d', duration)
@@ -233,8 +245,8 @@ local at = firstMessage
 for i = 2, #KEYS do
   local base = KEYS[i]
   local duration, window, spent, previousSpent, sequence, firstSequence, kept, rate, lastLimit,
-    flags, others, previousKnown, report, checks, firstCheck =
-    unpack('<dddddddddddddd', doubles, at)
+    flags, others, previousKnown, report, inherits, checks, firstCheck =
+    unpack('<ddddddddddddddd', doubles, at)
   at = firstCheck + ${CHECK_BYTES} * checks
   local wantsLease, recalls, isStored = flags % 2 >= 1, flags % 4 >= 2, flags % 8 >= 4
   local hasPrevious, isSliding = flags % 16 >= 8, flags % 32 >= 16
@@ -244,7 +256,7 @@ for i = 2, #KEYS do
   local w = floor(nowMs / duration)
   local key = format('%s:%d', base, w)
   local startUs, endMs = w * duration * 1000, (w + 1) * duration
-  local readsPrevious = isSliding or hasPrevious or window == w - 1
+  local readsPrevious = isSliding or hasPrevious or window == w - 1 or inherits > 0
 
   local stored = call('HMGET', key, 'a', me)
   local u, r, rates, number, recalledAt, limit, notices = 0, 0, 0, 0, 0, 0, 0
@@ -283,6 +295,18 @@ for i = 2, #KEYS do
 
   if status ~= 0 then answers[i] = format('%d %d', sequence, status)
   else
+    if inherits > 0 then
+      ${INHERIT}
+      stored[2] = stored[2] or inherit(key)
+      if stored[2] and lastSequence == 0 then
+        d, s, lastSequence, reset, lastRate, marks, firstRecall, lastRecall =
+          unpack(RECORD, stored[2])
+      end
+      previous[2] = previous[2] or inherit(previousKey)
+      if previous[2] and pSequence == 0 then
+        pd, ps, pSequence, pReset, pRate, pMarks = unpack(RECORD, previous[2])
+      end
+    end
     local unknownBefore = unknown
     local isMissed = marks % 16 >= 8 or isStored and not stored[2] and window == w
     local isReport = marks % 8 >= 4 and report == firstRecall

@@ -57,6 +57,11 @@ export interface CounterMessage {
   previousKnown: number;
   /** The number of the request for a report that the message answers; 0 for none. */
   report: number;
+  /**
+   * The number of a worker of the process before this one, plus 1, if `spent` goes on from what it
+   * has reported: the record of its member becomes that of this one. 0: it does not.
+   */
+  inherits: number;
   /** Whether leases of other members are recalled, also if no check needs them. */
   recalls: boolean;
   /** Tokens to refund; 0 for none. */

@@ -12,6 +12,8 @@ export interface ScriptContext {
   keys: KeySpace;
   /** Whether a recovery does not wait for members that are gone. */
   isAvailable: boolean;
+  /** The process before this one, whose records are inherited. */
+  predecessor?: string | undefined;
 }
 
 /** The keys and arguments of a call. All keys are in the slot of the first. */

@@ -21,7 +21,7 @@ const message: CounterMessage = {
   },
   ...{ hasPrevious: false, sequence: 5, firstSequence: 1, rate: 0, lastLimit: 0 },
   ...{ wantsLease: false, isSliding: false, isStored: false, recalls: false },
-  ...{ others: 0, previousKnown: 0, report: 0 },
+  ...{ others: 0, previousKnown: 0, report: 0, inherits: 0 },
   ...{ refund: 0, refundWindow: NO_WINDOW, checks: [check, check] },
 };
 const EPOCH = `${'a'.repeat(40)}.12`;

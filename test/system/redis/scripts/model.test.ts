@@ -161,6 +161,7 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
           const asked = record?.mustReport ? record.firstRecallUs : 0;
           return {
             ...{ ...rest, identity, durationMs, sequence },
+            inherits: 0,
             report: { asked, none: 0, old: Math.max(0, asked - 1) }[one.report],
             firstSequence: firsts[at][counter],
             window: windowsBefore === 9 ? NO_WINDOW : window - windowsBefore,
