@@ -33,7 +33,7 @@ describe('the settings of the engine in Redis', () => {
       syncMs: 100,
       onEngineDown: 'local',
       localShare: 'whole',
-      recovery: 'exact',
+      recovery: 'available',
       eviction: 'refuse',
       waitForReplicas: 0,
     });

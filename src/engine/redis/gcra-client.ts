@@ -43,9 +43,12 @@ export interface GcraClientOptions {
   /** A monotonic clock. */
   nowMs: () => number;
   stats: WorkerStats;
+  /** How long a check waits until usage that Redis has lost is reported, before it is denied. */
+  recoveryParkMs: number;
 }
 
 interface WaitingMessage {
+  queuedMs: number;
   message: GcraMessage | GcraReport;
   /** Whether it is sent again when nothing was done. */
   isWanted: () => boolean;
@@ -204,19 +207,25 @@ export class GcraClient {
     const answers = result.kind === 'answer' ? result.answer.counters : [];
     const again: WaitingMessage[] = [];
     for (const [at, one] of waiting.entries()) {
-      if (result.kind === 'refused' && one.isWanted()) again.push(one);
+      const mustWait = answers[at]?.status === MESSAGE_STATUS.recovering && this.#mayWait(one);
+      if ((result.kind === 'refused' || mustWait) && one.isWanted()) again.push(one);
       else one.onAnswer(answers[at]);
     }
     if (again.length > 0) this.#retry(again);
     onReplies();
   }
 
+  #mayWait({ queuedMs }: WaitingMessage): boolean {
+    const { nowMs, recoveryParkMs } = this.#options;
+    return nowMs() - queuedMs < recoveryParkMs;
+  }
+
   /** Sends messages again a little later. */
   #retry(messages: readonly WaitingMessage[]): void {
     const timer = setTimeout(() => {
       this.#retryTimers.delete(timer);
-      for (const { message, isWanted, onAnswer } of messages) {
-        if (isWanted()) this.#add(message, isWanted, onAnswer);
+      for (const { message, isWanted, onAnswer, queuedMs } of messages) {
+        if (isWanted()) this.#add(message, isWanted, onAnswer, queuedMs);
       }
       this.flush();
     }, RETRY_MS);
@@ -227,10 +236,11 @@ export class GcraClient {
     message: GcraMessage | GcraReport,
     isWanted: WaitingMessage['isWanted'],
     onAnswer: WaitingMessage['onAnswer'],
+    queuedMs = this.#options.nowMs(),
   ): void {
     const bucket = this.#options.bucketOf(message.identity);
     const waiting = this.#waiting.get(bucket) ?? [];
-    waiting.push({ message, isWanted, onAnswer });
+    waiting.push({ message, isWanted, onAnswer, queuedMs });
     this.#waiting.set(bucket, waiting);
     this.#flushTimer ??= setImmediate(() => this.flush());
   }

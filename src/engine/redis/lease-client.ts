@@ -177,7 +177,7 @@ export class LeaseClient {
   }
 
   /** Follows a message of Redis about a counter. */
-  receive(message: Exclude<MemberMessage, { kind: 'epoch' }>): void {
+  receive(message: Exclude<MemberMessage, { kind: 'bucket' | 'epoch' }>): void {
     const { identity, durationMs } = message;
     const key = counterKey(RULE.fixed, durationMs);
     const counter = this.#counters.get(nameOf(identity, key));

@@ -100,6 +100,7 @@ export class RedisShardWorker {
     this.#parts = parts;
     this.#tables = parts.tables.filter((table) => table !== undefined);
     this.#wallOffsetMs = parts.systemMs() - nowMs();
+    const recoveryParkMs = Math.max(PARK_MS, settings.timeoutMs * RECOVERY_PARK_SHARE);
     this.client = new LeaseClient({
       tableOf: (identity) => this.#tableOf(identity),
       bucketOf: (identity) => state.bucketOf(identity),
@@ -120,7 +121,7 @@ export class RedisShardWorker {
         this.#unknownMs = nowMs();
         if (!state.isRecovering(parts.index)) this.publishState();
       },
-      recoveryParkMs: Math.max(PARK_MS, settings.timeoutMs * RECOVERY_PARK_SHARE),
+      recoveryParkMs,
     });
     this.gcra = new GcraClient({
       tableOf: (identity) => this.#tableOf(identity),
@@ -129,6 +130,7 @@ export class RedisShardWorker {
       onReplies: () => this.#flushConsumers(),
       nowMs,
       stats,
+      recoveryParkMs,
     });
     this.#corrections = new Corrections({
       tableOf: (identity) => this.#tableOf(identity),
@@ -224,7 +226,12 @@ export class RedisShardWorker {
   /** Follows a message that Redis has published to this member. */
   receive(bucket: number, message: MemberMessage): void {
     if (message.kind === 'epoch') void this.#buckets[bucket].exchange([]);
-    else this.client.receive(message);
+    else if (message.kind !== 'bucket') this.client.receive(message);
+    // All workers are told, of which one may have it.
+    else if (this.#parts.tables[shardOf(message.identity)] !== undefined) {
+      void this.gcra.report(message.identity, counterKey(RULE.gcra, message.durationMs));
+      this.gcra.flush();
+    }
   }
 
   /** Called when recalls may have been missed: before it, nobody listened. */

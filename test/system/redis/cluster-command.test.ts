@@ -85,7 +85,8 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
   });
 
   test('weir cluster shows a stopped machine without leases, and who an awaited one was', async () => {
-    await Promise.all([1, 2].map((i) => start(i, redis.url)));
+    const exact = { WEIR_RECOVERY: 'exact' };
+    await Promise.all([1, 2].map((i) => start(i, redis.url, exact)));
     const [, stopped, awaiting] = servers;
     for (const server of [stopped, awaiting]) await waitForStatus(server, 'ready');
     const find = async ({ child: { pid } }: ServerProcess) => {
@@ -107,7 +108,7 @@ describe.skipIf(isRedisMissing)('with a Redis', () => {
       new RegExp(`${listed!.machine} .* ago +stopped +- +- +${listed!.granted} `),
     );
 
-    const killed = await start(1, redis.url);
+    const killed = await start(1, redis.url, exact);
     await waitForStatus(killed, 'ready');
     const { machine } = (await find(killed))!;
     expect(killed.stderr()).toContain(`"machine":"${machine}"`);

@@ -1,13 +1,14 @@
 /**
  * The script of GCRA checks, refunds and reports, and its arguments and reply. A bucket is a string
- * of five doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them, until
- * when the index knows it, and until when it is kept, ms. Every check is a part of a call: there
- * are no leases.
+ * of six doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them; until
+ * when the index knows it, until when it is kept, and until when it is held, ms. Every check is a
+ * part of a call: there are no leases.
  *
  * A bucket exists until a second after the latest time at which a member may believe it to be full,
  * also if a refund or a reset has filled it before. So where a member knows one that is full later
- * than that, Redis has lost it, and takes it from the member. In a recovery buckets are not served
- * until all members have reported theirs; unless it is exact, for AWAIT_US at most.
+ * than that, Redis has lost it, and takes it from the member. A bucket that was lost, as the index
+ * or a member shows, is held for HOLD_MS: members that know it report it meanwhile. In a recovery
+ * buckets are not served until all members have reported; unless it is exact, for AWAIT_US at most.
  *
  * The numbers are those of the memory engine as long as products are at most 2^53, or the limit is
  * below 2^42. Beyond that they are rounded so that less is allowed, by a few tokens or ms.
@@ -16,7 +17,7 @@
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { defineScript } from '../../../redis/script.ts';
 import { QUOTIENT } from './arithmetic.ts';
-import { AWAIT_US, CLOCK, ENTER, HEADER, INDEX } from './prelude.ts';
+import { AWAIT_US, CLOCK, ENTER, HEADER, INDEX, PUBLISH } from './prelude.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -37,19 +38,43 @@ import {
   type ScriptContext,
 } from './reply.ts';
 
+/** How long a bucket is held that Redis has lost, ms: members answer within a few. */
+const HOLD_MS = 10;
+
 const KIND = { check: 0, checkCountingDenied: 1, refund: 2, report: 3 } as const;
 
 const BUCKETS = `
-local BUCKET = '<ddddd'
+${PUBLISH}
+local BUCKET = '<dddddd'
 
-local function store(key, duration, newest, current, limit, indexedUntil, keptUntil)
+-- The index is ahead of the expiry by up to so much, so that it is rarely written.
+local function aheadOf(duration) return math.ceil(duration / 8) end
+
+local function store(key, duration, newest, current, limit, indexedUntil, keptUntil, heldUntil)
   local expiry = max(newest + 1000, keptUntil)
   if expiry > indexedUntil then
-    indexedUntil = expiry + duration
+    indexedUntil = expiry + aheadOf(duration)
     local digits = format('%d', duration)
     addToIndex(key:sub(-33 - #digits, -2 - #digits), 'g:' .. digits, indexedUntil)
   end
-  call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil, expiry), 'PXAT', expiry)
+  call('SET', key, pack(BUCKET, newest, current, limit, indexedUntil, expiry, heldUntil or 0),
+    'PXAT', expiry)
+end
+
+-- Whether a bucket that is missing may not have expired. Then its members are told to report it.
+local function isLost(key, duration, isKnown)
+  local digits = format('%d', duration)
+  local identity = key:sub(-33 - #digits, -2 - #digits)
+  local indexed = tonumber(call('HGET', metaKey:sub(1, -2) .. 'i:' .. identity, 'g:' .. digits))
+  local isRecent = lostAt > 0 and clock < lostAt + duration * 1000
+  if not (isKnown or isRecent or indexed and nowMs < indexed - aheadOf(duration)) then
+    return false
+  end
+  for _, field in ipairs(call('HKEYS', metaKey)) do
+    local member = match(field, '^m:(.+)$')
+    if member then publish(member, 'bucket ' .. identity .. ' ' .. digits) end
+  end
+  return true
 end
 
 -- Takes tokens from a bucket that is full at newest - slack / limit.
@@ -66,12 +91,15 @@ for i = 2, #KEYS do
   duration, kind, limit, size, cost, knownNewest, knownCurrent, knownLimit, at =
     unpack('<dddddddd', doubles, at)
   local stored = call('GET', key)
-  local newest, current, lastLimit, indexedUntil, keptUntil = nowMs, 0, 0, 0, 0
+  local newest, current, lastLimit, indexedUntil, keptUntil, heldUntil = nowMs, 0, 0, 0, 0, 0
   local isRestored = false
   if stored then
     -- An earlier version has stored four numbers.
-    if #stored < 40 then stored = stored .. pack('<d', 0) end
-    newest, current, lastLimit, indexedUntil, keptUntil = unpack(BUCKET, stored)
+    if #stored < 48 then stored = stored .. pack('<dd', 0, 0) end
+    newest, current, lastLimit, indexedUntil, keptUntil, heldUntil = unpack(BUCKET, stored)
+  elseif kind ~= ${KIND.report} and CREATES and isLost(key, duration, knownNewest > nowMs) then
+    heldUntil = nowMs + ${HOLD_MS}
+    store(key, duration, nowMs, 0, 0, 0, 0, heldUntil)
   end
   if newest <= nowMs then newest, current = nowMs, 0 end
   local missing = (newest - nowMs) * lastLimit - current
@@ -89,6 +117,8 @@ for i = 2, #KEYS do
   end
   if kind ~= ${KIND.report} and fence > 0 and clock < fencedUntil then
     answers[i] = format('${MESSAGE_STATUS.recovering} %d', math.ceil(fencedUntil / 1000))
+  elseif kind ~= ${KIND.report} and nowMs < heldUntil then
+    answers[i] = format('${MESSAGE_STATUS.recovering} %d', heldUntil)
   elseif not CREATES and not stored then
     answers[i] = '${MESSAGE_STATUS.full}'
   else
@@ -99,7 +129,7 @@ for i = 2, #KEYS do
       local known = (newest - nowMs) * lastLimit - current
       if (size - nowMs) * limit - cost > known then
         newest, current, lastLimit = size, cost, limit
-        store(key, duration, newest, current, limit, indexedUntil, keptUntil)
+        store(key, duration, newest, current, limit, indexedUntil, keptUntil, heldUntil)
       end
     elseif kind == ${KIND.refund} then
       local used = 0

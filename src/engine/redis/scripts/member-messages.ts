@@ -4,7 +4,7 @@ import { identityFromHex } from './keys.ts';
 import type { MemberMessage } from './protocol.ts';
 import { EPOCH, Line } from './reply.ts';
 
-const KIND = /^(?:recall|wake|reset|report|epoch)$/;
+const KIND = /^(?:recall|wake|reset|report|bucket|epoch)$/;
 const IDENTITY = /^[0-9a-f]{32}$/;
 
 export function decodeMemberMessage(message: string): MemberMessage {
@@ -16,11 +16,10 @@ export function decodeMemberMessage(message: string): MemberMessage {
 
 function decodeFields(kind: MemberMessage['kind'], fields: Line): MemberMessage {
   if (kind === 'epoch') return { kind, epoch: fields.text(EPOCH) };
-  const counter = {
-    identity: identityFromHex(fields.text(IDENTITY)),
-    durationMs: fields.integer(1),
-    window: fields.integer(0),
-  };
+  const identity = identityFromHex(fields.text(IDENTITY));
+  const durationMs = fields.integer(1);
+  if (kind === 'bucket') return { kind, identity, durationMs };
+  const counter = { identity, durationMs, window: fields.integer(0) };
   switch (kind) {
     case 'recall':
       return { kind, ...counter, recall: fields.integer(1) };

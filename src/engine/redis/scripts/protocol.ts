@@ -179,6 +179,8 @@ export type MemberMessage =
   | { kind: 'recall'; identity: Identity; durationMs: number; window: number; recall: number }
   | { kind: 'wake' | 'reset'; identity: Identity; durationMs: number; window: number }
   | { kind: 'report'; identity: Identity; durationMs: number; window: number; report: number }
+  /** Of a GCRA bucket. */
+  | { kind: 'bucket'; identity: Identity; durationMs: number }
   | { kind: 'epoch'; epoch: string };
 
 /** A GCRA check, or a refund. Unlike a `CounterMessage` it must not be sent twice. */

@@ -81,10 +81,10 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
       local stored = call('GET', key)
       if stored then
         local newest = unpack('<d', stored)
-        local keptUntil = #stored < 40 and newest + 1000 or unpack('<d', stored, 33)
+        local keptUntil = #stored < 48 and newest + 1000 or unpack('<d', stored, 33)
         if newest > nowMs then count = count + 1 end
         -- A missing bucket would be restored by the members that know it.
-        call('SET', key, pack('<ddddd', nowMs, 0, 0, 0, keptUntil), 'PXAT', keptUntil)
+        call('SET', key, pack('<dddddd', nowMs, 0, 0, 0, keptUntil, 0), 'PXAT', keptUntil)
       end
       call('HDEL', KEYS[2], name)
     end
