@@ -9,7 +9,7 @@ import {
   waitUntil,
 } from '../../support/server.ts';
 
-const THREADS = ['--acceptors', '1', '--workers', '1', '--counters', '1024'];
+const SIZES = ['--acceptors', '1', '--counters', '1024'];
 
 /** Data directories for the tests where it is called. Their servers are killed after the tests. */
 export function useServers(count: number) {
@@ -20,8 +20,13 @@ export function useServers(count: number) {
     await Promise.all(servers.map(({ exited }) => exited));
     for (const directory of directories) removeDirectory(directory);
   });
-  const start = async (i: number, url: string, env: Record<string, string | undefined> = {}) => {
-    const args = ['--engine', 'redis', ...THREADS];
+  const start = async (
+    i: number,
+    url: string,
+    env: Record<string, string | undefined> = {},
+    workers = 1,
+  ) => {
+    const args = ['--engine', 'redis', ...SIZES, '--workers', String(workers)];
     servers[i] = await startServer(directories[i], { args, env: { WEIR_REDIS_URL: url, ...env } });
     return servers[i];
   };
