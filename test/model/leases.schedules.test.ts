@@ -147,6 +147,13 @@ const SCENARIOS = {
     { deletions: 1, prefetches: 1 },
     { ...END, checks: [[sliding(), sliding(), sliding()], [sliding()]] },
   ),
+  'a window before that is deleted': scenario(
+    { deletions: 1 },
+    {
+      ...{ ticks: 4, checks: [[sliding(2)], [sliding(), sliding()]] },
+      rules: { ...SMALL, lease: () => 0 },
+    },
+  ),
   'counters that are deleted, and a dead machine': scenario(
     { deletions: 1, kills: 1 },
     { ...RECOVERY, checks: [[check(1, 1)], [check(1, 1)]] },
@@ -293,7 +300,7 @@ const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][
   ['doubtsOwnTokens', 'reserved tokens'],
   ['detectsLostRecords', 'counters that are deleted with the index'],
   ['looksIntoIndex', 'counters that are deleted'],
-  ['verifiesPrevious', 'counters that are deleted, and sliding windows'],
+  ['verifiesPrevious', 'a window before that is deleted'],
   ['numbersReports', 'counters that are deleted, and repeated messages'],
   ['clockNeverRunsBack', 'a clock that is set'],
   ['followsSeenClock', 'a clock that is set before a failover', 2],
