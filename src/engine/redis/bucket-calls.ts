@@ -99,7 +99,14 @@ export class BucketCalls {
     // What it handed over is as if this process had reported it in that epoch.
     const reportedEpoch = predecessor?.epochs[bucket] ?? '';
     this.#header = { member, reportedEpoch, membersVersion: 0, clockUs: 0 };
-    this.#predecessor = predecessor;
+    this.#predecessor = predecessor?.isComplete ? predecessor : undefined;
+    this.#members = predecessor?.members[bucket] ?? [];
+  }
+
+  /** The members of other machines, as far as known. */
+  get otherMembers(): string[] {
+    const machine = machineOf(this.#options.member);
+    return this.#members.filter((member) => machineOf(member) !== machine);
   }
 
   /** The epoch in which all counters were reported; '' for none. */
@@ -226,7 +233,7 @@ export class BucketCalls {
     if (answer.membersVersion > header.membersVersion) void this.#fetchMembers();
     if (!hasJoined) return;
     if (answer.epoch === header.reportedEpoch) {
-      if (!answer.isRecovering) this.#replacePredecessor();
+      this.#replacePredecessor(answer.isRecovering);
       return;
     }
     // A member that has never had an answer has nothing to report, unless its thread was replaced.
@@ -235,13 +242,17 @@ export class BucketCalls {
     } else void this.#report(answer.epoch);
   }
 
-  /** This member knows what those of the process before it have known: nobody waits for them. */
-  #replacePredecessor(): void {
-    const { scripts, bucket } = this.#options;
+  /** This member has reported what that of the process before it has known: nobody waits for it. */
+  #replacePredecessor(isRecovering: boolean): void {
+    const { scripts, bucket, member, state } = this.#options;
     const predecessor = this.#predecessor;
     if (predecessor === undefined) return;
+    const isSameShards = predecessor.workers === state.workerCount;
+    if (isRecovering && !isSameShards) return;
     this.#predecessor = undefined;
-    this.#withinTimeout(scripts.forgetMembers(bucket, predecessor.processId)).catch(() => {
+    const { processId } = predecessor;
+    const name = isSameShards ? processId + member.slice(member.indexOf('.')) : processId;
+    this.#withinTimeout(scripts.forgetMembers(bucket, name)).catch(() => {
       this.#predecessor = predecessor;
     });
   }
@@ -312,6 +323,10 @@ export class BucketCalls {
       call.then(resolve, fail).finally(() => clearTimeout(timer));
     });
   }
+}
+
+function machineOf(member: string): string {
+  return member.slice(0, member.indexOf('.'));
 }
 
 function required<T>(answer: T | undefined): T {

@@ -124,7 +124,12 @@ export class GcraClient {
     return new Promise((resolve) => {
       this.#add(message, never, (answer) => {
         const isDone = answer?.status === MESSAGE_STATUS.done;
-        if (!isDone) {
+        // The local bucket may have been this machine's share of the limit.
+        if (isDone) {
+          withSlot(table, identity, key, (slot) => {
+            if (table.readUnreported(slot) === 0) table.writeGcra(slot, answer.state);
+          });
+        } else {
           withSlot(table, identity, key, (slot, lock) => {
             table.setUnreported(slot, table.readUnreported(slot) + tokens);
             table.setDirty(lock, slot, true);
@@ -208,7 +213,8 @@ export class GcraClient {
     const again: WaitingMessage[] = [];
     for (const [at, one] of waiting.entries()) {
       const mustWait = answers[at]?.status === MESSAGE_STATUS.recovering && this.#mayWait(one);
-      if ((result.kind === 'refused' || mustWait) && one.isWanted()) again.push(one);
+      const isAgain = result.kind === 'refused' ? one.isWanted() : mustWait && isOpen(one);
+      if (isAgain) again.push(one);
       else one.onAnswer(answers[at]);
     }
     if (again.length > 0) this.#retry(again);
@@ -225,7 +231,7 @@ export class GcraClient {
     const timer = setTimeout(() => {
       this.#retryTimers.delete(timer);
       for (const { message, isWanted, onAnswer, queuedMs } of messages) {
-        if (isWanted()) this.#add(message, isWanted, onAnswer, queuedMs);
+        if (isOpen({ message, isWanted })) this.#add(message, isWanted, onAnswer, queuedMs);
       }
       this.flush();
     }, RETRY_MS);
@@ -244,6 +250,11 @@ export class GcraClient {
     this.#waiting.set(bucket, waiting);
     this.#flushTimer ??= setImmediate(() => this.flush());
   }
+}
+
+/** Whether a message is to be sent again that Redis has not executed. A refund is, always. */
+function isOpen({ message, isWanted }: Pick<WaitingMessage, 'message' | 'isWanted'>): boolean {
+  return ('cost' in message && message.cost < 0) || isWanted();
 }
 
 /** Acts on the slot of a counter, if it has one, under its lock. */

@@ -39,6 +39,10 @@ export interface Predecessor {
   workers: number;
   /** By bucket, the epoch in which it had reported all; '' where its workers disagree. */
   epochs: readonly string[];
+  /** By bucket, the members of other machines that it knew. */
+  members: readonly (readonly string[])[];
+  /** Whether the files of all of its workers were usable. */
+  isComplete?: boolean;
 }
 
 interface Header extends Predecessor {
@@ -93,8 +97,10 @@ function fieldsOf(table: LeaseTable, slot: LeaseSlot, isDirty: boolean): number[
   const state = newLeaseState();
   table.read(slot, state);
   const { window, spent, others, previousSpent, previousKnownUse, lastLimit, isStored } = state;
+  // What became of a message under way is not known.
+  const mustTell = isDirty || state.isPinned;
   if (window === NO_WINDOW) return undefined;
-  const flags = (isStored ? STORED : 0) + (isDirty ? DIRTY : 0);
+  const flags = (isStored ? STORED : 0) + (mustTell ? DIRTY : 0);
   return [window, spent, others, previousSpent, previousKnownUse, lastLimit, flags];
 }
 
@@ -109,30 +115,43 @@ export function takeHandOver(
   tables: readonly LeaseTable[],
   now: { unixMs: number; monotonicMs: number },
 ): Predecessor | undefined {
-  let predecessor: Predecessor | undefined;
-  if (directory === undefined) return predecessor;
+  const headers: Header[] = [];
+  if (directory === undefined) return undefined;
   for (const name of readdirSync(directory)) {
     if (!FILE_NAME.test(name)) continue;
     const path = join(directory, name);
     const file = readHandOver(path);
     rmSync(path, { force: true });
-    if (file === undefined) continue;
+    // Of another process, which could not remove it.
+    const isOther = headers.some(({ processId }) => processId !== file?.header.processId);
+    if (file === undefined || isOther) continue;
     const { header, counters } = file;
     for (let at = 0; at + FIELDS <= counters.length; at += FIELDS) {
       insert(tables, counters.subarray(at, at + FIELDS), now);
     }
-    const epochs = header.epochs.map((epoch, bucket) => {
-      return predecessor === undefined || predecessor.epochs[bucket] === epoch ? epoch : '';
-    });
-    predecessor = { processId: header.processId, workers: header.workers, epochs };
+    headers.push(header);
   }
-  return predecessor;
+  const [first] = headers;
+  if (first === undefined) return undefined;
+  const isComplete = headers.length === first.workers;
+  return {
+    processId: first.processId,
+    workers: first.workers,
+    isComplete,
+    epochs: first.epochs.map((epoch, bucket) => {
+      return isComplete && headers.every(({ epochs }) => epochs[bucket] === epoch) ? epoch : '';
+    }),
+    members: first.epochs.map((_, bucket) => {
+      return [...new Set(headers.flatMap(({ members }) => members[bucket] ?? []))];
+    }),
+  };
 }
 
 function readHandOver(path: string): { header: Header; counters: Float64Array } | undefined {
-  if (unusableReason(lstatSync(path)) !== undefined) return undefined;
-  const file = openSync(path, SAFE_OPEN_FLAGS);
+  let file: number | undefined;
   try {
+    if (unusableReason(lstatSync(path)) !== undefined) return undefined;
+    file = openSync(path, SAFE_OPEN_FLAGS);
     const bytes = readFileSync(file);
     const start = bytes.indexOf(LINE_END) + 1;
     if (bytes.toString('latin1', 0, start) !== `${crc32(bytes.subarray(start))}\n`)
@@ -145,7 +164,7 @@ function readHandOver(path: string): { header: Header; counters: Float64Array } 
   } catch {
     return undefined;
   } finally {
-    closeSync(file);
+    if (file !== undefined) closeSync(file);
   }
 }
 

@@ -89,7 +89,7 @@ export interface LeaseClientOptions {
   leases: boolean;
   /** How long a check waits until usage that Redis has lost is reported, before it is denied. */
   recoveryParkMs: number;
-  /** Called when Redis has answered that it waits for reports of a counter. */
+  /** Called when checks wait for reports of a counter that Redis has requested before. */
   onUnknown: () => void;
 }
 
@@ -496,7 +496,9 @@ export class LeaseClient {
       table.release(lock);
       return false;
     }
-    if (answer.isUnknown) this.#options.onUnknown();
+    // The reports of machines that are well come sooner.
+    const isSlow = answer.isUnknown && checks.some(({ parkedMs }) => parkedMs !== 0);
+    if (isSlow) this.#options.onUnknown();
     const isOver = (waiting: WaitingCheck) => {
       if (!answer.isUnknown) return isParkingOver(waiting, nowMs);
       return nowMs - waiting.queuedMs >= this.#options.recoveryParkMs;

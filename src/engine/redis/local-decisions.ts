@@ -24,7 +24,10 @@ import {
   NO_LEASE_SLOT,
   othersAt,
   previousKnownUseAt,
+  previousUseAt,
   reservedAt,
+  SUMMARY_COVERS_SLIDING,
+  summaryAt,
   totalAt,
 } from './lease-layout.ts';
 import {
@@ -131,8 +134,10 @@ export class LocalDecisions {
   }
 
   /** Whether Redis has deducted the tokens of a check for this machine. */
-  #isLeased(slot: LeaseSlot, nowMs: number, { cost, limit }: CheckParameters): boolean {
-    const { doubles } = this.#memory;
+  #isLeased(slot: LeaseSlot, nowMs: number, { cost, limit, rule }: CheckParameters): boolean {
+    const { words, doubles, details } = this.#memory;
+    const covers = (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
+    if (rule === RULE.sliding && !covers && details[previousUseAt(slot)] !== 0) return false;
     return (
       cost <= doubles[leaseAt(slot)] &&
       limit >= doubles[lentLimitAt(slot)] &&

@@ -295,7 +295,8 @@ export class RedisShardWorker {
     const epochs = this.#buckets.map(({ reportedEpoch }) => reportedEpoch);
     const processId = member.slice(0, member.indexOf('.'));
     const workers = this.#parts.state.workerCount;
-    return writeHandOver(directory, index, { processId, workers, epochs }, this.#tables);
+    const members = this.#buckets.map(({ otherMembers }) => otherMembers);
+    return writeHandOver(directory, index, { processId, workers, epochs, members }, this.#tables);
   }
 
   close(): void {

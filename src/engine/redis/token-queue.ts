@@ -156,7 +156,8 @@ export class TokenQueue {
     const worker = queues.workerFor(check.identity);
     let isCounted = false;
     // Redis denies while it recovers: that its answer is late must not allow what it denies.
-    if (isExact && state.isRecovering(worker) && !state.isDown(worker)) {
+    const mayBeMissing = state.isRecovering(worker) || !state.hasJoined(worker);
+    if (isExact && mayBeMissing && !state.isDown(worker)) {
       withoutRedis.deny(check, nowMs, decision);
     } else isCounted = this.decideWithoutRedis(check, nowMs, decision);
     if (!decision.allowed && this.#acceptedMs[worker] === 0) {

@@ -18,7 +18,8 @@ import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 
 const ID = testIdentity(1);
 const OTHER = testIdentity(2);
-const PREDECESSOR = { processId: 'a'.repeat(16), workers: 2, epochs: ['e.1', 'e.2'] };
+const MEMBERS = { members: [['b.0'], ['b.0', 'c.0']] };
+const PREDECESSOR = { processId: 'a'.repeat(16), workers: 1, epochs: ['e.1', 'e.2'], ...MEMBERS };
 const NOW = START_MS + 10_000;
 
 const directories: string[] = [];
@@ -53,7 +54,7 @@ test('the next process knows the usage of all machines, and reports what Redis d
   await write(directory, newMachine());
   expect(statSync(join(directory, 'usage-0')).mode & 0o777).toBe(0o600);
   const next = new TestLeases();
-  expect(take(directory, next)).toEqual(PREDECESSOR);
+  expect(take(directory, next)).toEqual({ ...PREDECESSOR, isComplete: true });
   expect(next.read(ID)).toMatchObject({
     ...{ window: WINDOW, spent: 12, others: 30, isStored: true, isInherited: true, lease: 0 },
     ...{ lastLimit: 100, previousSpent: 3, previousUse: 20, previousKnownUse: 20 },
@@ -109,11 +110,19 @@ test('a process takes over the files of several workers, and no epoch on which t
   await write(directory, newMachine());
   const leases = new TestLeases();
   leases.work(OTHER, NOW, (state) => Object.assign(state, { others: 7 }));
-  const differing = { ...PREDECESSOR, epochs: ['e.1', 'e.3'] };
-  await writeHandOver(directory, 1, differing, [leases.table]);
+  const two = { ...PREDECESSOR, workers: 2 };
+  await writeHandOver(directory, 0, two, [newMachine().table]);
+  await writeHandOver(directory, 1, { ...two, epochs: ['e.1', 'e.3'] }, [leases.table]);
   const next = new TestLeases();
-  expect(take(directory, next)).toEqual({ ...PREDECESSOR, epochs: ['e.1', ''] });
+  expect(take(directory, next)).toEqual({ ...two, epochs: ['e.1', ''], isComplete: true });
   expect([next.read(ID)?.others, next.read(OTHER)?.others]).toEqual([30, 7]);
+});
+
+test('a process of which a file is missing has reported nothing', async () => {
+  const directory = newDirectory();
+  await writeHandOver(directory, 1, { ...PREDECESSOR, workers: 2 }, [newMachine().table]);
+  const nothing = { epochs: ['', ''], isComplete: false };
+  expect(take(directory, new TestLeases())).toMatchObject(nothing);
 });
 
 test('a file that is cut or changed anywhere is removed, and not used', async () => {

@@ -69,6 +69,7 @@ class TestAcceptor {
     const options = { settings: { ...SETTINGS, ...settings }, fullTablePolicy };
     const data = allocateRedisEngine(this.#control, 1_024, options, this.clock);
     this.state = new EngineState(data.state);
+    this.state.setJoined(0, true);
     this.engine = createEngine(data, 0, this.#control, this.clock);
     this.#tables = data.tables.map((buffer, shard) => {
       return new LeaseTable(buffer, shard, this.state, WORKER_LOCK_OWNER, () => {});
@@ -603,4 +604,17 @@ describe('a correction', () => {
       message: 'Redis is down; nothing was changed',
     });
   });
+});
+
+test('the first checks of a process wait for Redis to accept it, for a second at most', async () => {
+  const acceptor = new TestAcceptor({ onEngineDown: 'local', recovery: 'available' });
+  acceptor.state.setJoined(0, false);
+  acceptor.state.setBreaker(0, BREAKER.open);
+  const startedMs = acceptor.clock.monotonicMs();
+  expect((await acceptor.decide(checkOf('a'))).allowed).toBe(true);
+  expect(acceptor.clock.monotonicMs() - startedMs).toBeGreaterThanOrEqual(1_000);
+  // From then on the breaker decides, as at any other time.
+  expect((await acceptor.decide(checkOf('a'))).allowed).toBe(true);
+  expect([acceptor.count('queuedChecks'), acceptor.count('engineDownAllowed')]).toEqual([1, 2]);
+  acceptor.close();
 });

@@ -219,15 +219,32 @@ local function restore(key, u, r)
 end
 `;
 
+/** The sequence number of a record that another member has taken over: none is greater. */
+const TAKEN = 2 ** 53;
+
 /** Takes over the record of the member before, as of the first message of this one. */
 const INHERIT = `
-local function inherit(key)
-  local before = ARGV[4] .. format('.%d', inherits - 1)
-  local record = call('HGET', key, before)
-  if not record then return false end
-  call('HDEL', key, before)
-  local d, s, _, base, rate, marks, first, last = unpack(RECORD, record)
-  return pack(RECORD, d, s, firstSequence, base, rate, marks, first, last)
+local before = ARGV[4] .. format('.%d', inherits - 1)
+-- A late message of that member is stale then.
+local taken = pack(RECORD, 0, 0, ${TAKEN}, 0, 0, 0, 0, 0)
+local record = lastSequence == 0 and call('HGET', key, before)
+if record and record ~= taken then
+  call('HSET', key, before, taken)
+  local ownMarks = marks
+  stored[2] = record
+  d, s, _, reset, lastRate, marks = unpack(RECORD, record)
+  lastSequence = firstSequence
+  if ownMarks % 8 >= 4 then
+    if marks % 8 >= 4 then unknown = unknown - 1 end
+    marks = marks % 4 + ownMarks - ownMarks % 4
+  else _, _, _, _, _, _, firstRecall, lastRecall = unpack(RECORD, record) end
+end
+record = pSequence == 0 and call('HGET', previousKey, before)
+if record and record ~= taken then
+  call('HSET', previousKey, before, taken)
+  previous[2], hasInherited = record, true
+  pd, ps, _, pReset, pRate, pMarks = unpack(RECORD, record)
+  pSequence = firstSequence
 end
 `;
 
@@ -295,19 +312,10 @@ for i = 2, #KEYS do
 
   if status ~= 0 then answers[i] = format('%d %d', sequence, status)
   else
+    local unknownBefore, hasInherited, _ = unknown, false, nil
     if inherits > 0 then
       ${INHERIT}
-      stored[2] = stored[2] or inherit(key)
-      if stored[2] and lastSequence == 0 then
-        d, s, lastSequence, reset, lastRate, marks, firstRecall, lastRecall =
-          unpack(RECORD, stored[2])
-      end
-      previous[2] = previous[2] or inherit(previousKey)
-      if previous[2] and pSequence == 0 then
-        pd, ps, pSequence, pReset, pRate, pMarks = unpack(RECORD, previous[2])
-      end
     end
-    local unknownBefore = unknown
     local isMissed = marks % 16 >= 8 or isStored and not stored[2] and window == w
     local isReport = marks % 8 >= 4 and report == firstRecall
     if isReport then unknown, marks, firstRecall, lastRecall = unknown - 1, marks % 4, 0, 0 end
@@ -321,9 +329,9 @@ for i = 2, #KEYS do
       isLost, isLostBefore = false, false
     end
     local isGuess, indexed = false, false
-    if not stored[1] then
+    if not stored[1] or isLost then
       ${READ_INDEX}
-      isGuess = startUs < lostAt
+      isGuess = not stored[1] and startUs < lostAt
     end
     local wasIndexed = indexed and indexed == format('%d', (w + 2) * duration)
     -- Of a lost key whose index is there, no others are known to be lost.
@@ -374,7 +382,7 @@ for i = 2, #KEYS do
       pu = pu + (used - pd + held)
       pr = pr + (used - (pMarks % 2 == 1 and pd or ps))
       if pu ~= puBefore or pr ~= prBefore or pSequence < firstSequence and previous[2]
-          or used + held ~= pd or used ~= ps then
+          or used + held ~= pd or used ~= ps or hasInherited then
         if wasAsked and pNotices >= 64 then
           pNotices = pNotices - 64
           if pNotices < 64 then pNotices = pNotices % 32 end
