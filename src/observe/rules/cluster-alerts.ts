@@ -179,7 +179,9 @@ export const CLUSTER_ALERTS: Readonly<Record<string, Alert>> = {
     see: 'cluster.md#what-each-fault-does',
   },
   WeirUnprovenDenials: {
-    expr: 'increase(weir_unproven_denials_total{cause=~"recall|write_off"}[10m]) > 0',
+    expr:
+      'sum by (job, instance) ' +
+      '(increase(weir_unproven_denials_total{cause=~"recall|write_off"}[10m])) > 0',
     for: '10m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} denied checks that may have been within their limit',

@@ -33,6 +33,8 @@ describe.skipIf(isRedisMissing)('three servers with all defaults', { timeout: 12
   const cases = LOSS_CASES.filter(({ isLong }) => IS_LONG || !isLong);
   test.each(cases.map((one) => [one.fault, one] as const))(
     '%s: no window allows more than its limit, and other counters go on',
+    // While a busy computer answers late, `local` decides, and a machine may be given up.
+    { retry: 1 },
     async (fault, one) => {
       const { over, deniedFalsely, secondsMax } = one.expected;
       const figures = await runLossCase(redis, one);

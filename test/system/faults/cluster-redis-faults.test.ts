@@ -84,14 +84,18 @@ function expectProven(costs: Costs): void {
   expect(costs.checks).toBeGreaterThan(costs.withoutRedis);
 }
 
-/** @param url of Sentinels or of a cluster, to which servers connect without a proxy */
+/**
+ * Machines that wait for each other however slow the computer is, unless `env` says otherwise.
+ * @param url of Sentinels or of a cluster, to which servers connect without a proxy
+ */
 function start(
   redis: Pick<RedisServer, 'port'>,
   url?: string,
   env: Record<string, string> = {},
 ): Promise<Machine[]> {
-  const variables = { WEIR_REDIS_PREFIX: 'weir', ...(url && { WEIR_REDIS_URL: url }), ...env };
-  return startMachines(redis, SERVERS, { env: variables, network: { delayMs: 0.25 } });
+  const address = url === undefined ? {} : { WEIR_REDIS_URL: url };
+  const common = { WEIR_REDIS_PREFIX: 'weir', WEIR_RECOVERY: 'exact', ...address };
+  return startMachines(redis, SERVERS, { env: { ...common, ...env }, network: { delayMs: 0.25 } });
 }
 
 describe.skipIf(isRedisMissing)('three servers that deny what Redis does not decide', () => {

@@ -131,6 +131,11 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
       expect((await check(b, 0, 20)).served).toEqual([SERVED.allowed]);
       await redis.kill();
       await redis.restart({ isEmpty });
+      await waitUntil('recalls reach both', async () => {
+        const channels = [a, b].map(({ name }) => context.keys.channel(0, name));
+        const reply = (await redis.command('PUBSUB', 'NUMSUB', ...channels)) as unknown[];
+        return reply.filter((count) => count === 1).length === 2;
+      });
       expect(await statusOf(a)).toBe(CALL_STATUS.needsMembers);
       await report(a, 33, 2, [a.name, b.name]);
       expect(await check(a, 33, 1, { kept: 2 })).toMatchObject(waits);
