@@ -171,7 +171,7 @@ export class Batches {
       .tableOf(check.identity)
       .reserve(check.identity, startedMs, check, decision);
     if (verdict === VERDICT.decidedPrefetch) this.#queue.request(ENTRY_KIND.prefetch, check);
-    else if (verdict === VERDICT.decided) this.#queue.countOutcome(decision);
+    else if (verdict === VERDICT.decided) this.#queue.countOutcome(decision.outcome);
     return verdict === VERDICT.decided || verdict === VERDICT.decidedPrefetch;
   }
 
@@ -191,7 +191,7 @@ export class Batches {
     const verdict = table.decide(identity, startedMs, check, decision);
     if (verdict === VERDICT.decidedPrefetch) this.#queue.request(ENTRY_KIND.prefetch, check);
     else if (verdict !== VERDICT.decided) return false;
-    this.#queue.countOutcome(decision);
+    this.#queue.countOutcome(decision.outcome);
     if (decision.allowed || !countsDenied || check.limit === 0) return true;
     if (!table.countDenied(identity, startedMs, check)) return false;
     decision.remaining = 0;

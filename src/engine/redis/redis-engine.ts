@@ -78,7 +78,7 @@ export class RedisEngine implements Engine {
     if (isAsync && cost !== 0) verdict = table.decideAsync(identity, startedMs, check, decision);
     else if (this.#usesLeases) verdict = table.decide(identity, startedMs, check, decision);
     if (verdict === VERDICT.decided) {
-      if (!decision.allowed) this.#queue.countOutcome(decision);
+      if (!decision.allowed) this.#queue.countOutcome(decision.outcome);
       return decision;
     }
     if (verdict === VERDICT.needsTokens) {

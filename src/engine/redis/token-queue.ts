@@ -51,7 +51,7 @@ export class TokenQueue {
   readonly #acceptedMs: number[];
 
   constructor(parts: TokenQueueParts) {
-    const { queues, state, clock, stats, deadlineMs } = parts;
+    const { queues, state, clock, deadlineMs } = parts;
     this.#parts = parts;
     this.#firstMs = queues.producers.map(() => 0);
     this.#acceptedMs = queues.producers.map(() => 0);
@@ -61,18 +61,17 @@ export class TokenQueue {
         if (this.#isStarting(worker)) return Math.max(START_HOLD_MS, deadlineMs);
         return state.isDown(worker) ? 0 : deadlineMs;
       },
-      countOutcome: (outcome) => {
-        if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
-        else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
-        else if (outcome === OUTCOME.doubted) stats.increment(ACCEPTOR_STAT.doubtedDenials);
-      },
+      countOutcome: (outcome) => this.countOutcome(outcome),
       decideWithdrawn: (pending) => this.#decideWithdrawn(pending),
     });
   }
 
-  /** Counts a denial in memory that may be false. */
-  countOutcome({ outcome }: Pick<TableDecision, 'outcome'>): void {
-    if (outcome === OUTCOME.doubted) this.#parts.stats.increment(ACCEPTOR_STAT.doubtedDenials);
+  /** @param outcome of a decision, one of OUTCOME */
+  countOutcome(outcome: number): void {
+    const { stats } = this.#parts;
+    if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
+    else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
+    else if (outcome === OUTCOME.doubted) stats.increment(ACCEPTOR_STAT.doubtedDenials);
   }
 
   tableOf(id: Identity): LeaseTable {
@@ -125,7 +124,7 @@ export class TokenQueue {
   #isStarting(worker: number): boolean {
     const { state, clock } = this.#parts;
     const acceptedMs = this.#acceptedMs[worker];
-    // The rule after the first second: no call of the clock.
+    // After the second: without a call of the clock.
     if (acceptedMs === Number.POSITIVE_INFINITY) return false;
     const nowMs = clock.monotonicMs();
     if (acceptedMs === 0) {
