@@ -625,7 +625,10 @@ class Exchange {
     const isMarked = this.#verify(counter, isNewCounter, stored, storedBefore);
     const isTelling = isReport || isMarked || this.#isBehind;
     const { unknown } = counter;
+    const hadPrevious = redis.counters[before] !== undefined;
     const previous = this.#settlePrevious(counter, isTelling);
+    const isPreviousNew = !hadPrevious && redis.counters[before] !== undefined;
+    if (isNewCounter && isPreviousNew) redis.index[this.#key] = this.#window - 1;
     const spentBefore = foldedSpent(counter.members[member], message.firstSequence);
     const record = this.#settle(
       counter,
@@ -652,6 +655,7 @@ class Exchange {
       const isTold = this.#endDenials(counter, isUseLower);
       return isWoken || isTold || status;
     });
+    if (counter.unknown === 0) counter.isOnlyBefore = true;
     answer.isStored ||= isMarked || counter.reported !== undefined;
     answer.isStored ||= counter.used !== was.used || counter.known !== was.known;
     if (stored !== undefined || record.deducted !== 0 || record.spent !== 0 || answer.isStored) {
@@ -703,9 +707,9 @@ class Exchange {
       isLost = this.#knowsLost(isNewCounter, stored);
       isLostBefore = this.#knowsLostBefore(storedBefore);
     }
-    if (isNewCounter) {
+    if (isNewCounter || isLost) {
       isIndexed = redis.index[this.#key] === this.#window && keeps(rules, 'looksIntoIndex');
-      isGuess = startUs < meta.lostUs;
+      isGuess = isNewCounter && startUs < meta.lostUs;
     }
     if ((isLost || isLostBefore) && !isIndexed) {
       meta.lostUs = clockUs;
