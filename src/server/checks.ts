@@ -53,6 +53,12 @@ interface CheckDependencies {
 const CHECKS_PER_LOOK_MAX = 8;
 const QUICK_MS = 0.1;
 
+/**
+ * A list pauses only after searches for overrides that take as long as so many requests. Its slice
+ * of time may have been another process's, and a pipelined request after it closes the connection.
+ */
+const PAUSE_REQUESTS_MIN = 32;
+
 /** The response to a single check, at once or deferred. */
 interface CheckRoute {
   send(res: HttpResponse, check: Check, decision: Decision): void;
@@ -153,11 +159,12 @@ export class CheckHandler {
 
   /**
    * Applies overrides to the checks of a list, to some at least.
-   * @returns whether all are done before `endMs`
+   * @returns whether all are done; not if `endMs` has passed with searches that take long
    */
   #resolve(list: CheckList, endMs: number): boolean {
-    const { clock } = this.#dependencies;
+    const { clock, turns } = this.#dependencies;
     const { checks, usageRows } = list;
+    const longRequests = turns.requests + PAUSE_REQUESTS_MIN;
     let lookMs = clock.monotonicMs();
     let checksPerLook = 1;
     do {
@@ -170,7 +177,7 @@ export class CheckHandler {
       const isQuick = nowMs - lookMs < QUICK_MS;
       checksPerLook = isQuick ? Math.min(2 * checksPerLook, CHECKS_PER_LOOK_MAX) : 1;
       lookMs = nowMs;
-    } while (lookMs < endMs);
+    } while (lookMs < endMs || turns.requests < longRequests);
     return false;
   }
 

@@ -1,4 +1,7 @@
-/** Lists of checks whose overrides take long to resolve. Each reading of the clock moves it. */
+/**
+ * Lists of checks whose overrides take long to resolve, by the clock and by the steps of a search.
+ * Each reading of the clock moves it.
+ */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
@@ -38,6 +41,16 @@ class SlowClock extends Clock {
   }
 }
 
+/** Overrides whose searches take as many steps as a list may take at least before it pauses. */
+class SlowOverrides extends ActiveOverrides {
+  steps = 65_536;
+
+  override resolve(...check: Parameters<ActiveOverrides['resolve']>): number {
+    turns.addSteps(this.steps);
+    return super.resolve(...check);
+  }
+}
+
 const control = new Control(allocateControl(1, 1));
 new ClockPublisher(control);
 const stats = control.acceptorStats(0);
@@ -72,7 +85,8 @@ const record = rootKeyRecord('key', 'key', 0);
 let clock: SlowClock;
 let keyring: Keyring;
 let known: KnownNamespaces;
-let overrides: ActiveOverrides;
+let turns: Turns;
+let overrides: SlowOverrides;
 let checks: CheckHandler;
 beforeEach(() => {
   clock = new SlowClock(control);
@@ -83,13 +97,14 @@ beforeEach(() => {
     (row) => stats.namespaceRow(row),
     () => {},
   );
-  overrides = new ActiveOverrides();
+  turns = new Turns(clock, stats);
+  overrides = new SlowOverrides();
   checks = new CheckHandler({
     ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats, overrides },
     ...{ engine: new TestEngine('in-place', 1_024).engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
-    turns: new Turns(clock, stats),
+    turns,
     responders: { v1: responder, v2: responder },
     onUnknownFields: () => {},
   });
@@ -154,6 +169,13 @@ test('a list that takes long goes on in later turns, and is decided as one', asy
   await turnsUntil(all);
   expect(all.body!.data.passed).toBe(false);
   expect(await remaining(['new', 'id 99'])).toEqual([LIMIT, LIMIT - 1]);
+});
+
+test('a list without long searches is decided in its turn, if the thread has no CPU as well', () => {
+  overrides.steps = 0;
+  const ids = names(100);
+  clock.stepMs = 60;
+  expect(send(ids).body!.data.limits.map(({ identifier }) => identifier)).toEqual(ids);
 });
 
 test('several lists get a slice in turn, and a short one waits for no long one', async () => {
