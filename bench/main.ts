@@ -20,6 +20,7 @@ import { measureCluster } from './load/cluster.ts';
 import { measureClusterAsync } from './load/cluster-async.ts';
 import { measureClusterFaults } from './load/cluster-faults.ts';
 import { GOALS_SECONDS, measureGoals } from './load/cluster-goals.ts';
+import { measureClusterSliding } from './load/cluster-sliding.ts';
 import { measureSpread } from './load/connection-spread.ts';
 import { measureCreep } from './load/creep.ts';
 import {
@@ -63,6 +64,7 @@ import {
   showCheckpoints,
   showCluster,
   showClusterAsync,
+  showClusterSliding,
   showCreep,
   showFairness,
   showGarbage,
@@ -317,6 +319,12 @@ const LONG_PARTS = {
     printLine('\nfive machines with one Redis, round trip 0.5-2 ms, every decision replayed:');
     if (rows === undefined) printLine('skipped: redis-server is not installed');
     else showGoals(rows);
+  },
+  'cluster-sliding': async () => {
+    const rows = hasRedis ? await measureClusterSliding(showProgress) : undefined;
+    printLine('\nused-up windows of five machines, round trip 0.5-2 ms, every decision replayed:');
+    if (rows === undefined) printLine('skipped: redis-server is not installed');
+    else showClusterSliding(rows);
   },
   'cluster-async': async () => {
     const rows = hasRedis ? await measureClusterAsync(showProgress) : undefined;

@@ -12,6 +12,7 @@ import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { openLog } from '../../src/core/log.ts';
+import { RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
 import { EngineState } from '../../src/engine/redis/engine-state.ts';
 import { RedisEngineHost } from '../../src/engine/redis/host.ts';
@@ -157,7 +158,7 @@ function p99Goal(arrivals: Workload['arrivals']): number {
 }
 
 /** A weir without HTTP: an acceptor's thread, and the thread of a shard worker. */
-class Machine {
+export class Machine {
   readonly control: Control;
   readonly #thread: Worker;
   readonly #host: RedisEngineHost;
@@ -209,13 +210,7 @@ export async function measureGoals(
   seconds: number,
   progress: (what: string) => void,
 ): Promise<GoalRow[]> {
-  const redis = await startRedis();
-  // One thread delays the connections of all machines, each on its own.
-  const proxy = await startDelayProxy(redis.port, NETWORK);
-  const machines: Machine[] = [];
-  try {
-    for (let i = 0; i < MACHINES; i++) machines.push(new Machine(settingsFor(proxy.port)));
-    await waitUntilJoined(machines);
+  return withMachines(async (redis, machines) => {
     const workloads = workloadsOf(seconds);
     progress('cluster-goals: warm up');
     await measure(redis, machines, { ...workloads[0], seconds: WARM_UP_SECONDS }, 0);
@@ -226,6 +221,21 @@ export async function measureGoals(
       rows.push(await measure(redis, machines, workload, i + 1));
     }
     return rows;
+  });
+}
+
+/** Runs with MACHINES machines and their Redis, which are then stopped. */
+export async function withMachines<T>(
+  work: (redis: RedisServer, machines: readonly Machine[]) => Promise<T>,
+): Promise<T> {
+  const redis = await startRedis();
+  // One thread delays the connections of all machines, each on its own.
+  const proxy = await startDelayProxy(redis.port, NETWORK);
+  const machines: Machine[] = [];
+  try {
+    for (let i = 0; i < MACHINES; i++) machines.push(new Machine(settingsFor(proxy.port)));
+    await waitUntilJoined(machines);
+    return await work(redis, machines);
   } finally {
     await Promise.all(machines.map((machine) => machine.stop()));
     await proxy.close();
@@ -256,46 +266,63 @@ async function measure(
   workload: Workload,
   number: number,
 ): Promise<GoalRow> {
-  const { name, limits, weights, durationMs, rate, load, arrivals, seconds, goal } = workload;
-  const before = countsOf(machines);
+  const { name, limits, load, arrivals, goal } = workload;
   const cpuBefore = readCpu(redis.pid);
-  const startMs = startOf(machines[0], durationMs);
-  const shares = arrivals === 'skewed' ? SKEWED : EVEN;
-  const results = await Promise.all(
-    machines.map((machine, i) =>
-      machine.run({
-        ...{ name: `${number}`, limits, durationMs, cumulated: cumulate(weights) },
-        ...{ rate: rate * shares[i], burst: arrivals === 'bursty' ? BURST : 1 },
-        ...{ startMs, endMs: startMs + 1_000 * seconds, seed: 1_000 * number + i },
-      }),
-    ),
-  );
-  const after = countsOf(machines);
+  const { logs, counted } = await runWorkload(machines, workload, RULE.fixed, number);
   const cpu = readCpu(redis.pid);
-  const failures = results.reduce((sum, result) => sum + result.failures, 0);
-  if (failures > 0) throw new Error(`${name}: ${failures} checks without a decision`);
-  const rows = results.map((result) => result.rows);
-  const replayed = replay(rows, (id) => limits[id]);
+  const replayed = replay(logs, (id) => limits[id]);
   const { decisions, waitsMs, leastUtilisation } = replayed;
-  const counted = (of: keyof Counts) => after[of] - before[of];
   const row = {
     ...{ name, load, arrivals, goal, decisions, leastUtilisation },
     overAdmission: replayed.overAdmission,
     denials: replayed.denials,
     certainlyFalse: replayed.certainlyFalse,
     exhausted: replayed.exhausted,
-    unproven: counted('unproven'),
-    withoutRedis: counted('withoutRedis'),
-    writtenOff: counted('writtenOff'),
+    unproven: counted.unproven,
+    withoutRedis: counted.withoutRedis,
+    writtenOff: counted.writtenOff,
     // A call carries one message or more, or it is a heartbeat.
-    commands: Math.min(counted('messages'), counted('calls')) / decisions,
-    calls: counted('calls') / decisions,
+    commands: Math.min(counted.messages, counted.calls) / decisions,
+    calls: counted.calls / decisions,
     waited: waitsMs.length / decisions,
     p50Ms: quantile(waitsMs, 0.5),
     p99Ms: quantile(waitsMs, 0.99),
     ...coresBetween(cpuBefore, cpu),
   };
   return { ...row, missed: missedGoals(row) };
+}
+
+/**
+ * Runs a workload on all machines.
+ * @param number gives the workload its own counters
+ * @returns the log of each machine, and what they counted meanwhile
+ */
+export async function runWorkload(
+  machines: readonly Machine[],
+  workload: Omit<Workload, 'load' | 'goal'>,
+  rule: RuleNumber,
+  number: number,
+): Promise<{ logs: Float64Array[]; counted: Counts; startMs: number; startWallMs: number }> {
+  const { name, limits, weights, durationMs, rate, arrivals, seconds } = workload;
+  const before = countsOf(machines);
+  const startMs = startOf(machines[0], durationMs);
+  const shares = arrivals === 'skewed' ? SKEWED : EVEN;
+  const results = await Promise.all(
+    machines.map((machine, i) =>
+      machine.run({
+        ...{ name: `${number}`, limits, durationMs, rule, cumulated: cumulate(weights) },
+        ...{ rate: rate * shares[i], burst: arrivals === 'bursty' ? BURST : 1 },
+        ...{ startMs, endMs: startMs + 1_000 * seconds, seed: 1_000 * number + i },
+      }),
+    ),
+  );
+  const after = countsOf(machines);
+  const failures = results.reduce((sum, result) => sum + result.failures, 0);
+  if (failures > 0) throw new Error(`${name}: ${failures} checks without a decision`);
+  const counted = { ...after };
+  for (const of of Object.keys(counted) as (keyof Counts)[]) counted[of] -= before[of];
+  const startWallMs = Math.round(new Clock(machines[0].control).wallMs(startMs));
+  return { logs: results.map((result) => result.rows), counted, startMs, startWallMs };
 }
 
 interface CpuReading {
@@ -344,10 +371,11 @@ interface Counts {
   unproven: number;
   withoutRedis: number;
   writtenOff: number;
+  shared: number;
 }
 
 function countsOf(machines: readonly Machine[]): Counts {
-  const counts = { messages: 0, calls: 0, unproven: 0, withoutRedis: 0, writtenOff: 0 };
+  const counts = { messages: 0, calls: 0, unproven: 0, withoutRedis: 0, writtenOff: 0, shared: 0 };
   for (const { control } of machines) {
     const [worker, acceptor] = [control.workerStats(0), control.acceptorStats(0)];
     counts.messages += worker.get(WORKER_STAT.tokenRequests);
@@ -355,6 +383,7 @@ function countsOf(machines: readonly Machine[]): Counts {
     counts.unproven += worker.get(WORKER_STAT.unprovenDenials);
     counts.writtenOff += worker.get(WORKER_STAT.leasesWrittenOff);
     counts.withoutRedis += acceptor.get(ACCEPTOR_STAT.engineDownDenied);
+    counts.shared += acceptor.get(ACCEPTOR_STAT.sharedDenials);
   }
   return counts;
 }

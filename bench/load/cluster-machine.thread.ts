@@ -11,7 +11,7 @@ import type { Check } from '../../src/core/check.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { type Namespace, NO_SKETCHES } from '../../src/core/namespace.ts';
-import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
+import { NO_BURST, type RuleNumber } from '../../src/core/window-rules.ts';
 import type { RedisEngineData } from '../../src/engine/redis/allocate.ts';
 import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
 import { Clock } from '../../src/shared-memory/clock.ts';
@@ -31,6 +31,7 @@ export interface MachineLoad {
   /** By identifier. */
   limits: readonly number[];
   durationMs: number;
+  rule: RuleNumber;
   /** Ascending from 0 to 1: the probability of an identifier up to this one. */
   cumulated: Float64Array;
   /** Checks per second, and the mean of how many arrive at once. */
@@ -81,14 +82,14 @@ interface PendingCheck {
 }
 
 function run(load: MachineLoad): Promise<MachineResult> {
-  const { limits, durationMs, cumulated, burst, startMs, endMs } = load;
+  const { limits, durationMs, rule, cumulated, burst, startMs, endMs } = load;
   const log = new CheckLog();
   const below = seededRandom(load.seed);
   const random = () => below(2 ** 24) / 2 ** 24;
   const checks = limits.map((limit, id): Check => {
     const identifier = `${load.name}_${id}`;
     const identity = hasher.hash(namespace.hashState, identifier, newIdentity());
-    const terms = { limit, durationMs, cost: 1, rule: RULE.fixed, burst: NO_BURST };
+    const terms = { limit, durationMs, cost: 1, rule, burst: NO_BURST };
     return { ...terms, namespace, identity, identifier, isAsync: false, overrideId: undefined };
   });
   let pending = 0;

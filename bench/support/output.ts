@@ -7,6 +7,7 @@ import type { CheckpointRow } from '../load/checkpoints.ts';
 import type { ClusterRow } from '../load/cluster.ts';
 import type { ClusterAsyncRow } from '../load/cluster-async.ts';
 import type { GoalRow } from '../load/cluster-goals.ts';
+import type { SlidingRow } from '../load/cluster-sliding.ts';
 import type { CreepRow } from '../load/creep.ts';
 import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { FairnessResult } from '../load/fairness.ts';
@@ -267,6 +268,30 @@ export function showGoals(rows: readonly GoalRow[]): void {
       row.cores.toFixed(1),
       row.otherCores.toFixed(1),
       row.missed.length === 0 ? 'met' : `missed: ${row.missed.join(', ')}`,
+    ]),
+  ]);
+}
+
+export function showClusterSliding(rows: readonly SlidingRow[]): void {
+  showTable([
+    [
+      ...['', 'limit', 'arrivals', 'checks/s', 'used', 'too many', 'commands', 'waited'],
+      ...['p50', 'p99', 'shared', 'unproven', 'no Redis'],
+    ],
+    ...rows.map((row) => [
+      row.rule,
+      `${formatInteger(row.limit)} / 1 s`,
+      row.arrivals,
+      formatInteger(row.checksPerSecond),
+      row.used.toFixed(3),
+      String(row.overAdmission),
+      row.commands.toFixed(3),
+      row.waited.toFixed(3),
+      `${row.p50Ms.toFixed(2)} ms`,
+      `${row.p99Ms.toFixed(1)} ms`,
+      formatKnown(row.shared, 3),
+      String(row.unproven),
+      String(row.withoutRedis),
     ]),
   ]);
 }

@@ -3,10 +3,11 @@
 import type { RuleNumber } from './window-rules.ts';
 
 /**
- * The effect of a decision on the table. `doubted`: none, and the denial may be false, because
- * tokens of machines that did not answer count as used.
+ * The effect of a decision on the table. `doubted` and `shared`: none, and the denial may be false,
+ * because tokens of machines that did not answer count as used, or because the machines that share
+ * a sliding window pause between their requests for its tokens.
  */
-export const OUTCOME = { decided: 0, evicted: 1, full: 2, doubted: 3 } as const;
+export const OUTCOME = { decided: 0, evicted: 1, full: 2, doubted: 3, shared: 4 } as const;
 
 /** The decision for a check that needs a new counter when the table is full. */
 export const FULL_TABLE_POLICIES = ['deny', 'allow'] as const;

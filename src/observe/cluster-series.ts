@@ -66,6 +66,7 @@ export function registerClusterSeries(
     return [
       [{ cause: 'recall' }, totalOf(workers, WORKER_STAT.unprovenDenials)],
       [{ cause: 'write_off' }, totalOf(acceptors, ACCEPTOR_STAT.doubtedDenials)],
+      [{ cause: 'shared' }, totalOf(acceptors, ACCEPTOR_STAT.sharedDenials)],
       [{ cause: 'recovery' }, totalOf(workers, WORKER_STAT.recoveryDenials)],
       [{ cause: 'joining' }, joining],
       [

@@ -430,11 +430,12 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'checks',
-    labels: { cause: '`recall`, `write_off`, `recovery`, `joining`, `without_redis`' },
+    labels: { cause: '`recall`, `write_off`, `shared`, `recovery`, `joining`, `without_redis`' },
     help:
       'Checks that were denied although they may have been within their limit, by cause: a ' +
-      'machine did not answer a recall in time; tokens of such a machine count as used; Redis ' +
-      'had lost usage; this machine had just started; WEIR_ON_ENGINE_DOWN decided.',
+      'machine did not answer a recall in time; tokens of such a machine count as used; machines ' +
+      'that share a used-up sliding window leave a few tokens to each other; Redis had lost ' +
+      'usage; this machine had just started; WEIR_ON_ENGINE_DOWN decided.',
   },
   weir_recoveries_total: {
     group: 'Cluster',

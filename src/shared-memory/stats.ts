@@ -87,6 +87,8 @@ const acceptorStats = {
   doubtedDenials: 28,
   /** Of `engineDownDenied`: before Redis had accepted this machine. */
   joiningDenials: 29,
+  /** Checks denied while this machine pauses before it asks for more tokens of a sliding window. */
+  sharedDenials: 30,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

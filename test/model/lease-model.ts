@@ -182,6 +182,8 @@ export type GuardRule =
 export interface Rules {
   lease: (demand: LeaseDemand) => number;
   smallestLeasedLimit: number;
+  /** How many tokens of a used-up sliding window each of the machines that share it may hold. */
+  sharedTokens: (limit: number) => number;
   fenceSlackUs: number;
   /** A recovery does not wait for members that are gone. */
   isAvailable: boolean;
@@ -190,6 +192,8 @@ export interface Rules {
 
 const MAX_LEASE_SHARE = 0.05;
 const SMALLEST_LEASED_LIMIT = 20;
+const pauseTokens = (limit: number) => Math.max(3, limit / 200);
+const PAUSE_MAX_MS = 250;
 const QUIET_US = 12_000;
 const WRITE_OFF_US = 10_000;
 const CORRECTION_WRITE_OFF_US = 250_000;
@@ -215,6 +219,7 @@ export function leaseTokens(demand: LeaseDemand): number {
 export const RULES: Rules = {
   lease: leaseTokens,
   smallestLeasedLimit: SMALLEST_LEASED_LIMIT,
+  sharedTokens: (limit) => Math.floor(Math.min(pauseTokens(limit) + 1, MAX_LEASE_SHARE * limit)),
   fenceSlackUs: 1_000_000,
   isAvailable: false,
 };
@@ -941,6 +946,19 @@ class Exchange {
         : counter.used;
       return cost > limit - known - (isSliding ? this.#carried(this.#previous().known) : 0);
     };
+    const machines = machineCount(this.#call.entry.meta.members, nowUs);
+    const mayShare =
+      this.#carries &&
+      message.wantsLease &&
+      carried > 0 &&
+      machines > 1 &&
+      counter.unknown === 0 &&
+      keeps(rules, 'provesDenials');
+    const isShared = (limit: number) => {
+      if (!mayShare || limit < rules.smallestLeasedLimit) return false;
+      const held = lentToOthers(counter, record) + carried - this.#carried(this.#previous().known);
+      return held <= (machines - 1) * rules.sharedTokens(limit);
+    };
     const take = (cost: number) => {
       record.deducted += cost;
       counter.used += cost;
@@ -954,9 +972,10 @@ class Exchange {
         counter.limit = limit;
         return SERVED.allowed;
       }
-      if (!isProven(check)) return SERVED.unproven;
+      const isDenied = isProven(check);
+      if (!isDenied && !(isSliding && isShared(limit))) return SERVED.unproven;
       if (countsDenied) take(cost);
-      return SERVED.denied;
+      return isDenied ? SERVED.denied : SERVED.shared;
     });
     needsRecall ||= served.includes(SERVED.unproven);
     const limits = checks.map(({ limit }) => limit);
@@ -964,8 +983,16 @@ class Exchange {
     const isServed = served.every((each) => each === SERVED.allowed);
     const isCostly = checks.length === 0 || checks.some(({ cost }) => cost > 0);
     if (isServed && isCostly && !needsRecall) {
-      answer.lent = this.#lease(counter, answer.lentLimit, carried);
+      answer.lent = this.#lease(counter, answer.lentLimit, carried, mayShare);
       take(answer.lent);
+    }
+    const limit = answer.lentLimit;
+    const isUsedUp = limit - counter.used - carried < pauseTokens(limit);
+    if (!needsRecall && isUsedUp && isShared(limit)) {
+      const free = (limit * 1_000) / durationMs;
+      const perSecond = (message.rate * free) / Math.max(ratesOf(counter), free);
+      const ms = Math.min(PAUSE_MAX_MS, durationMs / 4, (1_000 * pauseTokens(limit)) / perSecond);
+      answer.pauseMs = Math.ceil(ms);
     }
     answer.isStored = wake(needsRecall);
     if (needsRecall || (isMarked && counter.unknown > 0)) {
@@ -991,7 +1018,8 @@ class Exchange {
     const { used: previousUse, known: previousKnownUse } = this.#previous();
     const canFall = counter.known > 0 || previousKnownUse > 0;
     const isAllServed = served.every((each) => each === SERVED.allowed);
-    if (canFall && checks.length > 0 && !(isAllServed && isCostly) && !record.denies) {
+    const mustAsk = answer.pauseMs === 0 && isAllServed && isCostly;
+    if (canFall && checks.length > 0 && !mustAsk && !record.denies) {
       record.denies = true;
       counter.hasDenials = true;
       answer.isStored = true;
@@ -1011,7 +1039,7 @@ class Exchange {
     });
   }
 
-  #lease(counter: CounterRecord, limit: number, carried: number): number {
+  #lease(counter: CounterRecord, limit: number, carried: number, mayShare: boolean): number {
     const { rules, nowUs, entry } = this.#call;
     const { wantsLease, durationMs, rate, kept } = this.#message;
     if (!wantsLease || limit < rules.smallestLeasedLimit) return 0;
@@ -1020,12 +1048,13 @@ class Exchange {
     if (isQuiet && keeps(rules, 'isQuietAfterRecall')) return 0;
     const endUs = (this.#window + 1) * durationMs * 1_000;
     if (endUs - nowUs <= Math.max(5_000, Math.min(durationMs, 50_000))) return 0;
-    const rates = Object.values(counter.members).reduce((sum, each) => sum + each.rate, 0);
+    const rates = ratesOf(counter);
     const carriedNow = keeps(rules, 'subtractsCarriedFromLeases') ? carried : 0;
     const remaining = limit - counter.used - carriedNow;
     const machines = machineCount(entry.meta.members, nowUs);
     const demand = { limit, remaining, rate, rates, machines, durationMs, kept };
-    return Math.max(0, Math.min(rules.lease(demand), remaining));
+    const tokens = Math.max(rules.lease(demand), mayShare ? rules.sharedTokens(limit) - kept : 0);
+    return Math.max(0, Math.min(tokens, remaining));
   }
 
   /**
@@ -1117,9 +1146,12 @@ class Exchange {
   }
 }
 
+const ratesOf = ({ members }: CounterRecord) =>
+  Object.values(members).reduce((sum, { rate }) => sum + rate, 0);
+
 const NOTHING: CounterAnswer = {
   ...{ sequence: 0, status: MESSAGE_STATUS.done, window: NO_WINDOW, leftUs: 0, isStored: false },
-  mayDeny: false,
+  ...{ mayDeny: false, pauseMs: 0 },
   ...{
     others: 0,
     othersDeducted: 0,

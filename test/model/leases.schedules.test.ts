@@ -74,6 +74,13 @@ const SCENARIOS = {
     { prefetches: 1 },
     { ...END, checks: [[sliding(), sliding(), sliding()], [sliding()]] },
   ),
+  'sliding windows that machines share': scenario(
+    { prefetches: 1, timeouts: 1 },
+    {
+      ...{ ...END, rules: { ...SMALL, sharedTokens: () => 1 } },
+      checks: [[sliding(), sliding(), sliding()], [sliding()]],
+    },
+  ),
   'fixed and sliding windows': scenario(
     {},
     { ...END, checks: alone(sliding(), sliding(), check(), sliding()) },

@@ -44,6 +44,24 @@ export class CheckLog {
   }
 }
 
+export interface LoggedCheck {
+  reset: number;
+  sentMs: number;
+  receivedMs: number;
+}
+
+/** The allowed checks of all logs. */
+export function allowedChecks(logs: readonly Float64Array[]): LoggedCheck[] {
+  const rows = joined(logs);
+  const checks: LoggedCheck[] = [];
+  for (let at = 0; at < rows.length; at += COLUMNS) {
+    if (rows[at + COLUMN.allowed] === 0) continue;
+    const [sentMs, receivedMs] = [rows[at + COLUMN.sentMs], rows[at + COLUMN.receivedMs]];
+    checks.push({ reset: rows[at + COLUMN.reset], sentMs, receivedMs });
+  }
+  return checks;
+}
+
 interface Replay {
   decisions: number;
   /** Windows of all identifiers. */

@@ -533,8 +533,12 @@ export class LeaseClient {
         const { recoveryDenials, unprovenDenials } = WORKER_STAT;
         stats.add(answer.isUnknown ? recoveryDenials : unprovenDenials, 1);
       }
+      const isShared = served === SERVED.shared;
       if (allowed && answer.isMissing) stats.add(WORKER_STAT.openedWindowTokens, check.cost);
-      replies.push([waiting, decisionOf(state, reserved, answer, entry.parameters, allowed)]);
+      replies.push([
+        waiting,
+        decisionOf(state, reserved, answer, entry.parameters, allowed, isShared),
+      ]);
     }
     state.isPinned = false;
     if (counter.isWoken) this.#endBound(state, nowMs);
@@ -710,6 +714,7 @@ function decisionOf(
   answer: CounterAnswer,
   check: Readonly<CheckParameters>,
   allowed: boolean,
+  isShared: boolean,
 ): ReplyDecision {
   const { limit, durationMs, rule } = check;
   const { previousUse, leftUs } = answer;
@@ -717,12 +722,15 @@ function decisionOf(
   const carried = isSliding ? share(previousUse, leftUs, durationMs * 1_000) : 0;
   const used = state.othersDeducted + state.spent + state.reserved + reserved;
   const reset = (state.window + 1) * durationMs;
+  let outcome: number = OUTCOME.decided;
+  if (!allowed && answer.wasWrittenOff) outcome = OUTCOME.doubted;
+  else if (isShared) outcome = OUTCOME.shared;
   return {
     allowed,
     remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
     reset,
     passesAt: allowed ? 0 : passesAtOfDenied(used, answer, check, reset),
-    outcome: !allowed && answer.wasWrittenOff ? OUTCOME.doubted : OUTCOME.decided,
+    outcome,
   };
 }
 

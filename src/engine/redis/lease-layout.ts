@@ -29,6 +29,7 @@
  *
  *   details    int32  0       namespace    its tag, which eviction goes by
  *              int32  1       flags        LEASE_FLAG
+ *                      bits 8-31           when a pause ends, monotonic ms modulo 2^24; 0: none
  *              float64 1, 2   cells        by the parity of the window. Newest window: its total,
  *                                          spent + lease + reserved. The one before: without lease
  *              float64 3      reserved     tokens of pending batches
@@ -62,6 +63,8 @@ import {
   type MemoryViews,
   type WordIndex,
 } from '../memory/layout.ts';
+
+import { PAUSE_MAX_MS } from './scripts/protocol.ts';
 
 declare const unit: unique symbol;
 /** An index into the words, or the doubles, of the details of slots. */
@@ -98,6 +101,26 @@ export const LEASE_FLAG = {
   /** The counter goes on from that of the process before, and Redis has not been told. */
   inherited: 8,
 } as const;
+
+const PAUSE_SHIFT = 8;
+const PAUSE_MASK = 0xffffff;
+
+/** The flags of a pause until then. */
+export function pauseFlags(untilMs: number): number {
+  return (Math.ceil(untilMs) & PAUSE_MASK || 1) << PAUSE_SHIFT;
+}
+
+/** The part of flags that tells of a pause. */
+export function pauseOf(flags: number): number {
+  return flags & (PAUSE_MASK << PAUSE_SHIFT);
+}
+
+/** For how long a pause still lasts; 0: it is over. It ends before its bits mean another time. */
+export function pauseLeftMs(flags: number, nowMs: number): number {
+  if (pauseOf(flags) === 0) return 0;
+  const leftMs = ((flags >>> PAUSE_SHIFT) - Math.floor(nowMs)) & PAUSE_MASK;
+  return leftMs <= PAUSE_MAX_MS + 1 ? leftMs : 0;
+}
 
 /** Bits of the summary of a slot. */
 export const SUMMARY_OTHER_LIMIT = 1;

@@ -8,6 +8,7 @@
  */
 
 import type { Identity } from '../../core/hash.ts';
+import { pauseFlags } from './lease-layout.ts';
 import { addToLease, type LeaseState, moveStateToWindow } from './lease-slot.ts';
 import type { CounterAnswer, CounterMessage, TokenCheck } from './scripts/protocol.ts';
 
@@ -23,6 +24,9 @@ const LEASE_SHARE = 1 / 4;
 /** More tokens are wanted when the lease suffices for this time, if checks are so frequent. */
 const PREFETCH_MS = 2.5;
 const PREFETCH_RATE_MIN = 100;
+
+/** Tokens of a sliding window that is used up, and shared, are returned after this time. */
+const SHARED_LEASE_MS = 1_000;
 
 /** What a message is for. */
 export interface Purpose {
@@ -122,6 +126,13 @@ export function applyAnswer(
   state.deadlineMs = sentMs + (answer.leftUs / 1_000) * (1 - CLOCK_DRIFT);
   if (usesLeases) {
     addToLease(state, answer.lent, answer.lentLimit, message.isSliding);
+    state.pause = 0;
+    if (answer.pauseMs > 0) {
+      state.pause = pauseFlags(nowMs + answer.pauseMs);
+      if (state.lease === 0) state.lentLimit = answer.lentLimit;
+      // Other machines want what this one does not use.
+      state.deadlineMs = Math.min(state.deadlineMs, nowMs + SHARED_LEASE_MS);
+    }
     const boundMs = Math.max(BOUND_MIN_MS, Math.min(durationMs * BOUND_SHARE, BOUND_MAX_MS));
     state.boundUntilMs = answer.mayDeny ? nowMs + boundMs : 0;
     const isFrequent = state.rate >= PREFETCH_RATE_MIN;

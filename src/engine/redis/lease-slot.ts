@@ -29,6 +29,7 @@ import {
   lentLimitAt,
   othersAt,
   othersDeductedAt,
+  pauseOf,
   prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
@@ -93,6 +94,8 @@ export interface LeaseState {
   isDoubted: boolean;
   /** Whether Redis is to be told that `spent` goes on from that of the process before. */
   isInherited: boolean;
+  /** `pauseFlags` of the time until which no more tokens are asked for; 0: there is no such time. */
+  pause: number;
   /** Of `spent`, what Redis was told; infinite while a report is requested or under way. */
   reported: number;
   /** For the shard worker's own use, as estimates of the rate. */
@@ -124,6 +127,7 @@ export function newLeaseState(): LeaseState {
     isPinned: false,
     isDoubted: false,
     isInherited: false,
+    pause: 0,
     reported: 0,
     rate: 0,
     rateFromMs: 0,
@@ -241,6 +245,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
   into.isPinned = (flags & LEASE_FLAG.pinned) !== 0;
   into.isDoubted = (flags & LEASE_FLAG.doubted) !== 0;
   into.isInherited = (flags & LEASE_FLAG.inherited) !== 0;
+  into.pause = pauseOf(flags);
   into.reported = details[reportedAt(slot)];
   into.rate = details[workerNumberAt(slot, 0)];
   into.rateFromMs = details[workerNumberAt(slot, 1)];
@@ -268,7 +273,8 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
     (from.isStored ? LEASE_FLAG.stored : 0) |
     (from.isPinned ? LEASE_FLAG.pinned : 0) |
     (from.isDoubted ? LEASE_FLAG.doubted : 0) |
-    (from.isInherited ? LEASE_FLAG.inherited : 0);
+    (from.isInherited ? LEASE_FLAG.inherited : 0) |
+    from.pause;
   doubles[lentLimitAt(slot)] = lentLimit;
   const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
   const parity = from.window & 1;

@@ -48,6 +48,7 @@ import {
   nextDirtySlot,
   othersAt,
   PREVIOUS_USE_MAX,
+  pauseLeftMs,
   prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
@@ -612,7 +613,10 @@ export class LeaseTable implements LeaseMemory {
     return VERDICT.decidedPrefetch;
   }
 
-  /** Decides without tokens: a denial that is proven by the usage that is known, or a cost of 0. */
+  /**
+   * Decides without tokens: a denial that is proven by the usage that is known, or of a machine that
+   * pauses; or a cost of 0.
+   */
   #decideByUsage(
     slot: LeaseSlot,
     nowMs: number,
@@ -621,18 +625,35 @@ export class LeaseTable implements LeaseMemory {
   ): number {
     const { doubles, details } = this;
     if (nowMs >= details[boundUntilAt(slot)]) return VERDICT.needsTokens;
-    const { cost, limit } = check;
+    const { cost, limit, rule } = check;
+    const flags = this.detailWords[leaseFlagsAt(slot)];
+    let pauseMs = 0;
     if (cost !== 0) {
       const carried = this.#carriedAtLeast(slot, nowMs, check);
       const known = readSpent(this, slot) + details[othersAt(slot)] + carried;
-      if (cost <= limit - known) return VERDICT.needsTokens;
+      if (cost <= limit - known) {
+        if (rule !== RULE.sliding || limit > doubles[lentLimitAt(slot)]) return VERDICT.needsTokens;
+        pauseMs = pauseLeftMs(flags, nowMs);
+        if (pauseMs === 0) return VERDICT.needsTokens;
+      }
     }
     const used = doubles[heldAt(slot)] - doubles[leaseAt(slot)];
     this.#judge(slot, used, this.#carried(slot, nowMs, check), check, decision);
-    if (cost !== 0 && decision.allowed) return VERDICT.needsTokens;
-    const isDoubted = (this.detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.doubted) !== 0;
+    if (pauseMs > 0) this.#denyPaused(slot, nowMs + pauseMs, decision);
+    else if (cost !== 0 && decision.allowed) return VERDICT.needsTokens;
+    const isDoubted = (flags & LEASE_FLAG.doubted) !== 0;
     if (isDoubted && !decision.allowed) decision.outcome = OUTCOME.doubted;
     return VERDICT.decided;
+  }
+
+  #denyPaused(slot: LeaseSlot, untilMs: number, decision: TableDecision): void {
+    if (decision.allowed) {
+      decision.allowed = false;
+      decision.remaining = 0;
+      const passesAt = Math.ceil(this.#state.redisMs(this.words[leaseTagAt(slot)], untilMs));
+      decision.passesAt = passesAt;
+    }
+    decision.outcome = OUTCOME.shared;
   }
 
   /**

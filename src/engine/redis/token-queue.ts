@@ -72,6 +72,7 @@ export class TokenQueue {
     if (outcome === OUTCOME.evicted) stats.increment(ACCEPTOR_STAT.liveEvictions);
     else if (outcome === OUTCOME.full) stats.increment(ACCEPTOR_STAT.fullTableDecisions);
     else if (outcome === OUTCOME.doubted) stats.increment(ACCEPTOR_STAT.doubtedDenials);
+    else if (outcome === OUTCOME.shared) stats.increment(ACCEPTOR_STAT.sharedDenials);
   }
 
   tableOf(id: Identity): LeaseTable {

@@ -55,6 +55,20 @@ test('a summary has the bits that the drawing shows', () => {
   }
 });
 
+test('a pause lasts until its end, also where the time in its bits begins anew, and no longer', () => {
+  for (const nowMs of [3, 2 ** 24 - 100, 2 ** 31 + 0.25, 2 ** 45 - 30.5]) {
+    const flags = layout.pauseFlags(nowMs + 100) | layout.LEASE_FLAG.pinned;
+    expect(layout.pauseOf(flags) | layout.LEASE_FLAG.pinned).toBe(flags);
+    expect(layout.pauseLeftMs(flags, nowMs)).toBeGreaterThanOrEqual(100);
+    expect(layout.pauseLeftMs(flags, nowMs)).toBeLessThan(102);
+    expect(layout.pauseLeftMs(flags, nowMs + 98)).toBeGreaterThan(0);
+    for (const laterMs of [102, 1_000, 2 ** 23]) {
+      expect(layout.pauseLeftMs(flags, nowMs + laterMs)).toBe(0);
+    }
+  }
+  expect(layout.pauseLeftMs(layout.LEASE_FLAG.stored, 7)).toBe(0);
+});
+
 test('lock lines, slots and details are whole lines of memory, and fill the table', () => {
   for (const groups of [1, 7, 512]) {
     const first = layout.firstLeaseSlot(groups);

@@ -5,7 +5,11 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { LeaseSlot, LeaseViews } from '../../../src/engine/redis/lease-layout.ts';
+import {
+  type LeaseSlot,
+  type LeaseViews,
+  pauseFlags,
+} from '../../../src/engine/redis/lease-layout.ts';
 import {
   addReserved,
   addUnreported,
@@ -92,6 +96,7 @@ const states = fc.record({
   others: fc.integer({ min: -20, max: 60 }),
   deadlineMs: fc.constantFrom(START_MS + 5, START_MS + 9),
   boundUntilMs: fc.constantFrom(0, START_MS + 5),
+  pause: fc.constantFrom(0, pauseFlags(START_MS + 7), pauseFlags(2 ** 24 - 1)),
   prefetchBelow: fc.constantFrom(0, 1, 8, 32),
   previousUse: fc.constantFrom(0, 5, 2 ** 30),
 });

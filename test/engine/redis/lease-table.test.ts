@@ -7,7 +7,7 @@ import { GROUP_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
 import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
-import { NO_LEASE_SLOT, totalAt } from '../../../src/engine/redis/lease-layout.ts';
+import { NO_LEASE_SLOT, pauseFlags, totalAt } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable, attachLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
 import { addToLease, newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
@@ -193,6 +193,31 @@ describe('an asynchronous check', () => {
     expect(one.decideAsync(ID, START_MS, { ...sliding, cost: 100 }).allowed).toBe(false);
     expect(one.decideAsync(ID, START_MS, { ...sliding, cost: 99 }).allowed).toBe(true);
   });
+});
+
+test('a machine that pauses denies sliding checks up to the limit of its tokens, until it may ask', () => {
+  const leases = new TestLeases();
+  const before = { previousUse: 100, previousKnownUse: 100 };
+  const pause = pauseFlags(NOW + 200);
+  // 83 of the 100 tokens of the window before count, so 16 are left beside the one that was used.
+  leases.lend(ID, NOW, 0, { ...before, spent: 1, lentLimit: 100, pause });
+  const sliding = { rule: RULE.sliding } as const;
+  const { decided, needsTokens } = VERDICT;
+  expect(leases.decide(ID, NOW, sliding)).toMatchObject({
+    ...{ verdict: decided, allowed: false, remaining: 0, reset: RESET },
+    ...{ outcome: OUTCOME.shared, passesAt: OFFSET_MS + NOW + 200 },
+  });
+  expect(leases.decide(ID, NOW + 199, sliding).verdict).toBe(decided);
+  expect(leases.decide(ID, NOW, { ...sliding, cost: 17 })).toMatchObject({
+    ...{ verdict: decided, allowed: false, outcome: OUTCOME.decided },
+  });
+  expect(leases.decide(ID, NOW, { ...sliding, cost: 0 })).toMatchObject({ allowed: true });
+  for (const other of [{}, { ...sliding, limit: 101 }]) {
+    expect(leases.decide(ID, NOW, other).verdict).toBe(needsTokens);
+  }
+  expect(leases.decide(ID, NOW + 201, sliding).verdict).toBe(needsTokens);
+  leases.lend(ID, NOW, 2, { ...before, spent: 1, coversSliding: true, pause });
+  expect(leases.decide(ID, NOW, sliding)).toMatchObject({ allowed: true });
 });
 
 test('the cost of a denied check counts in the window of its time', () => {

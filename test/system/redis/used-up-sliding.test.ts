@@ -9,7 +9,7 @@ import { useRedis } from './use-redis.ts';
 const LIMIT = 100;
 const DURATION_MS = 2_000;
 const CLIENTS = 4;
-const MESSAGES_A_TOKEN = 6;
+const MESSAGES_A_TOKEN = 1;
 
 describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
   const redis = useRedis();
@@ -39,7 +39,7 @@ describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
     return (await Promise.all(each)).reduce((sum, count) => sum + count, 0);
   };
 
-  test('need a few messages for each token that a used-up sliding window allows, not for each check', async () => {
+  test('need fewer messages than the tokens that a used-up sliding window allows', async () => {
     // Since the second window, tokens come free one by one.
     await flood(2 * DURATION_MS);
     const before = await messages();

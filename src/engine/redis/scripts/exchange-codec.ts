@@ -9,6 +9,7 @@ import {
   MESSAGE_STATUS,
   MESSAGES_PER_CALL,
   NO_WINDOW,
+  PAUSE_MAX_MS,
 } from './protocol.ts';
 import {
   decodeHeader,
@@ -21,7 +22,7 @@ import {
 } from './reply.ts';
 
 const NAME = 'exchange';
-const VERDICTS = /^s[012]*$/;
+const VERDICTS = /^s[0-3]*$/;
 
 /** @param messages of one bucket, at most MESSAGES_PER_CALL; none: a heartbeat */
 export function encodeExchange(
@@ -96,7 +97,7 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
   }
   const window = fields.integer(Math.max(0, message.window));
   const leftUs = fields.integer(0, message.durationMs * 1_000);
-  const flags = fields.integer(0, 3);
+  const flags = fields.integer(0, 3 + (message.wantsLease ? 4 * PAUSE_MAX_MS : 0));
   const answer: CounterAnswer = {
     ...NOTHING_DONE,
     sequence,
@@ -104,7 +105,8 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
     window,
     leftUs,
     isStored: flags % 2 === 1,
-    mayDeny: flags >= 2,
+    mayDeny: flags % 4 >= 2,
+    pauseMs: Math.floor(flags / 4),
     others: fields.signed(),
     othersDeducted: fields.signed(),
     lent: fields.integer(0, message.wantsLease ? undefined : 0),
@@ -139,6 +141,7 @@ const NOTHING_DONE: CounterAnswer = {
   leftUs: 0,
   isStored: false,
   mayDeny: false,
+  pauseMs: 0,
   others: 0,
   othersDeducted: 0,
   previousUse: 0,

@@ -42,11 +42,20 @@ import {
   PUBLISH,
   STORE_META,
 } from './prelude.ts';
+import { PAUSE_MAX_MS } from './protocol.ts';
 
 /** Limits below this one get no lease. */
 const LEASED_LIMIT_MIN = 20;
+/** The largest lease, as part of the limit. */
+const LEASE_SHARE = 0.05;
 /** After a recall no lease of the counter is granted for this time, µs. */
 const QUIET_US = 12_000;
+/**
+ * A sliding window that is used up frees one token after the other. Machines that share it ask for
+ * so many at a time, and pause in between.
+ */
+const PAUSE_TOKENS = 3;
+const PAUSE_TOKENS_SHARE = 1 / 200;
 /** A recall is repeated after this time, and its holder written off after the other, µs. */
 const RECALL_AGAIN_US = 4_000;
 /** A request for a report is repeated after this time, where it was not answered in AWAIT_US. */
@@ -254,6 +263,21 @@ const READ_INDEX = `
       local index = metaKey:sub(1, -2) .. 'i:' .. base:sub(-33 - #digits, -2 - #digits)
       indexed = call('HGET', index, 'w:' .. digits)
 `;
+
+/** How many tokens fall free while each machine pauses once, on average. */
+const pauseTokens = (limit: string) => `max(${PAUSE_TOKENS}, ${limit} * ${PAUSE_TOKENS_SHARE})`;
+
+/** The largest lease in a window that is used up, and shared. */
+const sharedLease = (limit: string) => {
+  return `floor(min(${pauseTokens(limit)} + 1, ${LEASE_SHARE} * ${limit}))`;
+};
+
+/** Whether machines share a sliding window, and hold no more of it than such leases. */
+function isShared(limit: string): string {
+  const most = sharedLease(limit);
+  return `(mayShare and ${limit} >= ${LEASED_LIMIT_MIN}
+    and u - d - (r - s) + carried - carriedKnown <= (machines - 1) * ${most})`;
+}
 
 const MESSAGES = `
 local answers = {''}
@@ -468,6 +492,8 @@ for i = 2, #KEYS do
       carriedKnown = carried
       if pr < pu then carriedKnown = share(pr, leftMs, duration) end
     end
+    -- Where machines share a sliding window that is used up, they leave a few tokens to each other.
+    local mayShare = isSliding and wantsLease and carried > 0 and machines > 1 and unknown == 0
     local verdicts, isServed, isCostly, smallest = '', true, false, lastLimit
     local position = firstCheck
     for check = 1, checks do
@@ -483,10 +509,11 @@ for i = 2, #KEYS do
           u, d, limit = u + cost, d + cost, checkLimit
         else
           isServed = false
-          if cost <= checkLimit - (r - s + d) - beforeKnown then
+          local isProven = cost > checkLimit - (r - s + d) - beforeKnown
+          if not isProven and not (checkFlags % 2 >= 1 and ${isShared('checkLimit')}) then
             verdict, mustRecall = '2', true
           else
-            verdict = '0'
+            verdict = isProven and '0' or '3'
             if checkFlags >= 2 then u, d = u + cost, d + cost end
           end
         end
@@ -504,9 +531,20 @@ for i = 2, #KEYS do
       local fair = 0
       if rates > 0 then fair = rest * (rate / rates) end
       local demand = min(rate * max(0.1, min(duration / 4000, 15)), fair)
-      lent = floor(min(0.05 * smallest, max(demand, rest / (4 * machines))) - kept)
+      lent = floor(min(${LEASE_SHARE} * smallest, max(demand, rest / (4 * machines))) - kept)
+      if mayShare then lent = max(lent, ${sharedLease('smallest')} - kept) end
       lent = max(0, min(lent, rest))
       u, d = u + lent, d + lent
+    end
+
+    -- Nothing is left of a shared window: the member pauses before it asks again.
+    local pauseMs = 0
+    if mayShare and not mustRecall and smallest - u - carried < ${pauseTokens('smallest')}
+        and ${isShared('smallest')} then
+      local free = smallest * 1000 / duration
+      local perSecond = rate * free / max(rates, free)
+      local ms = 1000 * ${pauseTokens('smallest')} / perSecond
+      pauseMs = math.ceil(min(${PAUSE_MAX_MS}, duration / 4, ms))
     end
 
     -- Wakes members that wait, then recalls leases for this one.
@@ -574,7 +612,7 @@ for i = 2, #KEYS do
     wasWrittenOff = wasWrittenOff or writtenOff > 0
     -- A member that may deny later checks by the known use is told when that falls.
     local canFall = r > 0 or pr > 0
-    if canFall and not denies and checks > 0 and not (isServed and isCostly) then
+    if canFall and not denies and checks > 0 and (pauseMs > 0 or not (isServed and isCostly)) then
       denies = true
       if notices < 2 then notices = notices + 2 end
     end
@@ -596,7 +634,7 @@ for i = 2, #KEYS do
         expire(base, key, w, duration)
       end
     end
-    local answerFlags = (isRecorded and 1 or 0) + ((denies or not canFall) and 2 or 0)
+    local answerFlags = (isRecorded and 1 or 0) + ((denies or not canFall) and 2 or 0) + 4 * pauseMs
     answers[i] = format('%d %d %d %d %d %d %d %d %d %d s%s', sequence, status, w, leftUs,
       answerFlags, bounded(r - s - reset), bounded(u - d - reset), lent, number, refunded, verdicts)
     isMissing = isMissing or startUs < opened or isSliding and startUs - duration * 1000 < opened

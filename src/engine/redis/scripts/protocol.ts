@@ -73,8 +73,14 @@ export interface CounterMessage {
 
 export const MESSAGES_PER_CALL = 16;
 
-/** What Redis says to the checks of a message: an unproven denial may find tokens in leases. */
-export const SERVED = { denied: 0, allowed: 1, unproven: 2 } as const;
+/**
+ * What Redis says to the checks of a message. An unproven denial may find tokens in leases; one of a
+ * shared window is final, although other machines may still hold a few tokens.
+ */
+export const SERVED = { denied: 0, allowed: 1, unproven: 2, shared: 3 } as const;
+
+/** The longest time that `CounterAnswer.pauseMs` says. */
+export const PAUSE_MAX_MS = 250;
 
 export const MESSAGE_STATUS = {
   done: 0,
@@ -99,6 +105,11 @@ export interface CounterAnswer {
   isStored: boolean;
   /** Whether `others` may deny checks: the member is told when the known use falls. */
   mayDeny: boolean;
+  /**
+   * For how long the member is to ask for no more tokens of a sliding window that machines share
+   * and that is used up, ms; 0: it may ask at once.
+   */
+  pauseMs: number;
   /**
    * All use that is known in this window, less `spent` of the message. Negative after a reset,
    * because `spent` goes on.

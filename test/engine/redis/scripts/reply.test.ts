@@ -44,6 +44,9 @@ describe('a reply to the exchange script', () => {
     const early = decodeExchange([message], [HEADER.replace('0', '1')]);
     expect(early).toMatchObject({ status: 1, counters: [] });
     expect(decodeExchange([message], [HEADER, '5 2']).counters[0].status).toBe(2);
+    const shared = COUNTER.replace('1000 1', '1000 807').replace('s12', 's13');
+    const wanted = decodeExchange([{ ...message, wantsLease: true }], [HEADER, shared]);
+    expect(wanted.counters).toMatchObject([{ mayDeny: true, pauseMs: 201, served: [1, 3] }]);
     const rest = decodeExchange([message], [HEADER, `${COUNTER} 9 8 1 5 1700000000000000`]);
     expect(rest.counters[0]).toMatchObject({
       ...{ previousUse: 9, previousKnownUse: 8, writtenOff: 1, report: 1_700_000_000_000_000 },
@@ -76,7 +79,7 @@ describe('a reply to the exchange script', () => {
     ['an empty field', [HEADER, COUNTER.replace(' 4 ', '  ')]],
     ['too few verdicts', [HEADER, COUNTER.replace('s12', 's1')]],
     ['too many verdicts', [HEADER, COUNTER.replace('s12', 's111')]],
-    ['an unknown verdict', [HEADER, COUNTER.replace('s12', 's13')]],
+    ['an unknown verdict', [HEADER, COUNTER.replace('s12', 's14')]],
     ['more than the script tells', [HEADER, `${COUNTER} 1 1 1 1`]],
     ['less than the script tells', [HEADER, `${COUNTER} 1`]],
   ])('is refused if it is %s', (_, reply) => {
