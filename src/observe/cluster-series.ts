@@ -3,8 +3,10 @@
  * with that engine: a server with the engine in memory has none of them.
  */
 
+import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import type { ClusterStats } from '../engine/engine.ts';
 import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
+import type { StatsRows } from '../registry/stats-rows.ts';
 import {
   ACCEPTOR_STAT,
   type AcceptorStats,
@@ -14,14 +16,18 @@ import {
   type WorkerStats,
 } from '../shared-memory/stats.ts';
 import type { CounterName } from './metric-declarations.ts';
+import { namedOwners } from './namespace-counts.ts';
 import type { ReplicaStats } from './readiness.ts';
-import { LATENCY_BOUNDS_S, type MetricSeries, sumOfBuckets } from './series.ts';
+import { LATENCY_BOUNDS_S, type MetricSeries, type Sample, sumOfBuckets } from './series.ts';
 
 interface ClusterSources {
   acceptors: readonly AcceptorStats[];
   workers: readonly WorkerStats[];
   cluster: () => ClusterStats;
   replica: (() => ReplicaStats) | undefined;
+  rows: StatsRows;
+  /** The first word of the hash state of a namespace, by its key. */
+  namespaceTag: (key: string) => number;
 }
 
 const WORKER_COUNTERS = {
@@ -35,12 +41,11 @@ const WORKER_COUNTERS = {
   weir_returned_tokens_total: WORKER_STAT.returnedTokens,
   weir_leases_recalled_total: WORKER_STAT.leasesRecalled,
   weir_leases_written_off_total: WORKER_STAT.leasesWrittenOff,
-  weir_tokens_possibly_over_limit_total: WORKER_STAT.openedWindowTokens,
 } as const satisfies Partial<Record<CounterName, WorkerStatIndex>>;
 
 export function registerClusterSeries(
   series: MetricSeries,
-  { acceptors, workers, cluster, replica }: ClusterSources,
+  { acceptors, workers, cluster, replica, rows, namespaceTag }: ClusterSources,
 ): void {
   series.gauge('weir_redis_connected', () => {
     return cluster().connections.map((isConnected, worker) => [{ worker }, isConnected ? 1 : 0]);
@@ -74,6 +79,19 @@ export function registerClusterSeries(
         Math.max(0, totalOf(acceptors, ACCEPTOR_STAT.engineDownDenied) - joining),
       ],
     ];
+  });
+  let mostOfOthers = 0;
+  series.counter('weir_tokens_possibly_over_limit_total', () => {
+    let others = totalOf(workers, WORKER_STAT.openedWindowTokens);
+    const named = namedOwners(rows).map(({ name: namespace, key }): Sample => {
+      const tag = namespaceTag(key);
+      const tokens = workers.reduce((sum, stats) => sum + stats.openedTokensOf(tag), 0);
+      others -= tokens;
+      return [{ namespace }, tokens];
+    });
+    // A counter must not fall, also when a namespace is named that was one of the others.
+    mostOfOthers = Math.max(mostOfOthers, others);
+    return [...named, [{ namespace: OTHER_NAMESPACE }, mostOfOthers]];
   });
   series.unlabeledGauge('weir_cluster_machines', () => cluster().machines);
   series.unlabeledGauge('weir_cluster_joined', () => (cluster().hasJoined ? 1 : 0));

@@ -452,9 +452,11 @@ export const METRICS = {
     engine: 'redis',
     type: 'counter',
     unit: 'tokens',
+    labels: { namespace },
     help:
       'Tokens that Redis granted to this machine where it had lost usage, and not all machines ' +
-      'had reported theirs. At most so many are over the limits, added up over machines.',
+      'had reported theirs, by namespace. At most so many are over the limits, added up over ' +
+      'machines.',
   },
   weir_engine_down_decisions_total: {
     group: 'Cluster',

@@ -38,6 +38,8 @@ interface MetricSources {
   clock: ClockPublisher;
   registry: Registry;
   statsRows: StatsRows;
+  /** The first word of the hash state of a namespace, by its key. */
+  namespaceTag: (key: string) => number;
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
   /** Undefined with WEIR_ANALYTICS=off. */
@@ -215,7 +217,7 @@ export class Metrics {
     this.#acceptorCounter('weir_counters_reset_total', ACCEPTOR_STAT.countersReset);
   }
 
-  #registerCluster({ engine, replica }: MetricSources): void {
+  #registerCluster({ engine, replica, statsRows, namespaceTag }: MetricSources): void {
     const { cluster } = engine.stats();
     if (cluster === undefined) return;
     registerClusterSeries(this.#series, {
@@ -223,6 +225,8 @@ export class Metrics {
       workers: this.#workers,
       cluster: () => engine.stats().cluster ?? cluster,
       replica,
+      rows: statsRows,
+      namespaceTag,
     });
   }
 

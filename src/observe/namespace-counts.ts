@@ -6,13 +6,18 @@
 
 import { METRIC_NAMESPACES_MAX } from '../core/constants.ts';
 import { OTHER_NAMESPACE } from '../core/namespace.ts';
-import type { StatsRows } from '../registry/stats-rows.ts';
+import type { RowOwner, StatsRows } from '../registry/stats-rows.ts';
 import { OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
 
 export interface NamespaceCounts {
   name: string;
   /** @param stat one of NAMESPACE_STAT */
   total: (stat: number) => number;
+}
+
+/** The namespaces that are named in metrics. */
+export function namedOwners({ owners }: StatsRows): RowOwner[] {
+  return owners.slice(0, METRIC_NAMESPACES_MAX).filter((owner) => owner !== undefined);
 }
 
 /** The others are the last. */

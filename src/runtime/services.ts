@@ -12,6 +12,7 @@ import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
+import { Hasher } from '../core/hash.ts';
 import { type Log, openLog } from '../core/log.ts';
 import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
@@ -147,6 +148,7 @@ export class Services {
       this.#expiry.tick();
       events?.collector.tick();
     }, CLOCK_TICK_MS);
+    const hasher = new Hasher(store.hashKey);
     const replica = shared && (() => replicaStatsOf(shared));
     const metrics = new Metrics({
       control,
@@ -154,6 +156,7 @@ export class Services {
       clock: clockPublisher,
       registry,
       statsRows,
+      namespaceTag: (key) => hasher.namespace(key)[0],
       ...(replica && { replica }),
       ...(analytics && { analytics }),
       ...(events && { events: events.file }),

@@ -20,6 +20,7 @@
  *               then       float64: one count for each name in WORKER_STAT
  *               then       float64: calls to Redis by latency, as the check requests above
  *               then       float64: failed calls to Redis, one count for each of REDIS_ERROR_KINDS
+ *               then       float64: `openedWindowTokens` by namespace, see `namespace-tokens.ts`
  *
  * Every section begins on its own cache line.
  */
@@ -27,6 +28,7 @@
 import { CACHE_LINE_BYTES, NAMESPACES_MAX, PENDING_CHANGES_MAX } from '../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
 import { REDIS_ERROR_KINDS, type RedisErrorKind } from '../redis/errors.ts';
+import { NAMESPACE_TOKENS_DOUBLES, NamespaceTokens } from './namespace-tokens.ts';
 import { USAGE_DOUBLES, UsageCounts } from './usage-counts.ts';
 
 const LINE_DOUBLES = CACHE_LINE_BYTES / 8;
@@ -214,8 +216,8 @@ export const ACCEPTOR_STATS_BYTES = 8 * (USAGE_AT + doublesOfWholeLines(USAGE_DO
 const WORKER_STATS_AT = 2 * LINE_DOUBLES;
 const CALL_LATENCY_AT = WORKER_STATS_AT + doublesOfWholeLines(Object.keys(WORKER_STAT).length);
 const CALL_ERRORS_AT = CALL_LATENCY_AT + doublesOfWholeLines(LATENCY_BOUNDS_US.length + 2);
-export const WORKER_STATS_BYTES =
-  8 * (CALL_ERRORS_AT + doublesOfWholeLines(REDIS_ERROR_KINDS.length));
+const OPENED_AT = CALL_ERRORS_AT + doublesOfWholeLines(REDIS_ERROR_KINDS.length);
+export const WORKER_STATS_BYTES = 8 * (OPENED_AT + doublesOfWholeLines(NAMESPACE_TOKENS_DOUBLES));
 
 const HEARTBEAT = 0;
 const CONNECTIONS = 1;
@@ -363,6 +365,7 @@ export class WorkerStats {
   readonly #counts: Float64Array;
   readonly #callLatency: Float64Array;
   readonly #callErrors: Float64Array;
+  readonly #opened: NamespaceTokens;
 
   constructor(buffer: SharedArrayBuffer, offset: number) {
     const doubles = (at: number, length: number) => {
@@ -372,6 +375,7 @@ export class WorkerStats {
     this.#counts = doubles(WORKER_STATS_AT, Object.keys(WORKER_STAT).length);
     this.#callLatency = doubles(CALL_LATENCY_AT, LATENCY_BOUNDS_US.length + 2);
     this.#callErrors = doubles(CALL_ERRORS_AT, REDIS_ERROR_KINDS.length);
+    this.#opened = new NamespaceTokens(doubles(OPENED_AT, NAMESPACE_TOKENS_DOUBLES));
   }
 
   heartbeat(): void {
@@ -437,6 +441,20 @@ export class WorkerStats {
 
   get(index: WorkerStatIndex): number {
     return this.#counts[index];
+  }
+
+  /**
+   * Counts tokens that were granted where usage may be missing.
+   * @param tag the first word of the hash state of the namespace; 0 if it is not known
+   */
+  addOpenedTokens(tag: number, tokens: number): void {
+    if (tokens === 0) return;
+    this.add(WORKER_STAT.openedWindowTokens, tokens);
+    this.#opened.add(tag, tokens);
+  }
+
+  openedTokensOf(tag: number): number {
+    return this.#opened.get(tag);
   }
 
   /** Counts a call to Redis that was answered after `durationMs`. */

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
 import { ClusterMetrics } from '../support/cluster-metrics.ts';
 import { parseMetrics } from '../support/http.ts';
@@ -9,7 +10,7 @@ test('every count of a shard worker about Redis is in one metric, added up over 
   const metrics = new ClusterMetrics();
   const { tokenRequests, openedWindowTokens } = WORKER_STAT;
   const own = Object.entries(WORKER_STAT).filter(([, index]) => {
-    return index >= tokenRequests && index <= openedWindowTokens;
+    return index >= tokenRequests && index < openedWindowTokens;
   });
   for (const [i, [, index]] of own.entries()) {
     metrics.control.workerStats(0).add(index, 2 ** i);
@@ -30,6 +31,26 @@ test('a decision without Redis is counted by its outcome', async () => {
   const measured = await scrape(metrics);
   expect(measured.get('weir_engine_down_decisions_total{outcome="allowed"}')).toBe(11);
   expect(measured.get('weir_engine_down_decisions_total{outcome="denied"}')).toBe(7);
+});
+
+test('tokens that may be over their limits are counted by namespace, and no count ever falls', async () => {
+  const metrics = new ClusterMetrics();
+  const [sms, api, later, unknown] = [1, 2, 3, -7];
+  for (const key of ['sms', 'api']) metrics.rows.rowOf({ name: key, key });
+  metrics.control.workerStats(0).addOpenedTokens(sms, 5);
+  metrics.control.workerStats(1).addOpenedTokens(api, 0);
+  metrics.control.workerStats(1).addOpenedTokens(sms, 6);
+  metrics.control.workerStats(1).addOpenedTokens(later, 3);
+  metrics.control.workerStats(1).addOpenedTokens(unknown, 4);
+  const counts = async () => {
+    const measured = await scrape(metrics);
+    return ['sms', 'api', 'later', OTHER_NAMESPACE].map((namespace) => {
+      return measured.get(`weir_tokens_possibly_over_limit_total{namespace="${namespace}"}`);
+    });
+  };
+  expect(await counts()).toEqual([11, 0, undefined, 7]);
+  metrics.rows.rowOf({ name: 'later', key: 'later' });
+  expect(await counts()).toEqual([11, 0, 3, 7]);
 });
 
 test('the durations of calls to Redis are one histogram of all shard workers', async () => {

@@ -14,8 +14,8 @@ import {
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
   expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16, analyticsHour: 17 });
-  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([4_138_048, 768]);
-  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 4_138_048 + 2 * 768);
+  expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([4_138_048, 17_152]);
+  expect(allocateControl(3, 2).byteLength).toBe(4 * 64 + 3 * 4_138_048 + 2 * 17_152);
 });
 
 test('attaching checks that the size fits the header', () => {
@@ -46,19 +46,26 @@ test('stats blocks, and their sections, do not overlap', () => {
   for (const [i, index] of Object.values(WORKER_STAT).entries()) worker.add(index, i + 1);
   worker.heartbeat();
   worker.recordCallLatency(0.3);
+  worker.countCallError('timeout');
+  worker.addOpenedTokens(-3, 9);
   expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect([first.connections, first.kernelThreadId]).toEqual([1, 4_194_304]);
   expect([second.kernelThreadId, worker.kernelThreadId, worker.threadId]).toEqual([0, 0, 0]);
-  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(30).fill(1));
+  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(31).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
   const works = Object.values(WORKER_STAT);
-  expect(works.map((index) => worker.get(index))).toEqual(works.map((_, i) => i + 1));
+  const opened = WORKER_STAT.openedWindowTokens;
+  expect(works.map((index) => worker.get(index))).toEqual(
+    works.map((index, i) => i + 1 + (index === opened ? 9 : 0)),
+  );
+  expect([worker.callErrors('timeout'), worker.openedTokensOf(-3)]).toEqual([1, 9]);
   expect(worker.heartbeats).toBe(1);
   expect([worker.callLatencyCounts[9], worker.callLatencySumMs]).toEqual([1, 0.3]);
   expect([...idle.callLatencyCounts, idle.callLatencySumMs]).toEqual(Array(22).fill(0));
   expect([second.heartbeats, second.connections, second.namespaceRow(0)[0]]).toEqual([0, 0, 0]);
   expect(works.map((index) => idle.get(index))).toEqual(works.map(() => 0));
+  expect([idle.callErrors('timeout'), idle.openedTokensOf(-3)]).toEqual([0, 0]);
   expect(control.anchor(1)).toEqual(new Float64Array(3));
 });
 

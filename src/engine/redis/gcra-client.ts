@@ -78,7 +78,7 @@ export class GcraClient {
     this.#add(message, isWanted, (answer) => {
       if (answer === undefined || answer.status === MESSAGE_STATUS.full) return;
       if (answer.isMissing && answer.isAllowed) {
-        this.#options.stats.add(WORKER_STAT.openedWindowTokens, cost);
+        this.#options.stats.addOpenedTokens(namespaceTag, cost);
       }
       if (answer.status === MESSAGE_STATUS.done)
         this.#keep(identity, namespaceTag, message, answer);

@@ -534,7 +534,7 @@ export class LeaseClient {
         stats.add(answer.isUnknown ? recoveryDenials : unprovenDenials, 1);
       }
       const isShared = served === SERVED.shared;
-      if (allowed && answer.isMissing) stats.add(WORKER_STAT.openedWindowTokens, check.cost);
+      if (allowed && answer.isMissing) stats.addOpenedTokens(counter.namespaceTag, check.cost);
       replies.push([
         waiting,
         decisionOf(state, reserved, answer, entry.parameters, allowed, isShared),
@@ -557,7 +557,7 @@ export class LeaseClient {
       counter.retryMs = nowMs;
     }
     if (answer.lent > 0) {
-      if (answer.isMissing) stats.add(WORKER_STAT.openedWindowTokens, answer.lent);
+      if (answer.isMissing) stats.addOpenedTokens(counter.namespaceTag, answer.lent);
       stats.add(WORKER_STAT.leasesGranted, 1);
       stats.add(WORKER_STAT.leasedTokens, answer.lent);
       if (message.isSliding) {

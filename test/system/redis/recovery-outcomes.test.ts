@@ -12,9 +12,15 @@ import {
 } from '../../../src/engine/redis/scripts/members.ts';
 import { REDIS_ERROR_KINDS } from '../../../src/redis/errors.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
+import { checkOf } from '../../support/engines.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
-import { identityOf, LONG_WINDOW_MS, machineGroup, type TestMachine } from './redis-machines.ts';
-import { connectMember } from './script-member.ts';
+import {
+  identityOf,
+  LONG_WINDOW_MS,
+  machineGroup,
+  moveClock,
+  type TestMachine,
+} from './redis-machines.ts';
 import { restartEmpty } from './use-redis.ts';
 
 const TERMS = { limit: 100, durationMs: LONG_WINDOW_MS };
@@ -36,18 +42,6 @@ const recoveries = (machine: TestMachine) => {
   const { recoveriesComplete, recoveriesIncomplete } = WORKER_STAT;
   return [recoveriesComplete, recoveriesIncomplete].map((stat) => machine.count(stat));
 };
-
-/** Moves the clock of Redis forward: a member has seen a later one, on a server that is gone. */
-async function moveClock(ms: number): Promise<void> {
-  const member = await connectMember(redis.port, `${'e'.repeat(16)}.0`, { isAvailable: true });
-  try {
-    const { clockUs } = await member.call([]);
-    member.header.clockUs = clockUs + ms * 1_000;
-    await member.call([]);
-  } finally {
-    member.close();
-  }
-}
 
 async function forget({ keys, link }: TestMachine, member: string): Promise<void> {
   const call = encodeForgetMembers({ keys, isAvailable: false }, 0, member);
@@ -104,8 +98,10 @@ describe.skipIf(isRedisMissing)('a recovery', () => {
       const counted = live.count(WORKER_STAT.openedWindowTokens);
       expect(counted).toBeGreaterThanOrEqual(over);
       expect(counted - before).toBeLessThanOrEqual(2 * TERMS.limit);
+      const [tag] = checkOf('').namespace.hashState;
+      expect(live.control.workerStats(0).openedTokensOf(tag)).toBe(counted);
       // Windows that begin later are not affected.
-      await moveClock(5_000);
+      await moveClock(redis, 5_000);
       const later = identityOf('later');
       for (let n = 0; n < 10; n++) {
         await live.decide(later, { limit: 1_000, durationMs: 1_000, rule });
@@ -147,7 +143,7 @@ describe.skipIf(isRedisMissing)('the clock of the windows', () => {
     const [machine] = await group.start(1);
     const lagMs = () => machine.count(WORKER_STAT.clockLagMs);
     expect(lagMs()).toBeLessThan(1_000);
-    await moveClock(3_600_000);
+    await moveClock(redis, 3_600_000);
     await expect.poll(lagMs).toBeGreaterThan(3_500_000);
     expect(lagMs()).toBeLessThan(3_600_000);
     const offsetMs = () => machine.count(WORKER_STAT.clockOffsetMs);

@@ -8,6 +8,7 @@ import { ACCEPTOR_STAT, type WORKER_STAT } from '../../../src/shared-memory/stat
 import { checkOf, decideOne } from '../../support/engines.ts';
 import type { RedisServer } from '../../support/programs/redis.ts';
 import { RedisMachine, type RedisMachineOptions } from '../../support/redis-machine.ts';
+import { connectMember } from './script-member.ts';
 import { useEmptyRedis } from './use-redis.ts';
 
 /** The windows are long: no test sees the end of one. */
@@ -41,6 +42,21 @@ export class TestMachine extends RedisMachine {
 }
 
 export const identityOf = (identifier: string): Identity => checkOf(identifier).identity;
+
+/**
+ * Moves the clock of Redis forward: a member has seen a later one, on a server that is gone.
+ * @returns the clock, Unix ms
+ */
+export async function moveClock({ port }: RedisServer, ms: number): Promise<number> {
+  const member = await connectMember(port, `${'e'.repeat(16)}.0`, { isAvailable: true });
+  try {
+    const { clockUs } = await member.call([]);
+    member.header.clockUs = clockUs + ms * 1_000;
+    return (await member.call([])).clockUs / 1_000;
+  } finally {
+    member.close();
+  }
+}
 
 /** The machines of a test, and their Redis. */
 interface MachineGroup {
