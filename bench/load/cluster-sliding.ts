@@ -1,6 +1,6 @@
 /**
- * Sliding windows that are used up, beside fixed ones of the same limit and load: five machines as in
- * `cluster-goals.ts`. Every decision is replayed: no allowed check may have had too little room,
+ * Sliding windows that are used up, beside fixed ones of the same limit and load: five machines as
+ * in `cluster-goals.ts`. Every decision is replayed: no allowed check may have had too little room,
  * whatever the order in which the machines decided.
  */
 

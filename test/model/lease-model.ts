@@ -194,6 +194,7 @@ const MAX_LEASE_SHARE = 0.05;
 const SMALLEST_LEASED_LIMIT = 20;
 const pauseTokens = (limit: number) => Math.max(3, limit / 200);
 const PAUSE_MAX_MS = 250;
+const SHARED_RECALL_US = 1_000_000;
 const QUIET_US = 12_000;
 const WRITE_OFF_US = 10_000;
 const CORRECTION_WRITE_OFF_US = 250_000;
@@ -947,12 +948,20 @@ class Exchange {
       return cost > limit - known - (isSliding ? this.#carried(this.#previous().known) : 0);
     };
     const machines = machineCount(this.#call.entry.meta.members, nowUs);
+    const previous = this.#previous();
+    const mine = previous.members[member];
+    const isCurrent = (of: CounterRecord, own: MemberRecord | undefined) => {
+      return lentToOthers(of, own) <= 0 || nowUs - of.recallUs < SHARED_RECALL_US;
+    };
     const mayShare =
       this.#carries &&
       message.wantsLease &&
       carried > 0 &&
       machines > 1 &&
       counter.unknown === 0 &&
+      (counter.used > record.deducted || previous.used > (mine?.deducted ?? 0)) &&
+      isCurrent(counter, record) &&
+      isCurrent(previous, mine) &&
       keeps(rules, 'provesDenials');
     const isShared = (limit: number) => {
       if (!mayShare || limit < rules.smallestLeasedLimit) return false;
@@ -973,7 +982,8 @@ class Exchange {
         return SERVED.allowed;
       }
       const isDenied = isProven(check);
-      if (!isDenied && !(isSliding && isShared(limit))) return SERVED.unproven;
+      const isSmall = isSliding && cost <= pauseTokens(limit);
+      if (!isDenied && !(isSmall && isShared(limit))) return SERVED.unproven;
       if (countsDenied) take(cost);
       return isDenied ? SERVED.denied : SERVED.shared;
     });
@@ -990,7 +1000,8 @@ class Exchange {
     const isUsedUp = limit - counter.used - carried < pauseTokens(limit);
     if (!needsRecall && isUsedUp && isShared(limit)) {
       const free = (limit * 1_000) / durationMs;
-      const perSecond = (message.rate * free) / Math.max(ratesOf(counter), free);
+      const part = Math.max(message.rate / Math.max(ratesOf(counter), free), 1 / machines);
+      const perSecond = free * part;
       const ms = Math.min(PAUSE_MAX_MS, durationMs / 4, (1_000 * pauseTokens(limit)) / perSecond);
       answer.pauseMs = Math.ceil(ms);
     }

@@ -33,7 +33,13 @@ import {
 } from './active-counter.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
-import { applyAnswer, composeMessage, hasLateUsage, type Purpose } from './lease-messages.ts';
+import {
+  applyAnswer,
+  composeMessage,
+  hasLateUsage,
+  type Purpose,
+  SHARED_LEASE_MS,
+} from './lease-messages.ts';
 import { type LeaseState, newLeaseState } from './lease-slot.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
@@ -560,9 +566,10 @@ export class LeaseClient {
       if (answer.isMissing) stats.addOpenedTokens(counter.namespaceTag, answer.lent);
       stats.add(WORKER_STAT.leasesGranted, 1);
       stats.add(WORKER_STAT.leasedTokens, answer.lent);
-      if (message.isSliding) {
-        this.#options.onSlidingLease(identity, key, state.deadlineMs);
-      }
+    }
+    const isNewDeadline = answer.lent > 0 || (answer.pauseMs > 0 && state.lease > 0);
+    if (message.isSliding && isNewDeadline) {
+      this.#options.onSlidingLease(identity, key, state.deadlineMs);
     }
     correction?.resolve(answer);
     this.#park(counter, unproven, nowMs, answer.isUnknown);
@@ -725,11 +732,14 @@ function decisionOf(
   let outcome: number = OUTCOME.decided;
   if (!allowed && answer.wasWrittenOff) outcome = OUTCOME.doubted;
   else if (isShared) outcome = OUTCOME.shared;
+  let passesAt = allowed ? 0 : passesAtOfDenied(used, answer, check, reset);
+  // Other machines use what they hold by then, or return it.
+  if (isShared) passesAt = Math.min(passesAt, decidedMsOf(answer, reset) + SHARED_LEASE_MS);
   return {
     allowed,
     remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
     reset,
-    passesAt: allowed ? 0 : passesAtOfDenied(used, answer, check, reset),
+    passesAt,
     outcome,
   };
 }
@@ -737,10 +747,15 @@ function decisionOf(
 /** Not before the decision: tokens that Redis saw as used may have been returned since. */
 function passesAtOfDenied(
   used: number,
-  { previousUse, leftUs }: CounterAnswer,
+  answer: CounterAnswer,
   check: Readonly<CheckParameters>,
   reset: number,
 ): number {
-  const decidedMs = reset - Math.floor(leftUs / 1_000);
-  return Math.max(decidedMs, passesAtInWindow(used, previousUse, check, reset));
+  const passesAt = passesAtInWindow(used, answer.previousUse, check, reset);
+  return Math.max(decidedMsOf(answer, reset), passesAt);
+}
+
+/** By the clock of Redis. */
+function decidedMsOf({ leftUs }: CounterAnswer, reset: number): number {
+  return reset - Math.floor(leftUs / 1_000);
 }

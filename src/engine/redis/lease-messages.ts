@@ -26,7 +26,7 @@ const PREFETCH_MS = 2.5;
 const PREFETCH_RATE_MIN = 100;
 
 /** Tokens of a sliding window that is used up, and shared, are returned after this time. */
-const SHARED_LEASE_MS = 1_000;
+export const SHARED_LEASE_MS = 1_000;
 
 /** What a message is for. */
 export interface Purpose {
@@ -105,6 +105,11 @@ export function applyAnswer(
 ): boolean {
   if (answer.sequence !== state.sequence || answer.window < state.window) return false;
   const { durationMs } = message;
+  // A lease that is kept ends no later than before.
+  let deadlineMs = sentMs + (answer.leftUs / 1_000) * (1 - CLOCK_DRIFT);
+  if (answer.window === state.window && state.lease > 0) {
+    deadlineMs = Math.min(deadlineMs, state.deadlineMs);
+  }
   if (answer.window > state.window) {
     const { spent } = state;
     moveStateToWindow(state, answer.window);
@@ -123,15 +128,16 @@ export function applyAnswer(
   }
   state.reported = answer.window === message.window ? message.spent : 0;
   state.spent -= answer.refunded;
-  state.deadlineMs = sentMs + (answer.leftUs / 1_000) * (1 - CLOCK_DRIFT);
+  state.deadlineMs = deadlineMs;
   if (usesLeases) {
     addToLease(state, answer.lent, answer.lentLimit, message.isSliding);
     state.pause = 0;
     if (answer.pauseMs > 0) {
-      state.pause = pauseFlags(nowMs + answer.pauseMs);
       if (state.lease === 0) state.lentLimit = answer.lentLimit;
       // Other machines want what this one does not use.
-      state.deadlineMs = Math.min(state.deadlineMs, nowMs + SHARED_LEASE_MS);
+      else state.deadlineMs = Math.min(state.deadlineMs, nowMs + SHARED_LEASE_MS);
+      const isOfLimit = state.reserved === 0 && state.lentLimit <= answer.lentLimit;
+      if (isOfLimit) state.pause = pauseFlags(nowMs + answer.pauseMs);
     }
     const boundMs = Math.max(BOUND_MIN_MS, Math.min(durationMs * BOUND_SHARE, BOUND_MAX_MS));
     state.boundUntilMs = answer.mayDeny ? nowMs + boundMs : 0;

@@ -94,7 +94,7 @@ export interface LeaseState {
   isDoubted: boolean;
   /** Whether Redis is to be told that `spent` goes on from that of the process before. */
   isInherited: boolean;
-  /** `pauseFlags` of the time until which no more tokens are asked for; 0: there is no such time. */
+  /** `pauseFlags` of the time until which no more tokens are asked for; 0: there is none. */
   pause: number;
   /** Of `spent`, what Redis was told; infinite while a report is requested or under way. */
   reported: number;

@@ -614,8 +614,8 @@ export class LeaseTable implements LeaseMemory {
   }
 
   /**
-   * Decides without tokens: a denial that is proven by the usage that is known, or of a machine that
-   * pauses; or a cost of 0.
+   * Decides without tokens: a denial that is proven by the usage that is known, or of a machine
+   * that pauses; or a cost of 0.
    */
   #decideByUsage(
     slot: LeaseSlot,
@@ -646,13 +646,12 @@ export class LeaseTable implements LeaseMemory {
     return VERDICT.decided;
   }
 
+  /** @param decision by the tokens that are deducted; some of them may come back */
   #denyPaused(slot: LeaseSlot, untilMs: number, decision: TableDecision): void {
-    if (decision.allowed) {
-      decision.allowed = false;
-      decision.remaining = 0;
-      const passesAt = Math.ceil(this.#state.redisMs(this.words[leaseTagAt(slot)], untilMs));
-      decision.passesAt = passesAt;
-    }
+    const endMs = Math.ceil(this.#state.redisMs(this.words[leaseTagAt(slot)], untilMs));
+    decision.passesAt = decision.allowed ? endMs : Math.min(decision.passesAt, endMs);
+    decision.allowed = false;
+    decision.remaining = 0;
     decision.outcome = OUTCOME.shared;
   }
 

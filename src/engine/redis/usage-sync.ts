@@ -160,7 +160,9 @@ export class UsageSync {
         const slot = table.find(identity, key);
         if (slot !== NO_LEASE_SLOT) {
           table.read(slot, this.#state);
-          if (now >= this.#state.deadlineMs) this.#takeLease(table, slot, lock);
+          const { lease, deadlineMs } = this.#state;
+          if (now >= deadlineMs) this.#takeLease(table, slot, lock);
+          else if (lease > 0) this.returnAtEnd(identity, key, deadlineMs);
         }
         table.release(lock);
       }

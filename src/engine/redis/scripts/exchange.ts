@@ -56,6 +56,8 @@ const QUIET_US = 12_000;
  */
 const PAUSE_TOKENS = 3;
 const PAUSE_TOKENS_SHARE = 1 / 200;
+/** What they hold is recalled after this time: an idle or dead machine keeps none of it, µs. */
+const SHARED_RECALL_US = 1_000_000;
 /** A recall is repeated after this time, and its holder written off after the other, µs. */
 const RECALL_AGAIN_US = 4_000;
 /** A request for a report is repeated after this time, where it was not answered in AWAIT_US. */
@@ -279,6 +281,11 @@ function isShared(limit: string): string {
     and u - d - (r - s) + carried - carriedKnown <= (machines - 1) * ${most})`;
 }
 
+/** Whether all tokens of a window are known to be used or free, or were recalled lately. */
+function isCurrent(unproven: string, recalledAt: string): string {
+  return `(${unproven} <= 0 or clock - ${recalledAt} < ${SHARED_RECALL_US})`;
+}
+
 const MESSAGES = `
 local answers = {''}
 local at = firstMessage
@@ -494,6 +501,8 @@ for i = 2, #KEYS do
     end
     -- Where machines share a sliding window that is used up, they leave a few tokens to each other.
     local mayShare = isSliding and wantsLease and carried > 0 and machines > 1 and unknown == 0
+      and (u > d or pu > pd) and ${isCurrent('u - d - (r - s)', 'recalledAt')}
+      and ${isCurrent('pu - pd - (pr - ps)', 'pRecalledAt')}
     local verdicts, isServed, isCostly, smallest = '', true, false, lastLimit
     local position = firstCheck
     for check = 1, checks do
@@ -510,7 +519,8 @@ for i = 2, #KEYS do
         else
           isServed = false
           local isProven = cost > checkLimit - (r - s + d) - beforeKnown
-          if not isProven and not (checkFlags % 2 >= 1 and ${isShared('checkLimit')}) then
+          local isSmall = checkFlags % 2 >= 1 and cost <= ${pauseTokens('checkLimit')}
+          if not isProven and not (isSmall and ${isShared('checkLimit')}) then
             verdict, mustRecall = '2', true
           else
             verdict = isProven and '0' or '3'
@@ -542,7 +552,7 @@ for i = 2, #KEYS do
     if mayShare and not mustRecall and smallest - u - carried < ${pauseTokens('smallest')}
         and ${isShared('smallest')} then
       local free = smallest * 1000 / duration
-      local perSecond = rate * free / max(rates, free)
+      local perSecond = free * max(rate / max(rates, free), 1 / machines)
       local ms = 1000 * ${pauseTokens('smallest')} / perSecond
       pauseMs = math.ceil(min(${PAUSE_MAX_MS}, duration / 4, ms))
     end

@@ -74,8 +74,8 @@ export interface CounterMessage {
 export const MESSAGES_PER_CALL = 16;
 
 /**
- * What Redis says to the checks of a message. An unproven denial may find tokens in leases; one of a
- * shared window is final, although other machines may still hold a few tokens.
+ * What Redis says to the checks of a message. An unproven denial may find tokens in leases; one of
+ * a shared window is final, although other machines may still hold a few tokens.
  */
 export const SERVED = { denied: 0, allowed: 1, unproven: 2, shared: 3 } as const;
 
