@@ -1,65 +1,35 @@
 /**
- * Rolling restarts of five machines with all defaults and one Redis, under a load that arrives at a
- * set rate: first on cores that do nothing else, and then beside two programs that use all they
- * get. A client of a machine that does not answer tries the next one, as a gateway does. All
- * figures but the decisions without Redis come from the answers.
+ * Rolling restarts of five machines with all defaults and one Redis, under load: first on cores
+ * that do nothing else, and then beside programs that use all they get.
  */
 
-import { loadavg } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { startBusyLoops } from '../../test/support/programs/busy-loops.ts';
 import { startRedis } from '../../test/support/programs/redis.ts';
-import { quantile } from '../../test/support/replay.ts';
 import {
   closeMachines,
   type Machine,
   startMachines,
-  sumCounts,
 } from '../../test/system/faults/cluster-machines.ts';
+import { OutsideClient } from '../../test/system/faults/outside-client.ts';
 import {
-  type Counter,
-  type Judged,
-  OutsideClient,
-} from '../../test/system/faults/outside-client.ts';
+  measureRestarts,
+  newCounters,
+  type RestartFigures,
+} from '../../test/system/faults/rolling-restart.ts';
 import { settingsOfEnvironment } from '../support/servers.ts';
 
 export const RESTART_ROUNDS = 10;
 const MACHINES = 5;
-const BUSY_LOOPS = 2;
-/** Checks per second, on all machines. */
-const RATE = 2_000;
-const TICK_MS = 2;
-/** Checks that are due while so many are unanswered are not sent. */
-const UNANSWERED_MAX = 2_000;
-const BETWEEN_MS = 1_000;
-/** Of each kind, and how many of ten checks are for the kind: 1.6 and 2.4 times the limits. */
-const COUNTERS = 10;
-const KINDS = [
-  { name: 'second', limit: 100, duration: 1_000, weight: 8 },
-  { name: 'minute', limit: 1_000, duration: 60_000, weight: 2 },
+/** The last one in a fifth of the rounds: each of them takes three times as long. */
+const BUSY_LOOPS = [
+  { busyLoops: 0, share: 1 },
+  { busyLoops: 2, share: 1 },
+  { busyLoops: 14, share: 1 / 5 },
 ] as const;
 
-export interface RestartRow {
-  /** Programs that use both cores beside the machines. */
-  isBusy: boolean;
-  checks: number;
-  /** Tokens above the limits of windows of a second, and of a minute. */
-  over: { second: number; minute: number };
-  /** Denials in fixed windows, although the check fitted. */
-  deniedFalsely: number;
-  /** Checks that no machine has decided. */
-  failed: number;
-  /** Checks that a machine has not answered, and checks that were sent to another machine. */
-  unanswered: number;
-  repeated: number;
-  withoutRedis: number;
-  notSent: number;
-  p99Ms: number;
-  longestMs: number;
-  /** The longest time for which this client got no core: it is part of the times above. */
-  pauseMs: number;
-  /** Programs that ran or waited for a core, as the kernel counts them. */
-  load: number;
+export interface RestartRow extends RestartFigures {
+  /** Programs that use the cores beside the machines. */
+  busyLoops: number;
 }
 
 /** @param rounds in each of which all machines are restarted */
@@ -68,7 +38,7 @@ export async function measureRollingRestarts(
   progress: (what: string) => void,
 ): Promise<RestartRow[]> {
   const rows: RestartRow[] = [];
-  for (const isBusy of [false, true]) {
+  for (const { busyLoops, share } of BUSY_LOOPS) {
     const redis = await startRedis();
     // The defaults, but for what `Machine` sets for tests, and without its proxies.
     const defaults = { WEIR_REDIS_URL: redis.url, WEIR_ON_ENGINE_DOWN: undefined };
@@ -78,11 +48,11 @@ export async function measureRollingRestarts(
     const client = new OutsideClient();
     try {
       machines = await startMachines(redis, MACHINES, { env });
-      if (isBusy) stopLoops = startBusyLoops(BUSY_LOOPS);
-      const counters = newCounters(isBusy ? 'busy' : 'quiet');
-      for (let round = 0; round < rounds; round++) {
-        progress(`rolling-restart: ${isBusy ? 'busy' : 'alone'}, round ${round + 1}`);
-        rows.push({ ...(await measureRound(client, machines, counters)), isBusy });
+      stopLoops = startBusyLoops(busyLoops);
+      const counters = newCounters(`beside_${busyLoops}`);
+      for (let round = 0; round < Math.ceil(share * rounds); round++) {
+        progress(`rolling-restart: beside ${busyLoops} busy loops, round ${round + 1}`);
+        rows.push({ ...(await measureRestarts(client, machines, counters)), busyLoops });
       }
     } finally {
       stopLoops();
@@ -92,91 +62,4 @@ export async function measureRollingRestarts(
     }
   }
   return rows;
-}
-
-type Kind = (typeof KINDS)[number]['name'];
-
-/** In the order in which they are checked, again and again. */
-function newCounters(prefix: string): { kind: Kind; counter: Counter }[] {
-  const byKind = KINDS.map(({ name, limit, duration }) => {
-    return Array.from({ length: COUNTERS }, (_, i) => ({
-      kind: name,
-      counter: {
-        ...{ identifier: `${prefix}_${name}_${i}`, limit, duration },
-        algorithm: i % 2 === 0 ? ('fixed' as const) : ('sliding' as const),
-      },
-    }));
-  });
-  return Array.from({ length: COUNTERS }, (_, i) => {
-    return KINDS.flatMap(({ weight }, kind) => {
-      return Array.from({ length: weight }, (_, n) => byKind[kind][(i * weight + n) % COUNTERS]);
-    });
-  }).flat();
-}
-
-async function measureRound(
-  client: OutsideClient,
-  machines: readonly Machine[],
-  counters: ReturnType<typeof newCounters>,
-): Promise<Omit<RestartRow, 'isBusy'>> {
-  const before = await readCounts(machines);
-  const times: number[] = [];
-  const over = { second: 0, minute: 0 };
-  let [deniedFalsely, failed, unanswered, repeated] = [0, 0, 0, 0];
-  const record = (kind: Kind, { algorithm }: Counter, judged: Judged) => {
-    times.push(judged.ms);
-    over[kind] += judged.over;
-    if (judged.unanswered > 0) unanswered++;
-    if (judged.unanswered + judged.refused > 0) repeated++;
-    if (judged.verdict === 'failed') failed++;
-    if (judged.verdict === 'denied falsely' && algorithm === 'fixed') deniedFalsely++;
-  };
-  let [isOver, sent, notSent, inFlight, pauseMs] = [false, 0, 0, 0, 0];
-  const send = async (n: number) => {
-    const { kind, counter } = counters[n % counters.length];
-    // Each counter is checked on all machines.
-    const home = (n + Math.floor(n / counters.length)) % machines.length;
-    const order = machines.map((_, i) => machines[(home + i) % machines.length].port);
-    inFlight++;
-    record(kind, counter, await client.check(order, counter));
-    inFlight--;
-  };
-  const load = async () => {
-    const pending: Promise<void>[] = [];
-    const startMs = performance.now();
-    for (let lastMs = startMs; !isOver; ) {
-      await sleep(TICK_MS);
-      const nowMs = performance.now();
-      pauseMs = Math.max(pauseMs, nowMs - lastMs);
-      lastMs = nowMs;
-      const due = Math.floor(((nowMs - startMs) * RATE) / 1_000);
-      for (; sent < due; sent++) {
-        if (inFlight >= UNANSWERED_MAX) notSent++;
-        else pending.push(send(sent));
-      }
-    }
-    await Promise.all(pending);
-  };
-  const loaded = load();
-  await sleep(BETWEEN_MS);
-  for (const machine of machines) {
-    await machine.stop();
-    await machine.start();
-    await sleep(BETWEEN_MS);
-  }
-  isOver = true;
-  await loaded;
-  const sorted = Float64Array.from(times).sort();
-  return {
-    ...{ checks: times.length, over, deniedFalsely, failed, unanswered, repeated, notSent },
-    withoutRedis: (await readCounts(machines)) - before,
-    p99Ms: quantile(sorted, 0.99),
-    ...{ longestMs: sorted.at(-1) ?? 0, pauseMs },
-    load: loadavg()[0],
-  };
-}
-
-/** Decisions without Redis. Those of a machine after it was told to stop are not counted. */
-async function readCounts(machines: readonly Machine[]): Promise<number> {
-  return sumCounts(await Promise.all(machines.map((one) => one.readCounts()))).withoutRedis;
 }

@@ -432,9 +432,10 @@ const RESTART_COLUMNS: readonly [title: string, of: (row: RestartRow) => string]
 
 /** The rounds, and their medians. */
 export function showRestarts(rows: readonly RestartRow[]): void {
-  const places = [false, true].map((isBusy) => {
-    const place = isBusy ? 'beside two busy loops' : 'alone';
-    const own = rows.filter((row) => row.isBusy === isBusy);
+  const loads = [...new Set(rows.map(({ busyLoops }) => busyLoops))];
+  const places = loads.map((busyLoops) => {
+    const place = busyLoops === 0 ? 'alone' : `beside ${busyLoops} busy loops`;
+    const own = rows.filter((row) => row.busyLoops === busyLoops);
     const cells = own.map((row) => RESTART_COLUMNS.map(([, of]) => of(row)));
     const medians = RESTART_COLUMNS.map((_, column) => {
       const sorted = cells.map((row) => row[column]).sort((a, b) => Number(a) - Number(b));

@@ -274,7 +274,7 @@ export const Settings = Type.Object({
   redisTimeoutMs: duration(
     REDIS_TIMEOUT_MIN_MS,
     REDIS_TIMEOUT_MAX_MS,
-    20,
+    200,
     'time in ms that a check waits for Redis; WEIR_ON_ENGINE_DOWN decides it then',
   ),
   redisWait: integer(

@@ -142,7 +142,9 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
       redisPrefix: 'All weirs that share counters have the same one.',
       redisTimeoutMs:
         'Most checks do not wait: they are decided in memory. Requests to Redis fail after the ' +
-        'same time, but not before 50 ms.',
+        'same time, but not before 50 ms. When Redis hangs, checks take so long until five ' +
+        'requests have failed. With much less, a machine that waits for a core decides without ' +
+        'Redis although nothing has failed.',
       redisWait:
         'With 1 and more, a failover loses no usage that a weir has seen acknowledged. Each ' +
         'request to Redis then takes longer, and fails while fewer replicas are connected: see ' +
@@ -152,8 +154,11 @@ export const SETTING_GROUPS: readonly SettingGroup[] = [
         'Checks with `async: true` on one weir are known to the others after this interval, or ' +
         'sooner when little is left of their limit.',
       onEngineDown:
-        'With `local`, each weir applies the limit to the checks that it receives itself.',
-      localShare: 'It applies with `local`, the default of `WEIR_ON_ENGINE_DOWN`.',
+        'With `local`, each weir applies the limit to what it knows: N weirs may allow N times ' +
+        'what was left. With `allow` there is no limit. With `deny` no check passes.',
+      localShare:
+        'It applies with `local`, the default of `WEIR_ON_ENGINE_DOWN`. With `divided`, a weir ' +
+        'that gets more than its share of the checks denies too early.',
       recovery:
         '`available` waits for weirs that respond, for a second at most. `exact` denies checks ' +
         'of counters whose usage may be missing until it is proven.',

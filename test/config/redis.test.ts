@@ -27,7 +27,7 @@ describe('the settings of the engine in Redis', () => {
       url: 'redis://redis.example',
       password: undefined,
       tls: { ca: undefined, cert: undefined, key: undefined },
-      timeoutMs: 20,
+      timeoutMs: 200,
       prefix: 'weir',
       leases: true,
       syncMs: 100,
