@@ -49,6 +49,8 @@ export class Session {
   #answers = 0;
   #answersBefore = 0;
   #silentIntervals = 0;
+  #probes = 0;
+  #isProbing = false;
 
   constructor(options: SessionOptions) {
     this.address = options.address;
@@ -161,7 +163,10 @@ export class Session {
     }
   }
 
-  /** Finds out about a connection that is open, but over which nothing comes any more. */
+  /**
+   * Finds out about a connection that is open, but over which nothing comes any more; or on which an
+   * answer was lost, so that each command gets the answer of the one before.
+   */
   #keepAlive(): void {
     const isSilent = this.#pending > 0 && this.#answers === this.#answersBefore;
     this.#answersBefore = this.#answers;
@@ -169,8 +174,22 @@ export class Session {
     if (this.#silentIntervals >= 2) {
       const text = `no answer for ${2 * REDIS_KEEPALIVE_MS} ms`;
       this.end(new RedisError('timeout', `${this.server}: ${text}`));
-    } else if (this.#pending === 0) {
-      this.send(['PING']).catch(() => {});
+    } else if (!this.#isProbing) {
+      void this.#probe();
+    }
+  }
+
+  async #probe(): Promise<void> {
+    const text = `weir keepalive ${++this.#probes}`;
+    this.#isProbing = true;
+    try {
+      if ((await this.send(['PING', text])) === text) return;
+      const reason = 'a command got the answer of another one';
+      this.end(new RedisError('unexpectedReply', `${this.server}: ${reason}`));
+    } catch {
+      // It has ended, or the server rejects all commands for now.
+    } finally {
+      this.#isProbing = false;
     }
   }
 

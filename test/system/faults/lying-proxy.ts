@@ -32,6 +32,8 @@ export interface LyingProxy {
   port: number;
   /** @param share of the answers that are replaced from now on */
   lie: (share: number) => void;
+  /** Loses the next answer. */
+  lose: () => void;
   close: () => Promise<void>;
 }
 
@@ -39,6 +41,7 @@ export interface LyingProxy {
 export async function startLyingProxy(port: number): Promise<LyingProxy> {
   const sockets = new Set<Socket>();
   let share = 0;
+  let isLosing = false;
   const proxy = createServer({ noDelay: true }, (client) => {
     const server = connect({ port, host: HOST, noDelay: true });
     for (const socket of [client, server]) {
@@ -51,13 +54,19 @@ export async function startLyingProxy(port: number): Promise<LyingProxy> {
       });
     }
     client.on('data', (bytes) => server.write(bytes));
-    server.on('data', (bytes) => client.write(Math.random() < share ? newLie() : bytes));
+    server.on('data', (bytes) => {
+      if (!isLosing) client.write(Math.random() < share ? newLie() : bytes);
+      isLosing = false;
+    });
   });
   await new Promise<void>((resolve) => proxy.listen(0, HOST, resolve));
   return {
     port: (proxy.address() as AddressInfo).port,
     lie: (part) => {
       share = part;
+    },
+    lose: () => {
+      isLosing = true;
     },
     close: () => {
       for (const socket of sockets) socket.destroy();

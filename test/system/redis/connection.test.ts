@@ -22,6 +22,7 @@ import {
   waitUntilSynchronized,
 } from '../../support/programs/redis.ts';
 import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
+import { startLyingProxy } from '../faults/lying-proxy.ts';
 import { startDelayProxy } from './delay-proxy.ts';
 import { useRedis } from './use-redis.ts';
 
@@ -31,6 +32,8 @@ const PASSWORD = 'secret-of-the-tests';
 const READY_MS = 20_000;
 /** For calls that must succeed on a busy machine. */
 const PATIENT_MS = 20_000;
+/** Shorter than a connection may be silent. */
+const SOON_MS = 100;
 
 const rejections: unknown[] = [];
 const noteRejection = (error: unknown) => rejections.push(error);
@@ -681,6 +684,23 @@ describe.skipIf(isRedisMissing)('the network', () => {
       if (fault === 'blackhole') proxy.heal();
       await addAtLast(link);
     }
+  });
+
+  test('may lose an answer, so that calls get those of others: the connection is made again', async () => {
+    const server = closeLater(await startRedis());
+    const proxy = closeLater(await startLyingProxy(server.port));
+    const link = await openReady(`redis://127.0.0.1:${proxy.port}`);
+    await add(link);
+    proxy.lose();
+    const addSoon = () => link.call(ADD, ['key'], ['1'], SOON_MS);
+    expect((await failureOf(addSoon())).kind).toBe('timeout');
+    // Each call comes before the connection counts as silent.
+    await waitUntil('a call succeeds', () => {
+      return addSoon().then(
+        (sum) => typeof sum === 'number',
+        () => false,
+      );
+    });
   });
 
   test('may not answer while a connection is opened', async () => {
