@@ -164,8 +164,8 @@ export class Session {
   }
 
   /**
-   * Finds out about a connection that is open, but over which nothing comes any more; or on which an
-   * answer was lost, so that each command gets the answer of the one before.
+   * Finds out about a connection that is open, but over which nothing comes any more; or on which
+   * an answer was lost, so that each command gets the answer of the one before.
    */
   #keepAlive(): void {
     const isSilent = this.#pending > 0 && this.#answers === this.#answersBefore;
