@@ -187,7 +187,7 @@ export class Session {
       const reason = 'a command got the answer of another one';
       this.end(new RedisError('unexpectedReply', `${this.server}: ${reason}`));
     } catch {
-      // It has ended, or the server rejects all commands for now.
+      // The session has ended, or the server rejects PING. The next probe tries again.
     } finally {
       this.#isProbing = false;
     }

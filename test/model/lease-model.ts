@@ -1002,7 +1002,7 @@ class Exchange {
       const free = (limit * 1_000) / durationMs;
       const part = Math.max(message.rate / Math.max(ratesOf(counter), free), 1 / machines);
       const perSecond = free * part;
-      const ms = Math.min(PAUSE_MAX_MS, durationMs / 4, (1_000 * pauseTokens(limit)) / perSecond);
+      const ms = Math.min(PAUSE_MAX_MS, (1_000 * pauseTokens(limit)) / perSecond);
       answer.pauseMs = Math.ceil(ms);
     }
     answer.isStored = wake(needsRecall);

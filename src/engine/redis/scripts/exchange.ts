@@ -547,14 +547,14 @@ for i = 2, #KEYS do
       u, d = u + lent, d + lent
     end
 
-    -- Nothing is left of a shared window: the member pauses before it asks again.
+    -- Little is left of a shared window: the member pauses before it asks again.
     local pauseMs = 0
     if mayShare and not mustRecall and smallest - u - carried < ${pauseTokens('smallest')}
         and ${isShared('smallest')} then
       local free = smallest * 1000 / duration
       local perSecond = free * max(rate / max(rates, free), 1 / machines)
       local ms = 1000 * ${pauseTokens('smallest')} / perSecond
-      pauseMs = math.ceil(min(${PAUSE_MAX_MS}, duration / 4, ms))
+      pauseMs = math.ceil(min(${PAUSE_MAX_MS}, ms))
     end
 
     -- Wakes members that wait, then recalls leases for this one.

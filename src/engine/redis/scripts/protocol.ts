@@ -74,8 +74,9 @@ export interface CounterMessage {
 export const MESSAGES_PER_CALL = 16;
 
 /**
- * What Redis says to the checks of a message. An unproven denial may find tokens in leases; one of
- * a shared window is final, although other machines may still hold a few tokens.
+ * How the script has decided a check of a message. `unproven`: denied for now, as other machines
+ * may hold unspent tokens, which are recalled. `shared`: denied, although other machines may hold
+ * a few unspent tokens of this sliding window.
  */
 export const SERVED = { denied: 0, allowed: 1, unproven: 2, shared: 3 } as const;
 
