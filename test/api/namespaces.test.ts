@@ -224,7 +224,7 @@ describeEngines('a deleted namespace, decided %s,', (mode) => {
       for (let attempt = 0; attempt < 5 && answer[0] === 200; attempt++) {
         for (let i = 0; i < 4; i++) await importOverrides(server, namespaceName, 5_000, 5_000 * i);
         const commits = await groupCommits(server);
-        const lock = new Database(join(server.dataDir, STORE_FILE));
+        const lock = new Database(join(server.dataDir, STORE_FILE), { timeout: 1_000 });
         const deletion = server.call('ratelimits.deleteNamespace', { namespaceName });
         while ((await groupCommits(server)) < commits + 2);
         lock.exec('BEGIN IMMEDIATE');

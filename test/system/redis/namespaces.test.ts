@@ -62,6 +62,7 @@ describe.skipIf(isRedisMissing)('servers with one Redis', () => {
     await b.namespaceId('missed');
     await waitUntil('it has figures', async () => (await countedIn(b, 'missed')) === 1);
     await servers[1].stop();
+    await waitUntil('it is known there', async () => (await names(a)).includes('missed'));
     await a.ok('ratelimits.deleteNamespace', { namespaceName: 'missed' });
     expect(await remaining(a, 'missed', 2)).toBe(4);
     await a.namespaceId('missed');

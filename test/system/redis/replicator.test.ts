@@ -65,7 +65,12 @@ async function requireConvergence(redis: RedisServer, machines: readonly Machine
       return replica?.version === Number(version) && replica.commit === commit;
     });
   });
-  const all = await machines[0].client.readAll();
+  // Another machine may have restored it before this one has its connection again.
+  let all: Awaited<ReturnType<Machine['client']['readAll']>>;
+  await waitUntil('the first machine reads it', async () => {
+    all = await machines[0].client.readAll().catch(() => undefined);
+    return all !== undefined;
+  });
   for (const machine of machines) {
     const stored = Snapshot.of((table) => machine.store.read(table));
     expect(all!.snapshot.changesFrom(stored)).toEqual([]);
