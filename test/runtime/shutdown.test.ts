@@ -51,11 +51,12 @@ describe('SIGTERM', () => {
         return (await fetch(`${server.adminUrl}/readyz`)).status === 503;
       });
       expect((await fetch(`${server.adminUrl}/livez`)).status).toBe(200);
-      await waitUntil('new connections are rejected', () => {
-        return fetch(server.url).then(
-          () => false,
-          () => true,
-        );
+      await waitUntil('new connections are refused', () => {
+        return new Promise((resolve) => {
+          const socket = connect(server.port, '127.0.0.1', () => resolve(false));
+          socket.on('connect', () => socket.destroy());
+          socket.on('error', (error) => resolve('code' in error && error.code === 'ECONNREFUSED'));
+        });
       });
       for (const [i, socket] of sockets.entries()) {
         socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
