@@ -33,11 +33,18 @@ describe('SIGTERM', () => {
       const server = await own.start({ args });
       const whole = requestBytes({ body: JSON.stringify(CHECK) });
       const received: string[] = [];
+      const sent: number[] = [];
       const sockets = Array.from({ length: 20 }, (_, i) => {
         const socket = connect(server.port, '127.0.0.1').setEncoding('latin1');
         received.push('');
+        sent.push(1);
         return socket.on('data', (data) => {
           received[i] += data;
+          const { answers } = parseResponses(received[i]);
+          // The acceptor that listens drains first: another one may keep its connections until then.
+          if (answers.length < sent[i] || answers.at(-1)?.headers.connection === 'close') return;
+          socket.write(whole);
+          sent[i]++;
         });
       });
       await Promise.all(sockets.map((socket) => once(socket, 'connect')));
@@ -62,10 +69,11 @@ describe('SIGTERM', () => {
         socket.write(i % 2 === 0 ? whole.subarray(whole.length - 5) : whole);
       }
       expect(await server.exited).toEqual({ code: 0, signal: null });
-      const responses = received.flatMap((text) => parseResponses(text).answers);
-      expect(responses.length).toBe(20);
-      for (const { status, headers } of responses) {
-        expect([status, headers.connection]).toEqual([200, 'close']);
+      for (const [i, text] of received.entries()) {
+        const { answers, rest } = parseResponses(text);
+        expect([answers.length, rest]).toEqual([sent[i], '']);
+        expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+        expect(answers.at(-1)!.headers.connection).toBe('close');
       }
       expect(server.stderr()).toContain('"stopped"');
       expect(server.stderr()).not.toMatch(/"level":[45]0/);
