@@ -146,7 +146,7 @@ export class UsageSync {
     ending.set(`${h0},${h1},${h2},${h3},${key}`, { identity, key });
   }
 
-  /** Takes the leases away whose deadline has passed. Redis is told by the next `run`. */
+  /** Takes the leases away whose deadline has passed. The next `run` reports them to Redis. */
   takeEndedLeases(): void {
     const { tableOf, nowMs } = this.#options;
     const now = nowMs();

@@ -22,7 +22,7 @@ function record({ checks, over, withoutRedis, failed, p99Ms, longestMs }: Restar
 }
 
 describe.skipIf(isRedisMissing)('a rolling restart under load with all defaults', () => {
-  test('decides every check, and exceeds no limit in a round without decisions without Redis', async () => {
+  test('decides every check, and exceeds no limit in a round that Redis decided alone', async () => {
     const redis = await startRedis();
     let machines: Machine[] = [];
     let stopLoops = () => {};

@@ -65,7 +65,7 @@ async function requireConvergence(redis: RedisServer, machines: readonly Machine
       return replica?.version === Number(version) && replica.commit === commit;
     });
   });
-  // Another machine may have restored it before this one has its connection again.
+  // Another machine may have restored the registry before the first one has connected again.
   let all: Awaited<ReturnType<Machine['client']['readAll']>>;
   await waitUntil('the first machine reads it', async () => {
     all = await machines[0].client.readAll().catch(() => undefined);
