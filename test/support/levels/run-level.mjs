@@ -1,7 +1,8 @@
 /**
- * `npm run test:system`: runs the system tests, and then each file with a failed test once more,
- * alone. A test that fails twice fails the run. A test that passes on its own is listed as unstable;
- * more than three of these fail the run too. Arguments are those of vitest.
+ * `run-level.mjs PROJECT [ARGUMENT...]`: runs a project of vitest, with arguments of vitest, and then
+ * each file with a failed test once more, alone. A test that fails twice fails the run. A test that
+ * passes on its own is listed as unstable, with why it failed before; more than three of these fail
+ * the run too.
  *
  * With TEST_RESULTS it writes the counts of the run to that file as JSON: passed, failed, skipped.
  */
@@ -14,26 +15,29 @@ import { join, relative } from 'node:path';
 const UNSTABLE_MAX = 3;
 /** So many failures are no accident, and running them again would only delay the message. */
 const RETRIED_MAX = 2 * UNSTABLE_MAX;
+/** The start of a failure message says what was expected and where. */
+const MESSAGE_CHARACTERS_MAX = 2_000;
 
 /**
- * @typedef {{ fullName: string, status: string }} TestResult
- * @typedef {{ name: string, status: string, assertionResults: TestResult[] }} FileResult
+ * @typedef {{ fullName: string, status: string, failureMessages: string[] }} TestResult
+ * @typedef {{ name: string, status: string, message: string, assertionResults: TestResult[] }} FileResult
  */
 
-const directory = mkdtempSync(join(tmpdir(), 'weir-system-tests-'));
+const [project, ...args] = process.argv.slice(2);
+const directory = mkdtempSync(join(tmpdir(), 'weir-tests-'));
 
 /**
- * Runs vitest. @param {string[]} args
+ * Runs vitest. @param {string[]} more arguments
  * @returns {{ hasPassed: boolean, files: FileResult[], unhandledErrors: number }}
  */
-function run(args) {
+function run(more) {
   const json = join(directory, 'results.json');
   rmSync(json, { force: true });
   const { status } = spawnSync(
     process.execPath,
     [
       ...['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts'],
-      ...['--project', 'system*', ...args],
+      ...['--project', project, ...more],
     ],
     { stdio: 'inherit', env: { ...process.env, TEST_JSON: json } },
   );
@@ -46,13 +50,17 @@ function run(args) {
 }
 
 /**
- * The names of the failed tests of a file. A file can fail outside of its tests.
+ * The failed tests of a file: name and message. A file can fail outside of its tests.
  * @param {FileResult} file
+ * @returns {[string, string][]}
  */
 function failuresOf(file) {
+  const path = relative('.', file.name);
   const tests = file.assertionResults.filter(({ status }) => status === 'failed');
-  if (tests.length === 0 && file.status === 'failed') return [relative('.', file.name)];
-  return tests.map(({ fullName }) => `${relative('.', file.name)} > ${fullName}`);
+  if (tests.length === 0 && file.status === 'failed') return [[path, file.message]];
+  return tests.map(({ fullName, failureMessages }) => {
+    return [`${path} > ${fullName}`, failureMessages.join('\n')];
+  });
 }
 
 /** @param {FileResult[]} files @param {string} status */
@@ -61,27 +69,32 @@ function count(files, status) {
   return tests.filter((test) => test.status === status).length;
 }
 
-const args = process.argv.slice(2);
 const { hasPassed, files, unhandledErrors } = run(args);
-const failed = new Set(files.flatMap(failuresOf));
-/** @type {Set<string>} */
+const failed = new Map(files.flatMap(failuresOf));
 let failedTwice = failed;
 if (failed.size > 0 && failed.size <= RETRIED_MAX) {
-  failedTwice = new Set();
+  failedTwice = new Map();
   for (const file of files.filter((one) => failuresOf(one).length > 0)) {
     const path = relative('.', file.name);
     console.log(`\nOnce more, alone: ${path}`);
     const again = run([path, '--no-file-parallelism']);
-    const failures = again.files.flatMap(failuresOf);
-    if (!again.hasPassed && failures.length === 0) failures.push(path);
-    for (const name of failures) failedTwice.add(name);
+    const failures = new Map(again.files.flatMap(failuresOf));
+    if (!again.hasPassed && failures.size === 0) failures.set(path, 'vitest failed');
+    for (const [name, message] of failures) failedTwice.set(name, message);
   }
 }
 rmSync(directory, { recursive: true });
 
-const unstable = [...failed].filter((name) => !failedTwice.has(name));
-for (const name of failedTwice) console.log(`failed: ${name}`);
-for (const name of unstable) console.log(`unstable: ${name}`);
+const unstable = [...failed].filter(([name]) => !failedTwice.has(name));
+/** @param {'failed' | 'unstable'} status @param {Iterable<[string, string]>} failures */
+function list(status, failures) {
+  for (const [name, message] of failures) {
+    console.log(`${status}: ${name}`);
+    console.log(message.slice(0, MESSAGE_CHARACTERS_MAX).replace(/^/gm, '  '));
+  }
+}
+list('failed', failedTwice);
+list('unstable', unstable);
 if (unstable.length > UNSTABLE_MAX) {
   console.log(`${unstable.length} tests are unstable; at most ${UNSTABLE_MAX} may be`);
 }

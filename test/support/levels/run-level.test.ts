@@ -1,4 +1,4 @@
-/** What the runner of the system tests makes of tests that fail once, twice, or too often. */
+/** What the runner of a level makes of tests that fail once, twice, or too often. */
 
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -7,14 +7,14 @@ import { expect, test } from 'vitest';
 import { removeDirectory, temporaryDirectory } from '../server.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
-const RUNNER = new URL('./run-system.mjs', import.meta.url).pathname;
+const RUNNER = new URL('./run-level.mjs', import.meta.url).pathname;
 const RESULTS_REPORTER = new URL('./results-reporter.ts', import.meta.url).pathname;
 
 const CONFIG = `
 import ResultsReporter from '${RESULTS_REPORTER}';
 export default { test: {
   reporters: [new ResultsReporter({ outputFile: process.env.TEST_JSON })],
-  projects: [{ test: { name: 'system', include: ['test/*.test.ts'] } }],
+  projects: [{ test: { name: 'level', include: ['test/*.test.ts'] } }],
 } };
 `;
 /** Each test fails so often before it passes. */
@@ -33,10 +33,11 @@ ${extra}
 interface RunnerResult {
   code: number | null;
   lines: string[];
+  output: string;
   counts: { passed: number; failed: number; skipped: number };
 }
 
-async function runSystem(failures: readonly number[], extra = ''): Promise<RunnerResult> {
+async function runLevel(failures: readonly number[], extra = ''): Promise<RunnerResult> {
   const directory = temporaryDirectory();
   mkdirSync(join(directory, 'test'));
   symlinkSync(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
@@ -45,7 +46,7 @@ async function runSystem(failures: readonly number[], extra = ''): Promise<Runne
   writeFileSync(join(directory, 'test/one.test.ts'), testFile(failures, extra));
   const results = join(directory, 'counts.json');
   const env = { ...process.env, TEST_RESULTS: results };
-  const child = spawn(process.execPath, [RUNNER], { cwd: directory, env });
+  const child = spawn(process.execPath, [RUNNER, 'level'], { cwd: directory, env });
   let output = '';
   child.stdout.on('data', (data) => {
     output += data;
@@ -53,7 +54,7 @@ async function runSystem(failures: readonly number[], extra = ''): Promise<Runne
   try {
     const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
     const lines = output.split('\n').filter((line) => /^(failed|unstable|\d)/.test(line));
-    return { code, lines, counts: JSON.parse(readFileSync(results, 'utf8')) };
+    return { code, lines, output, counts: JSON.parse(readFileSync(results, 'utf8')) };
   } finally {
     removeDirectory(directory);
   }
@@ -61,16 +62,20 @@ async function runSystem(failures: readonly number[], extra = ''): Promise<Runne
 
 const named = (status: string, i: number) => `${status}: test/one.test.ts > case ${i}`;
 
-test('a test that passes when it runs again, alone, is listed as unstable', async () => {
-  expect(await runSystem([0, 1])).toEqual({
+test('a test that passes when it runs again, alone, is listed as unstable, and why', async () => {
+  const result = await runLevel([0, 1]);
+  expect(result).toMatchObject({
     code: 0,
     lines: [named('unstable', 1)],
     counts: { passed: 2, failed: 0, skipped: 0 },
   });
+  expect(result.output).toContain(
+    '\n  AssertionError: expected 0 to be greater than or equal to 1',
+  );
 });
 
 test('a test that fails twice fails the run, and those that pass do not hide it', async () => {
-  expect(await runSystem([1, 2])).toEqual({
+  expect(await runLevel([1, 2])).toMatchObject({
     code: 1,
     lines: [named('failed', 1), named('unstable', 0)],
     counts: { passed: 1, failed: 1, skipped: 0 },
@@ -79,7 +84,7 @@ test('a test that fails twice fails the run, and those that pass do not hide it'
 
 test('an error outside of all tests fails the run, also beside an unstable test', async () => {
   const extra = 'if (!existsSync("runs-0")) Promise.reject(new Error("nobody awaits this"));';
-  expect(await runSystem([1], extra)).toEqual({
+  expect(await runLevel([1], extra)).toMatchObject({
     code: 1,
     lines: [named('unstable', 0), 'failed: errors outside of all tests: 1'],
     counts: { passed: 1, failed: 0, skipped: 0 },
@@ -87,7 +92,7 @@ test('an error outside of all tests fails the run, also beside an unstable test'
 });
 
 test('more than three unstable tests fail the run', async () => {
-  const { code, lines, counts } = await runSystem([1, 1, 1, 1]);
+  const { code, lines, counts } = await runLevel([1, 1, 1, 1]);
   expect(code).toBe(1);
   expect(lines).toHaveLength(5);
   expect(lines.at(-1)).toBe('4 tests are unstable; at most 3 may be');
