@@ -1,8 +1,8 @@
 /**
  * `run-level.mjs PROJECT [ARGUMENT...]`: runs a project of vitest, with arguments of vitest, and then
  * each file with a failed test once more, alone. A test that fails twice fails the run. A test that
- * passes on its own is listed as unstable, with why it failed before; more than three of these fail
- * the run too.
+ * passes on its own is listed as unstable, with why it failed before; unstable tests in more than
+ * three files fail the run too.
  *
  * With TEST_RESULTS it writes the counts of the run to that file as JSON: passed, failed, skipped.
  */
@@ -12,6 +12,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 
+/** Of files, as one cause can fail all tests of a file. */
 const UNSTABLE_MAX = 3;
 /** So many failures are no accident, and running them again would only delay the message. */
 const RETRIED_MAX = 2 * UNSTABLE_MAX;
@@ -71,10 +72,11 @@ function count(files, status) {
 
 const { hasPassed, files, unhandledErrors } = run(args);
 const failed = new Map(files.flatMap(failuresOf));
+const failedFiles = files.filter((file) => failuresOf(file).length > 0);
 let failedTwice = failed;
-if (failed.size > 0 && failed.size <= RETRIED_MAX) {
+if (failedFiles.length > 0 && failedFiles.length <= RETRIED_MAX) {
   failedTwice = new Map();
-  for (const file of files.filter((one) => failuresOf(one).length > 0)) {
+  for (const file of failedFiles) {
     const path = relative('.', file.name);
     console.log(`\nOnce more, alone: ${path}`);
     const again = run([path, '--no-file-parallelism']);
@@ -86,6 +88,9 @@ if (failed.size > 0 && failed.size <= RETRIED_MAX) {
 rmSync(directory, { recursive: true });
 
 const unstable = [...failed].filter(([name]) => !failedTwice.has(name));
+const unstableFiles = failedFiles.filter((file) => {
+  return failuresOf(file).some(([name]) => !failedTwice.has(name));
+});
 /** @param {'failed' | 'unstable'} status @param {Iterable<[string, string]>} failures */
 function list(status, failures) {
   for (const [name, message] of failures) {
@@ -95,14 +100,14 @@ function list(status, failures) {
 }
 list('failed', failedTwice);
 list('unstable', unstable);
-if (unstable.length > UNSTABLE_MAX) {
-  console.log(`${unstable.length} tests are unstable; at most ${UNSTABLE_MAX} may be`);
+if (unstableFiles.length > UNSTABLE_MAX) {
+  console.log(`${unstableFiles.length} files are unstable; at most ${UNSTABLE_MAX} may be`);
 }
 if (unhandledErrors > 0) console.log(`failed: errors outside of all tests: ${unhandledErrors}`);
 // Without a failed test, vitest itself failed.
 const hasFailed =
   failedTwice.size > 0 ||
-  unstable.length > UNSTABLE_MAX ||
+  unstableFiles.length > UNSTABLE_MAX ||
   unhandledErrors > 0 ||
   (!hasPassed && failed.size === 0);
 if (process.env.TEST_RESULTS !== undefined) {
