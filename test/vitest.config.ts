@@ -36,10 +36,11 @@ const SYSTEM_WORKERS = 4;
 /** Files that run long beside others. They start first: none runs alone at the end. */
 const LONGEST = [
   ...['pages/gateways', 'pages/first-pages', 'pages/first-start', 'pages/example-cluster'],
-  ...['gateways/node-frameworks', 'browser/dashboard', 'redis/connection', 'redis/replicator'],
-  ...['faults/cluster-machine-faults', 'faults/cluster-redis-faults', 'faults/stop-during-boot'],
-  ...['faults/recovery', 'faults/disk', 'faults/idle-connections', 'faults/acceptor-failures'],
-  ...['faults/worker-deaths', 'faults/starvation'],
+  ...['pages/examples', 'gateways/node-frameworks', 'browser/dashboard', 'redis/connection'],
+  ...['redis/replicator', 'redis/cluster-command', 'redis/cases', 'uws-pack'],
+  ...['faults/cluster-losses', 'faults/cluster-redis-faults', 'faults/cluster-machine-faults'],
+  ...['faults/stop-during-boot', 'faults/recovery', 'faults/disk', 'faults/idle-connections'],
+  ...['faults/acceptor-failures', 'faults/worker-deaths', 'faults/starvation'],
 ].map((name) => `/test/system/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
