@@ -20,7 +20,7 @@ import {
   exchange,
   LONGEST_WINDOW_MS,
   type ParsedResponse,
-  parseResponses,
+  repeatUntilClosed,
   requestBytes,
 } from '../support/http.ts';
 import { removeDirectory, spawnServer, temporaryDirectory, waitUntil } from '../support/server.ts';
@@ -105,14 +105,8 @@ describe('the Unix socket', () => {
     const server = await start(['--drain-ms', '60000']);
     const { socket } = await connectAndCheck({ path });
     const request = requestBytes({ method: 'GET', path: '/nowhere' });
-    let received = '';
     socket.removeAllListeners('close');
-    socket.on('data', (data) => {
-      received += data;
-      // The acceptor that listens drains first: another one may keep its connections until then.
-      const { answers, rest } = parseResponses(received);
-      if (rest === '' && answers.at(-1)?.headers.connection !== 'close') socket.write(request);
-    });
+    const responses = repeatUntilClosed(socket, request);
     server.child.kill('SIGTERM');
     await waitUntil('new connections are rejected', () =>
       sendCheckBySocket().then(
@@ -122,7 +116,7 @@ describe('the Unix socket', () => {
     );
     socket.write(request);
     expect(await server.exited).toEqual({ code: 0, signal: null });
-    const { answers, rest } = parseResponses(received);
+    const { answers, rest } = responses();
     expect(rest).toBe('');
     expect(answers.every(({ status }) => status === 404)).toBe(true);
     expect(answers.at(-1)?.headers.connection).toBe('close');

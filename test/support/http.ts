@@ -125,6 +125,23 @@ export function exchange(
   });
 }
 
+/**
+ * Sends a request again after each response, until one closes the connection. When a server drains,
+ * the acceptor that listens is the first: another one may keep its connections until then.
+ * @param request which the caller sends first
+ * @returns reads the responses so far
+ */
+export function repeatUntilClosed(socket: Socket, request: Uint8Array) {
+  let received = '';
+  // One character is one byte.
+  socket.setEncoding('latin1').on('data', (data) => {
+    received += data;
+    const { answers, rest } = parseResponses(received);
+    if (rest === '' && answers.at(-1)?.headers.connection !== 'close') socket.write(request);
+  });
+  return () => parseResponses(received);
+}
+
 /** The body of a check in the longest window. */
 export function checkBody(identifier: string, limit = 1_000): string {
   return JSON.stringify({ identifier, limit, duration: LONGEST_WINDOW_MS });

@@ -1,8 +1,8 @@
 /**
- * `run-level.mjs PROJECT [ARGUMENT...]`: runs a project of vitest, with arguments of vitest, and then
- * each file with a failed test once more, alone. A test that fails twice fails the run. A test that
- * passes on its own is listed as unstable, with why it failed before; unstable tests in more than
- * three files fail the run too.
+ * `run-level.mjs PROJECT [PATH...] [OPTION...]`: runs a project of vitest, with paths and options of
+ * vitest, and then each file with a failed test once more, alone. A test that fails twice fails the
+ * run. A test that passes on its own is listed as unstable, with why it failed before; unstable tests
+ * in more than three files fail the run too.
  *
  * With TEST_RESULTS it writes the counts of the run to that file as JSON: passed, failed, skipped.
  */
@@ -25,6 +25,8 @@ const MESSAGE_CHARACTERS_MAX = 2_000;
  */
 
 const [project, ...args] = process.argv.slice(2);
+const firstOption = args.findIndex((arg) => arg.startsWith('-'));
+const options = firstOption < 0 ? [] : args.slice(firstOption);
 const directory = mkdtempSync(join(tmpdir(), 'weir-tests-'));
 
 /**
@@ -79,7 +81,7 @@ if (failedFiles.length > 0 && failedFiles.length <= RETRIED_MAX) {
   for (const file of failedFiles) {
     const path = relative('.', file.name);
     console.log(`\nOnce more, alone: ${path}`);
-    const again = run([path, '--no-file-parallelism']);
+    const again = run([path, '--no-file-parallelism', ...options]);
     const failures = new Map(again.files.flatMap(failuresOf));
     if (!again.hasPassed && failures.size === 0) failures.set(path, 'vitest failed');
     for (const [name, message] of failures) failedTwice.set(name, message);
@@ -88,9 +90,7 @@ if (failedFiles.length > 0 && failedFiles.length <= RETRIED_MAX) {
 rmSync(directory, { recursive: true });
 
 const unstable = [...failed].filter(([name]) => !failedTwice.has(name));
-const unstableFiles = failedFiles.filter((file) => {
-  return failuresOf(file).some(([name]) => !failedTwice.has(name));
-});
+const unstableFiles = new Set(unstable.map(([name]) => name.split(' > ')[0]));
 /** @param {'failed' | 'unstable'} status @param {Iterable<[string, string]>} failures */
 function list(status, failures) {
   for (const [name, message] of failures) {
@@ -100,16 +100,14 @@ function list(status, failures) {
 }
 list('failed', failedTwice);
 list('unstable', unstable);
-if (unstableFiles.length > UNSTABLE_MAX) {
-  console.log(`${unstableFiles.length} files are unstable; at most ${UNSTABLE_MAX} may be`);
+if (unstableFiles.size > UNSTABLE_MAX) {
+  console.log(`${unstableFiles.size} files are unstable; at most ${UNSTABLE_MAX} may be`);
 }
 if (unhandledErrors > 0) console.log(`failed: errors outside of all tests: ${unhandledErrors}`);
-// Without a failed test, vitest itself failed.
+const hasNoCause = !hasPassed && failed.size === 0 && unhandledErrors === 0;
+if (hasNoCause) console.log('failed: vitest itself, without a failed test');
 const hasFailed =
-  failedTwice.size > 0 ||
-  unstableFiles.length > UNSTABLE_MAX ||
-  unhandledErrors > 0 ||
-  (!hasPassed && failed.size === 0);
+  failedTwice.size > 0 || unstableFiles.size > UNSTABLE_MAX || unhandledErrors > 0 || hasNoCause;
 if (process.env.TEST_RESULTS !== undefined) {
   const counts = {
     passed: count(files, 'passed') + unstable.length,

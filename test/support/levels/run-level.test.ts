@@ -39,7 +39,7 @@ interface RunnerResult {
 
 async function runLevel(
   failures: readonly number[],
-  { extra = '', names = ['one'] } = {},
+  { extra = '', names = ['one'], options = [] as string[] } = {},
 ): Promise<RunnerResult> {
   const directory = temporaryDirectory();
   mkdirSync(join(directory, 'test'));
@@ -51,7 +51,7 @@ async function runLevel(
   }
   const results = join(directory, 'counts.json');
   const env = { ...process.env, TEST_RESULTS: results };
-  const child = spawn(process.execPath, [RUNNER, 'level'], { cwd: directory, env });
+  const child = spawn(process.execPath, [RUNNER, 'level', ...options], { cwd: directory, env });
   let output = '';
   child.stdout.on('data', (data) => {
     output += data;
@@ -106,4 +106,19 @@ test('unstable tests in more than three files fail the run', async () => {
   expect(lines).toHaveLength(5);
   expect(lines.at(-1)).toBe('4 files are unstable; at most 3 may be');
   expect(counts).toEqual({ passed: 4, failed: 0, skipped: 0 });
+});
+
+test('a failure of vitest itself fails the run, and says so', async () => {
+  expect(await runLevel([], { names: [] })).toMatchObject({
+    code: 1,
+    lines: ['failed: vitest itself, without a failed test'],
+  });
+});
+
+test('options of vitest hold for the second run of a file too', async () => {
+  expect(await runLevel([1, 2], { options: ['-t', 'case 0'] })).toMatchObject({
+    code: 0,
+    lines: [named('unstable', 0)],
+    counts: { passed: 1, failed: 0 },
+  });
 });

@@ -420,8 +420,8 @@ describe.skipIf(isRedisMissing)('three servers with Sentinels', () => {
   });
 
   let failed: RedisServer;
-  // To the other machines the tokens of a lease that was written off are used. They restore them as
-  // such, if the new primary has no record of them.
+  // The other machines count the tokens of a lease that was written off as used, and restore this
+  // count if the new primary has no record of it.
   const expectFailover = (costs: Costs) => {
     expectProven(costs, costs.writtenOff * LEASE_SHARE * LIMIT);
   };

@@ -28,7 +28,7 @@ describe.skipIf(isRedisMissing)('a sliding window of which idle machines hold to
     const nowMs = await moveClock(group.redis, 0);
     await moveClock(group.redis, TERMS.durationMs - (nowMs % TERMS.durationMs) + START_MS);
     [busy, ...idle] = others;
-    // At once: what a machine holds for a second is recalled for the next one.
+    // All at once: Redis recalls what a machine has held for a second when another one asks.
     const decided = await Promise.all(idle.map((machine) => machine.decide(ID, TERMS)));
     expect(decided.every(({ allowed }) => allowed)).toBe(true);
     const held = idle.reduce((sum, each) => sum + heldTokens(each), 0);
