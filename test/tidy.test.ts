@@ -21,6 +21,7 @@ const code = tracked
   .filter((path) => /\.tsx?$/.test(path))
   .map((path) => ({ path, text: read(path) }));
 const sources = code.filter(({ path }) => path.startsWith('src/'));
+const tools = code.filter(({ path }) => path.startsWith('tools/'));
 const manifest = JSON.parse(read('package.json'));
 
 type Files = typeof code;
@@ -104,12 +105,13 @@ test.each(FORBIDDEN)('no other file has %s', (_name, files, pattern, allowed) =>
 describe('the sources', () => {
   test('say in their head what they are', () => {
     const head = /^(#!.*\n)?\/\*\*/;
-    expect(sources.filter(({ text }) => !head.test(text)).map(({ path }) => path)).toEqual([]);
+    const files = [...sources, ...tools];
+    expect(files.filter(({ text }) => !head.test(text)).map(({ path }) => path)).toEqual([]);
   });
 
   test('are all reachable from the entries of the build', () => {
     const scripts = Object.values(manifest.scripts).join(' ');
-    const built = [...scripts.matchAll(/src\/\S+\.ts/g)].map(([entry]) => entry);
+    const built = [...scripts.matchAll(/(?:src|tools)\/\S+\.ts/g)].map(([entry]) => entry);
     const exported = Object.keys(manifest.exports)
       .filter((name) => name !== './package.json')
       .map((name) => join('src/middleware', `${name}.ts`));
@@ -125,7 +127,8 @@ describe('the sources', () => {
         left.push(join(dirname(path), to));
       }
     }
-    expect(sources.map(({ path }) => path).filter((path) => !reached.has(path))).toEqual([]);
+    const paths = [...sources, ...tools].map(({ path }) => path);
+    expect(paths.filter((path) => !reached.has(path))).toEqual([]);
   });
 });
 
@@ -133,7 +136,7 @@ describe('the sources', () => {
 const LAYERS = [
   ...['core', 'middleware', 'redis', 'shared-memory', 'analytics', 'events', 'auth', 'overrides'],
   ...['policies', 'engine', 'registry', 'config', 'api', 'server', 'observe', 'dashboard'],
-  ...['runtime', 'commands', 'docs', 'release', '.'],
+  ...['runtime', 'commands', '.'],
 ];
 
 /** Imports between folders of src. */
@@ -144,6 +147,11 @@ const folderOf = (path: string) => relative('src', dirname(path)) || '.';
 const layerOf = (path: string) => folderOf(path).split('/')[0];
 
 describe('imports', () => {
+  test('of src name no tool', () => {
+    const ofTools = sources.flatMap(importsOf).filter(({ to }) => to.startsWith('tools/'));
+    expect(ofTools.map(asText)).toEqual([]);
+  });
+
   test('point to lower layers', () => {
     expect([...new Set(sources.map(({ path }) => layerOf(path)))].toSorted()).toEqual(
       LAYERS.toSorted(),
@@ -222,7 +230,9 @@ const LONG_WAITS: Record<string, string> = {
 describe('the first level of tests', () => {
   test('is where its sources are', () => {
     const mirrored = (path: string) => {
-      const folder = dirname(path).replace(/^test/, 'src');
+      const folder = dirname(path)
+        .replace(/^test\/(?=tools)/, '')
+        .replace(/^test/, 'src');
       return folder === 'src'
         ? existsSync(join(ROOT, 'src', basename(path).replace('.test', '')))
         : existsSync(join(ROOT, folder));
@@ -288,7 +298,7 @@ describe('the repository', () => {
       ...['.ci', '.dockerignore', '.github', '.gitignore', 'CHANGELOG.md', 'CONTRIBUTING.md'],
       ...['Dockerfile', 'LICENSE', 'NOTICE', 'README.md', 'SECURITY.md', 'bench', 'biome.json'],
       ...['deploy', 'docs', 'examples', 'package-lock.json', 'package.json', 'src', 'test'],
-      'tsconfig.json',
+      ...['tools', 'tsconfig.json'],
     ]);
   });
 
@@ -346,7 +356,9 @@ describe('the repository', () => {
 describe('the documentation', () => {
   test('names no source, test or benchmark that does not exist', () => {
     for (const page of tracked.filter((path) => path.endsWith('.md'))) {
-      for (const [, path] of read(page).matchAll(/`((?:src|test|bench|examples)\/[\w./-]+)`/g)) {
+      for (const [, path] of read(page).matchAll(
+        /`((?:src|test|bench|examples|tools)\/[\w./-]+)`/g,
+      )) {
         expect([page, path, existsSync(join(ROOT, path))]).toEqual([page, path, true]);
       }
     }

@@ -9,8 +9,8 @@ import {
   Permissions,
   readPermission,
 } from '../../src/auth/permissions.ts';
-import { OPERATION_DOCS } from '../../src/docs/operations.ts';
-import { permissionsTables } from '../../src/docs/permissions.ts';
+import { OPERATION_DOCS } from '../../tools/docs/operations.ts';
+import { permissionsTables } from '../../tools/docs/permissions.ts';
 import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import {
   LONGEST_WINDOW_MS,

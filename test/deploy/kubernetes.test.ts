@@ -6,9 +6,9 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { annotations, environmentName, SETTING_NAMES } from '../../src/config/schema.ts';
-import { CHART_VALUES, CONFIG_SETTINGS } from '../../src/docs/chart-values.ts';
 import { METRICS } from '../../src/observe/metric-declarations.ts';
 import { JOB_MATCHER } from '../../src/observe/rules/alert.ts';
+import { CHART_VALUES, CONFIG_SETTINGS } from '../../tools/docs/chart-values.ts';
 import { callWeir } from '../support/weir-command.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;

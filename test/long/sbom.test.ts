@@ -3,7 +3,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import type { BillOfMaterials } from '../../src/release/sbom.ts';
+import type { BillOfMaterials } from '../../tools/release/sbom.ts';
 import { pythonEnvironment } from '../support/programs/python-environment.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;

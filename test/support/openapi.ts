@@ -12,7 +12,7 @@ import type {
   Operation,
   Reference,
   Response,
-} from '../../src/docs/openapi-types.ts';
+} from '../../tools/docs/openapi-types.ts';
 
 const TEXT = readFileSync(new URL('../../docs/openapi.json', import.meta.url), 'utf8');
 const OPENAPI: OpenApiDocument = JSON.parse(TEXT);

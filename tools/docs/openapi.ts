@@ -1,0 +1,320 @@
+/**
+ * Renders `docs/openapi.json`, the OpenAPI 3.1 document of the port for checks. Request schemas are
+ * those that validate requests; paths, methods and body limits are those of the routes. The server
+ * sends the kept file at `GET /openapi.json`.
+ */
+
+import type { TSchema } from 'typebox';
+import { COUNTER_OPERATIONS, OPERATIONS } from '../../src/api/common/operations.ts';
+import { EXAMPLE_BASE_URL } from '../../src/api/common/paths.ts';
+import { errorV1, errorV2 } from '../../src/api/common/responses.ts';
+import type { Version } from '../../src/api/common/versions.ts';
+import { type ErrorCode, statusOf } from '../../src/core/errors.ts';
+import { VERSION } from '../../src/core/version.ts';
+import { PROBLEM } from '../../src/policies/problem.ts';
+import { API_DESCRIPTION, API_SUMMARY } from './api-description.ts';
+import { EXAMPLES } from './examples.ts';
+import {
+  DOCUMENTATION_PATHS,
+  GATEWAY_PATHS,
+  PAGE_HEADER_COMPONENTS,
+} from './gateway-operations.ts';
+import {
+  errorExample,
+  errorResponse,
+  inlineErrorResponse,
+  missingKeyV2,
+  schemaReference,
+  sharedResponses,
+} from './openapi-responses.ts';
+import type {
+  ExampleObject,
+  Header,
+  OpenApiDocument,
+  Operation,
+  Parameter,
+  PathItem,
+  Reference,
+  Response,
+  Schema,
+} from './openapi-types.ts';
+import { type ApiOperation, OPERATION_DOCS, TAGS } from './operations.ts';
+
+/** The declaration of an operation that its route has. */
+interface Declaration {
+  version: Version;
+  method: 'GET' | 'POST';
+  maxBytes: number;
+}
+const DECLARATIONS: Readonly<Record<ApiOperation, Declaration>> = {
+  ...COUNTER_OPERATIONS,
+  ...OPERATIONS,
+};
+const API_OPERATIONS = Object.keys(OPERATION_DOCS) as ApiOperation[];
+
+const HEADERS: Readonly<Record<string, Header>> = {
+  XRequestId: {
+    description: 'Id of the request.',
+    schema: { type: 'string', pattern: '^req_' },
+    example: 'req_732be5619067ac98cad7fd0a_0',
+  },
+  RetryAfter: {
+    description:
+      'Seconds until the request would pass, or after which to send it again. Absent from the ' +
+      'denial of a request that can never pass.',
+    schema: { type: 'integer', minimum: 1 },
+    examples: { overload: { value: 1 }, denied: { value: 17 } },
+  },
+  RateLimitPolicy: {
+    description:
+      'The windows of the policy, or the override that applies: name, `q` (limit) and `w` ' +
+      '(duration in seconds). With `gcra` both are the rate in the long run, without the burst.',
+    schema: { type: 'string', pattern: headerList('q=\\d+;w=\\d+') },
+    example: '"login";q=100;w=60',
+  },
+  RateLimit: {
+    description:
+      'The state by window: name, `r` (tokens left) and `t` (seconds until the reset, or until a ' +
+      'denied request would pass; absent if it never will).',
+    schema: { type: 'string', pattern: headerList('r=\\d+(?:;t=\\d+)?') },
+    examples: {
+      allowed: { value: '"login";r=99;t=17' },
+      denied: { value: '"login";r=0;t=17' },
+    },
+  },
+  XRateLimitLimit: legacyHeader('Limit of the tightest window.', 100),
+  XRateLimitRemaining: legacyHeader('Tokens left in the tightest window.', 99),
+  XRateLimitReset: legacyHeader('Reset of the tightest window, in Unix seconds.', 1_795_179_600),
+  CacheControl: {
+    description: 'A denial must not be cached.',
+    schema: { type: 'string', const: 'no-store' },
+    example: 'no-store',
+  },
+  ...PAGE_HEADER_COMPONENTS,
+};
+
+/** A list of structured fields (RFC 9651). @param parameters of each item, as a pattern */
+function headerList(parameters: string): string {
+  const item = `"[^"\\\\]+";${parameters}`;
+  return `^${item}(, ${item})*$`;
+}
+
+function legacyHeader(description: string, example: number): Header {
+  const note = 'Only if the policy has `legacyHeaders`.';
+  return { description: `${description} ${note}`, schema: { type: 'integer' }, example };
+}
+
+export function openApiDocument(): OpenApiDocument {
+  const schemas: Record<string, Schema> = {
+    V1Error: documentedSchema(errorV1),
+    V2Error: documentedSchema(errorV2),
+    Problem: documentedSchema(PROBLEM),
+  };
+  const paths: Record<string, PathItem> = {};
+  for (const name of API_OPERATIONS) {
+    const { method, version } = DECLARATIONS[name];
+    const { request, response } = OPERATION_DOCS[name];
+    if (method === 'POST') schemas[`${schemaName(name)}Request`] = documentedSchema(request);
+    schemas[`${schemaName(name)}Response`] = documentedSchema(response);
+    const operation = method === 'POST' ? { post: post(name) } : { get: get(name) };
+    paths[`/${version}/${name}`] = operation;
+  }
+  return {
+    openapi: '3.1.1',
+    info: {
+      title: 'weir',
+      version: VERSION,
+      summary: API_SUMMARY,
+      description: API_DESCRIPTION,
+      license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [
+      { url: '/', description: 'The server that serves this document.' },
+      { url: EXAMPLE_BASE_URL, description: 'The address of the port for checks.' },
+    ],
+    tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
+    security: [{ apiKey: [] }],
+    paths: { ...paths, ...GATEWAY_PATHS, ...DOCUMENTATION_PATHS },
+    components: {
+      securitySchemes: {
+        apiKey: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'An API key, as in `Authorization: Bearer weir_…`.',
+        },
+        gatewayKey: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'X-Weir-Key',
+          description: 'An API key, of a gateway. `Authorization` belongs to its client.',
+        },
+      },
+      schemas,
+      headers: HEADERS,
+      responses: sharedResponses(),
+    },
+  };
+}
+
+/** The text of `docs/openapi.json`. */
+export function openApiJson(): string {
+  return `${JSON.stringify(openApiDocument(), undefined, 2)}\n`;
+}
+
+/** The name of an operation in the names of its schemas, as in `V1SetOverride`. */
+function schemaName(name: ApiOperation): string {
+  const [subject, action] = name.split('.');
+  const words = subject.startsWith('ratelimit') ? [action] : [subject, action];
+  const pascal = words.map((word) => word[0].toUpperCase() + word.slice(1)).join('');
+  return DECLARATIONS[name].version.toUpperCase() + pascal;
+}
+
+function post(name: ApiOperation): Operation {
+  const { maxBytes } = DECLARATIONS[name];
+  const examples = requestExamples(name, (request) => request);
+  return {
+    ...operation(name),
+    requestBody: {
+      required: true,
+      content: {
+        'application/json': { schema: schemaReference(`${schemaName(name)}Request`), examples },
+      },
+    },
+    responses: responses(name),
+    ...permissionsOf(name),
+    'x-max-body-bytes': maxBytes,
+  };
+}
+
+function get(name: ApiOperation): Operation {
+  const { properties = {}, required = [] } = documentedSchema(OPERATION_DOCS[name].request);
+  const parameters = Object.entries(properties).map(([field, schema]): Parameter => {
+    const { description = '', ...rest } = schema;
+    const examples = requestExamples(name, (request) => fieldOf(request, field));
+    const parameter: Parameter = {
+      name: field,
+      in: 'query',
+      required: required.includes(field),
+      description,
+      schema: rest,
+    };
+    return Object.keys(examples).length === 0 ? parameter : { ...parameter, examples };
+  });
+  return {
+    ...operation(name),
+    parameters,
+    responses: responses(name),
+    ...permissionsOf(name),
+  };
+}
+
+function permissionsOf(name: ApiOperation) {
+  const { permissions, alsoRequires } = OPERATION_DOCS[name];
+  return {
+    'x-permissions': permissions,
+    ...(alsoRequires && { 'x-also-permissions': alsoRequires }),
+  };
+}
+
+function operation(name: ApiOperation) {
+  const { tag, summary, description } = OPERATION_DOCS[name];
+  return {
+    operationId: name,
+    tags: [tag],
+    summary,
+    description: description.join('\n\n'),
+    security: [{ apiKey: [] }],
+  };
+}
+
+/**
+ * An invalid request is no example of the request: it is shown with its response.
+ * @param part of a request; a request without it has no example
+ */
+function requestExamples(
+  name: ApiOperation,
+  part: (request: unknown) => unknown,
+): Record<string, ExampleObject> {
+  return Object.fromEntries(
+    Object.entries(EXAMPLES[name]).flatMap(([example, { summary, request, status }]) => {
+      const value = status === 400 ? undefined : part(request);
+      return value === undefined ? [] : [[example, { summary, value }]];
+    }),
+  );
+}
+
+function responses(name: ApiOperation): Record<string, Response | Reference> {
+  const { version, method, maxBytes } = DECLARATIONS[name];
+  const { permissions, notFound, conflict, forbidden } = OPERATION_DOCS[name];
+  const own = (code: ErrorCode, description?: string) => {
+    const isV2BadRequest = version === 'v2' && code === 'BAD_REQUEST';
+    const response = inlineErrorResponse(version, code, {
+      ...responseExamples(name, statusOf(code)),
+      ...(isV2BadRequest && { missingKey: missingKeyV2() }),
+    });
+    return description === undefined ? response : { ...response, description };
+  };
+  const withExample = (code: ErrorCode, example: string, summary: string, message: string) => {
+    const value = errorExample(version, code, message);
+    return inlineErrorResponse(version, code, { [example]: { summary, value } });
+  };
+  const listed = permissions.map((permission) => `"${permission}"`).join(' or ');
+  return {
+    200: {
+      description: 'Success.',
+      content: {
+        'application/json': {
+          schema: schemaReference(`${schemaName(name)}Response`),
+          examples: responseExamples(name, 200),
+        },
+      },
+    },
+    400: own('BAD_REQUEST'),
+    401: errorResponse(version, 'UNAUTHORIZED'),
+    403: withExample(
+      'FORBIDDEN',
+      'missingPermission',
+      'The key lacks the permission',
+      forbidden ?? `the API key lacks the permission ${listed}`,
+    ),
+    ...(notFound !== undefined && { 404: own('NOT_FOUND', notFound) }),
+    ...(conflict !== undefined && { 409: own('CONFLICT', conflict) }),
+    ...(method === 'POST' && {
+      413: withExample(
+        'PAYLOAD_TOO_LARGE',
+        'tooLarge',
+        'The body is too large',
+        `the body must be at most ${maxBytes} bytes`,
+      ),
+      415: errorResponse(version, 'UNSUPPORTED_MEDIA_TYPE'),
+    }),
+    500: errorResponse(version, 'INTERNAL_SERVER_ERROR'),
+    503: errorResponse(version, 'SERVICE_UNAVAILABLE'),
+  };
+}
+
+function responseExamples(name: ApiOperation, status: number): Record<string, ExampleObject> {
+  const part = DECLARATIONS[name].method === 'POST' ? 'body' : 'query';
+  const examples = Object.entries(EXAMPLES[name]).filter(([, example]) => {
+    return example.status === status;
+  });
+  return Object.fromEntries(
+    examples.map(([example, { summary, request, response }]): [string, ExampleObject] => {
+      const invalidRequest = status === 400 ? { 'x-request': { [part]: request } } : {};
+      return [example, { summary, value: response, ...invalidRequest }];
+    }),
+  );
+}
+
+function fieldOf(request: unknown, field: string): unknown {
+  return (request as Record<string, unknown>)[field];
+}
+
+/** A schema without weir's own annotation `accepts`, with the type of each enumeration. */
+export function documentedSchema(schema: TSchema): Schema {
+  return JSON.parse(JSON.stringify(schema), (key, value) => {
+    if (key === 'accepts') return undefined;
+    if (!Array.isArray(value?.enum)) return value;
+    return { type: 'string', ...value };
+  });
+}
