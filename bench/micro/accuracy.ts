@@ -6,10 +6,10 @@
 
 import { newDecision } from '../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
-import { judgeFixed } from '../../src/engine/memory/windows/fixed.ts';
-import { type Cells, type Judge, newCells } from '../../src/engine/memory/windows/rule.ts';
-import { judgeSliding } from '../../src/engine/memory/windows/sliding.ts';
-import { addUsage } from '../../src/engine/memory/windows/window.ts';
+import { judgeFixed } from '../../src/engine/windows/fixed.ts';
+import { type Cells, type Judge, newCells } from '../../src/engine/windows/rule.ts';
+import { judgeSliding } from '../../src/engine/windows/sliding.ts';
+import { addUsage } from '../../src/engine/windows/window.ts';
 import {
   type Arrivals,
   boundaryBursts,

@@ -1,6 +1,6 @@
 /**
  * The window rules by name and number. Queue entries and checkpoints contain the number, so it
- * never changes. `engine/memory/windows` has one file per rule and the registry.
+ * never changes. `engine/windows` has one file per rule and the registry.
  */
 
 export const RULE = { fixed: 0, sliding: 1, gcra: 2 } as const;

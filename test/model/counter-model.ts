@@ -22,7 +22,7 @@ import { isCounterOf } from '../../src/engine/memory/slot.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { newCells } from '../../src/engine/memory/windows/rule.ts';
+import { newCells } from '../../src/engine/windows/rule.ts';
 import {
   makeIdentity,
   START_MS,

@@ -7,9 +7,9 @@ import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME, newDecision } from '../../src/core/decision.ts';
 import { RULE } from '../../src/core/window-rules.ts';
 import { lockAt } from '../../src/engine/memory/layout.ts';
-import { gcra } from '../../src/engine/memory/windows/gcra.ts';
-import { counterKey } from '../../src/engine/memory/windows/registry.ts';
-import { newCells } from '../../src/engine/memory/windows/rule.ts';
+import { gcra } from '../../src/engine/windows/gcra.ts';
+import { counterKey } from '../../src/engine/windows/registry.ts';
+import { newCells } from '../../src/engine/windows/rule.ts';
 import { type GuaranteeName, IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import type { TestIdentity } from '../support/limiter-model.ts';
 import {

@@ -5,7 +5,6 @@
  * must fail.
  */
 
-import { share } from '../../src/engine/memory/windows/sliding.ts';
 import { CLEARED } from '../../src/engine/redis/scripts/prelude.ts';
 import {
   CALL_STATUS,
@@ -19,6 +18,7 @@ import {
   SERVED,
   type TokenCheck,
 } from '../../src/engine/redis/scripts/protocol.ts';
+import { share } from '../../src/engine/windows/sliding.ts';
 
 /** What a member is known to have of one counter and window. Tokens are integers. */
 export interface MemberRecord {

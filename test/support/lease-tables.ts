@@ -8,11 +8,6 @@ import { newDecision } from '../../src/core/decision.ts';
 import { type Identity, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { GROUP_SLOTS, lockAt } from '../../src/engine/memory/layout.ts';
-import {
-  counterKey,
-  durationOfKey,
-  isCounterKey,
-} from '../../src/engine/memory/windows/registry.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
 import {
   firstLeaseSlot,
@@ -39,6 +34,7 @@ import {
 } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
 import { NO_WINDOW } from '../../src/engine/redis/scripts/protocol.ts';
+import { counterKey, durationOfKey, isCounterKey } from '../../src/engine/windows/registry.ts';
 
 /** Redis' time less the monotonic time of the tests. */
 export const OFFSET_MS = 1_700_000_000_000;

@@ -30,8 +30,8 @@ import {
 import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
-import { newCells } from '../../src/engine/memory/windows/rule.ts';
-import { usageBefore, usageIn } from '../../src/engine/memory/windows/window.ts';
+import { newCells } from '../../src/engine/windows/rule.ts';
+import { usageBefore, usageIn } from '../../src/engine/windows/window.ts';
 
 /** An identity that is not a hash: its words select its shard, group and buckets. */
 export interface TestIdentity extends Identity {

@@ -20,6 +20,8 @@
  */
 
 import type { Identity } from '../../core/hash.ts';
+import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
+import { newCells } from '../windows/rule.ts';
 import type { BucketPair } from './insert.ts';
 import {
   BUCKET_SLOTS,
@@ -32,8 +34,6 @@ import {
   slotAt,
 } from './layout.ts';
 import { isSlotOf, readCells } from './slot.ts';
-import { durationOfKey, ruleOfKey } from './windows/registry.ts';
-import { newCells } from './windows/rule.ts';
 
 interface EvictionCandidate {
   slot: Slot;

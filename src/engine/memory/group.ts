@@ -6,6 +6,8 @@
 import { OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
+import { durationOfKey, isExpired, ruleOf, ruleOfKey, usesLastLimit } from '../windows/registry.ts';
+import type { Cells } from '../windows/rule.ts';
 import { chooseEviction } from './eviction.ts';
 import { type BucketPair, earliestEndMs, findFreeSlot } from './insert.ts';
 import {
@@ -38,8 +40,6 @@ import {
   writeCounter,
 } from './slot.ts';
 import type { TableMemory } from './table-memory.ts';
-import { durationOfKey, isExpired, ruleOf, ruleOfKey, usesLastLimit } from './windows/registry.ts';
-import type { Cells } from './windows/rule.ts';
 
 const TWO_POW_32 = 2 ** 32;
 

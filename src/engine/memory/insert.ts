@@ -9,6 +9,7 @@
  * two full ones.
  */
 
+import { durationOfKey, isExpired, ruleOfKey } from '../windows/registry.ts';
 import {
   BUCKET_SLOTS,
   keyAt,
@@ -19,7 +20,6 @@ import {
   slotAt,
   tagAt,
 } from './layout.ts';
-import { durationOfKey, isExpired, ruleOfKey } from './windows/registry.ts';
 
 /** Where an identity may lie: its two buckets, and its preferred slot in each. */
 export interface BucketPair {

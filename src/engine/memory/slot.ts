@@ -10,6 +10,8 @@
 
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
+import { storesNewestLast } from '../windows/registry.ts';
+import type { Cells } from '../windows/rule.ts';
 import {
   BUCKET_SLOTS,
   cellAt,
@@ -25,8 +27,6 @@ import {
   slotAt,
   tagAt,
 } from './layout.ts';
-import { storesNewestLast } from './windows/registry.ts';
-import type { Cells } from './windows/rule.ts';
 
 /** @returns NO_SLOT when the counter is not in the bucket */
 export function findSlot(memory: MemoryViews, bucket: Slot, id: Identity, key: number): Slot {

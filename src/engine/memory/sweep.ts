@@ -7,6 +7,7 @@
  * expired. A table without traffic so costs one read of each lock line.
  */
 
+import { expiryMs, isExpired } from '../windows/registry.ts';
 import {
   firstSlot,
   GROUP_SLOTS,
@@ -23,7 +24,6 @@ import {
 } from './layout.ts';
 import { release, tryAcquire } from './lock.ts';
 import type { TableMemory } from './table-memory.ts';
-import { expiryMs, isExpired } from './windows/registry.ts';
 
 /** Groups that a step sweeps or finds locked: a few microseconds each. */
 const STEP_GROUPS_MAX = 4;

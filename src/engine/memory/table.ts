@@ -20,6 +20,8 @@ import {
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
 import type { ChecksOf, CounterExplanation } from '../engine.ts';
+import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from '../windows/registry.ts';
+import { type Cells, clearCells, newCells } from '../windows/rule.ts';
 import { type InspectedCounter, inspectCells } from './counter-state.ts';
 import { applyFullTablePolicy } from './full-table-policy.ts';
 import { Group, type Location, newLocation } from './group.ts';
@@ -27,8 +29,6 @@ import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } f
 import { acquire, release } from './lock.ts';
 import { explainCounters } from './prediction.ts';
 import { attachTable, type TableMemory } from './table-memory.ts';
-import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from './windows/registry.ts';
-import { type Cells, clearCells, newCells } from './windows/rule.ts';
 
 export class CounterTable implements TableMemory {
   readonly groups: number;

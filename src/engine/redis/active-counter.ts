@@ -5,7 +5,7 @@
  */
 
 import type { Identity } from '../../core/hash.ts';
-import { durationOfKey } from '../memory/windows/registry.ts';
+import { durationOfKey } from '../windows/registry.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 import type { CounterAnswer, CounterMessage, TokenCheck } from './scripts/protocol.ts';
 

@@ -21,7 +21,7 @@ import {
 } from '../../core/decision.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
-import { counterKey, passesAtInWindow } from '../memory/windows/registry.ts';
+import { counterKey, passesAtInWindow } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import {
   allowedTokens,

@@ -10,7 +10,7 @@ import { type Check, copyCheck } from '../../core/check.ts';
 import { NEVER, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision } from '../engine.ts';
-import { counterKey } from '../memory/windows/registry.ts';
+import { counterKey } from '../windows/registry.ts';
 
 /** What a check holds. */
 export const HOLDS = { nothing: 0, reserved: 1, local: 2 } as const;

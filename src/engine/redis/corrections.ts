@@ -7,7 +7,7 @@
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { CounterSelector } from '../engine.ts';
-import { counterKey, ruleOfKey } from '../memory/windows/registry.ts';
+import { counterKey, ruleOfKey } from '../windows/registry.ts';
 import type { GcraClient } from './gcra-client.ts';
 import type { LeaseClient } from './lease-client.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';

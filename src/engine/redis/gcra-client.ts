@@ -10,7 +10,7 @@ import { NEVER, OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { counterKey, durationOfKey } from '../memory/windows/registry.ts';
+import { counterKey, durationOfKey } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import type { CheckSource } from './active-counter.ts';
 import type { CallResult } from './bucket-calls.ts';

@@ -19,7 +19,7 @@ import { SAFE_OPEN_FLAGS, unusableReason } from '../../core/file-ownership.ts';
 import { type Identity, newIdentity } from '../../core/hash.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import { shardOf } from '../memory/shard.ts';
-import { durationOfKey, isCounterKey, ruleOfKey } from '../memory/windows/registry.ts';
+import { durationOfKey, isCounterKey, ruleOfKey } from '../windows/registry.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
 import { newLeaseState } from './lease-slot.ts';
 import type { LeaseTable } from './lease-table.ts';

@@ -21,8 +21,8 @@ import { type CheckParameters, NEVER, newDecision, OUTCOME } from '../../core/de
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { counterKey, passesAtInWindow } from '../memory/windows/registry.ts';
-import { share } from '../memory/windows/sliding.ts';
+import { counterKey, passesAtInWindow } from '../windows/registry.ts';
+import { share } from '../windows/sliding.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import {
   ActiveCounter,

@@ -19,7 +19,7 @@
 
 import { RULE } from '../../core/window-rules.ts';
 import type { Lock } from '../memory/layout.ts';
-import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
+import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   boundUntilAt,

@@ -22,8 +22,8 @@ import {
   type Words,
 } from '../memory/layout.ts';
 import { acquire, breakLock, release } from '../memory/lock.ts';
-import { counterKey, passesAtInWindow } from '../memory/windows/registry.ts';
-import { share } from '../memory/windows/sliding.ts';
+import { counterKey, passesAtInWindow } from '../windows/registry.ts';
+import { share } from '../windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
 import { findInsertion } from './lease-insert.ts';
 import {

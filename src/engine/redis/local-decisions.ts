@@ -8,10 +8,10 @@
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
-import { ceilOfQuotient, countGcra, judgeGcra, refundGcra } from '../memory/windows/gcra.ts';
-import { passesAtInWindow } from '../memory/windows/registry.ts';
-import { clearCells, newCells } from '../memory/windows/rule.ts';
-import { share } from '../memory/windows/sliding.ts';
+import { ceilOfQuotient, countGcra, judgeGcra, refundGcra } from '../windows/gcra.ts';
+import { passesAtInWindow } from '../windows/registry.ts';
+import { clearCells, newCells } from '../windows/rule.ts';
+import { share } from '../windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   deadlineAt,

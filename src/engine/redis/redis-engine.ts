@@ -29,7 +29,7 @@ import type {
 } from '../engine.ts';
 import { counterState, type InspectedCounter, inspectCells } from '../memory/counter-state.ts';
 import { explainCounters } from '../memory/prediction.ts';
-import { counterKey, isExpired } from '../memory/windows/registry.ts';
+import { counterKey, isExpired } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { Batches } from './batches.ts';
 import { CounterRequests } from './counter-requests.ts';

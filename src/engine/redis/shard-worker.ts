@@ -13,7 +13,7 @@ import { RULE } from '../../core/window-rules.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { shardOf, workerOf } from '../memory/shard.ts';
-import { counterKey } from '../memory/windows/registry.ts';
+import { counterKey } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
 import { Corrections } from './corrections.ts';

@@ -10,7 +10,7 @@ import type { Identity } from '../../core/hash.ts';
 import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { durationOfKey, ruleOfKey } from '../memory/windows/registry.ts';
+import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';

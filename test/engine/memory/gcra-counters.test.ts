@@ -12,9 +12,9 @@ import {
   type Slot,
 } from '../../../src/engine/memory/layout.ts';
 import { readCells, writeCells, writeCounter } from '../../../src/engine/memory/slot.ts';
-import { gcra } from '../../../src/engine/memory/windows/gcra.ts';
-import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
-import { type Cells, newCells } from '../../../src/engine/memory/windows/rule.ts';
+import { gcra } from '../../../src/engine/windows/gcra.ts';
+import { counterKey } from '../../../src/engine/windows/registry.ts';
+import { type Cells, newCells } from '../../../src/engine/windows/rule.ts';
 import { TestTables } from '../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { SHARDS } from '../../../src/core/constants.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
-import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
 import { takeHandOver, writeHandOver } from '../../../src/engine/redis/hand-over.ts';
 import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
+import { counterKey } from '../../../src/engine/windows/registry.ts';
 import {
   brokenInvariants,
   OFFSET_MS,

@@ -6,11 +6,11 @@ import { RULE } from '../../../src/core/window-rules.ts';
 import { GROUP_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
-import { counterKey } from '../../../src/engine/memory/windows/registry.ts';
 import { NO_LEASE_SLOT, pauseFlags, totalAt } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable, attachLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
 import { addToLease, newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
+import { counterKey } from '../../../src/engine/windows/registry.ts';
 import {
   brokenInvariants,
   MINUTE,

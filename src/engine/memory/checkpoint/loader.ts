@@ -15,6 +15,8 @@ import { crc32 } from 'node:zlib';
 import { OUTCOME } from '../../../core/decision.ts';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/file-ownership.ts';
 import type { Identity } from '../../../core/hash.ts';
+import { isCounterKey, isExpired } from '../../windows/registry.ts';
+import { type Cells, newCells } from '../../windows/rule.ts';
 import { Group, newLocation } from '../group.ts';
 import {
   deniedAt,
@@ -31,8 +33,6 @@ import {
 import { shardOf } from '../shard.ts';
 import { readCells } from '../slot.ts';
 import type { TableMemory } from '../table-memory.ts';
-import { isCounterKey, isExpired } from '../windows/registry.ts';
-import { type Cells, newCells } from '../windows/rule.ts';
 import {
   CheckpointDamageError,
   type CheckpointHeader,

@@ -12,6 +12,7 @@
 
 import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
+import { isExpired } from '../../windows/registry.ts';
 import {
   atomicWords,
   changedAt,
@@ -31,7 +32,6 @@ import {
 } from '../layout.ts';
 import { acquire, release } from '../lock.ts';
 import type { TableMemory } from '../table-memory.ts';
-import { isExpired } from '../windows/registry.ts';
 import {
   checkpointPath,
   ENTRY_BYTES,

@@ -1,6 +1,6 @@
 /**
  * The script of GCRA checks, refunds and reports, and its arguments and reply. A bucket is a string
- * of six doubles: `newest`, `current` and `limit`, as `memory/windows/gcra.ts` has them; until
+ * of six doubles: `newest`, `current` and `limit`, as `windows/gcra.ts` has them; until
  * when the index knows it, until when it is kept, and until when it is held, ms. Every check is a
  * part of a call: there are no leases.
  *

@@ -4,8 +4,6 @@ import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Decision } from '../../../../src/core/decision.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
-import { countGcra, refundGcra, gcra as rule } from '../../../../src/engine/memory/windows/gcra.ts';
-import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
 import {
   decodeGcra,
   encodeGcra,
@@ -20,6 +18,8 @@ import {
   type GcraState,
   MESSAGE_STATUS,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
+import { countGcra, refundGcra, gcra as rule } from '../../../../src/engine/windows/gcra.ts';
+import { type Cells, newCells } from '../../../../src/engine/windows/rule.ts';
 import { trialCount } from '../../../support/guarantees.ts';
 import { isRedisMissing } from '../../../support/programs/redis.ts';
 import { newIdentity, PREFIX, useMembers } from '../script-member.ts';

@@ -10,9 +10,9 @@
  * A denial protects a counter in one window: bit (window & 1) of the `denied` word.
  */
 
-import { AMOUNT_MAX } from '../../../core/constants.ts';
-import type { CheckParameters } from '../../../core/decision.ts';
-import { RULE } from '../../../core/window-rules.ts';
+import { AMOUNT_MAX } from '../../core/constants.ts';
+import type { CheckParameters } from '../../core/decision.ts';
+import { RULE } from '../../core/window-rules.ts';
 import { type Cells, NO_WINDOW, type WindowRule } from './rule.ts';
 
 /** A thread whose clock is behind the counter's newest window decides in that window. */

@@ -7,7 +7,7 @@
  *   reset = the end of the window
  */
 
-import { NEVER } from '../../../core/decision.ts';
+import { NEVER } from '../../core/decision.ts';
 import type { Judge, WindowRule } from './rule.ts';
 import { protectNewest, usageIn, windowAt, windowRuleBase } from './window.ts';
 

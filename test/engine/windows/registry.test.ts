@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { DURATION_MAX_MS, DURATION_MIN_MS } from '../../../../src/core/constants.ts';
-import { newDecision } from '../../../../src/core/decision.ts';
-import { isRule, NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
+import { DURATION_MAX_MS, DURATION_MIN_MS } from '../../../src/core/constants.ts';
+import { newDecision } from '../../../src/core/decision.ts';
+import { isRule, NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import {
   count,
   counterKey,
@@ -14,8 +14,8 @@ import {
   ruleOfKey,
   storesNewestLast,
   usesLastLimit,
-} from '../../../../src/engine/memory/windows/registry.ts';
-import { newCells } from '../../../../src/engine/memory/windows/rule.ts';
+} from '../../../src/engine/windows/registry.ts';
+import { newCells } from '../../../src/engine/windows/rule.ts';
 
 const rules = Object.values(RULE);
 const rule = fc.constantFrom(...rules);

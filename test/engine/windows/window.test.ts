@@ -1,24 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
-import { type Decision, NEVER } from '../../../../src/core/decision.ts';
-import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
-import { judgeFixed } from '../../../../src/engine/memory/windows/fixed.ts';
-import { isExpired, ruleOf } from '../../../../src/engine/memory/windows/registry.ts';
-import {
-  type Cells,
-  type Judge,
-  NO_WINDOW,
-  newCells,
-} from '../../../../src/engine/memory/windows/rule.ts';
-import {
-  judgeSliding,
-  share,
-  slidingPassesAt,
-} from '../../../../src/engine/memory/windows/sliding.ts';
-import { addUsage, isCurrent } from '../../../../src/engine/memory/windows/window.ts';
-import { trialCount } from '../../../support/guarantees.ts';
-import { amounts, durations } from '../../../support/limiter-model.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../src/core/constants.ts';
+import { type Decision, NEVER } from '../../../src/core/decision.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
+import { judgeFixed } from '../../../src/engine/windows/fixed.ts';
+import { isExpired, ruleOf } from '../../../src/engine/windows/registry.ts';
+import { type Cells, type Judge, NO_WINDOW, newCells } from '../../../src/engine/windows/rule.ts';
+import { judgeSliding, share, slidingPassesAt } from '../../../src/engine/windows/sliding.ts';
+import { addUsage, isCurrent } from '../../../src/engine/windows/window.ts';
+import { trialCount } from '../../support/guarantees.ts';
+import { amounts, durations } from '../../support/limiter-model.ts';
 
 /** Decides a check, and counts its cost if it is allowed, as the table does. */
 function decide(

@@ -2,18 +2,18 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AMOUNT_MAX } from '../../../../src/core/constants.ts';
-import { NO_BURST, RULE } from '../../../../src/core/window-rules.ts';
-import { ceilOfQuotient, gcra } from '../../../../src/engine/memory/windows/gcra.ts';
-import { type Cells, newCells } from '../../../../src/engine/memory/windows/rule.ts';
-import { trialCount } from '../../../support/guarantees.ts';
+import { AMOUNT_MAX } from '../../../src/core/constants.ts';
+import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
+import { ceilOfQuotient, gcra } from '../../../src/engine/windows/gcra.ts';
+import { type Cells, newCells } from '../../../src/engine/windows/rule.ts';
+import { trialCount } from '../../support/guarantees.ts';
 import {
   amounts,
   durations,
   LimiterModel,
   makeIdentity,
   type TestCheck,
-} from '../../../support/limiter-model.ts';
+} from '../../support/limiter-model.ts';
 
 const id = makeIdentity({ shard: 0, group: 0, groups: 1, first: 0, second: 1, h3: 1 });
 

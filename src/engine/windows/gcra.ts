@@ -23,9 +23,9 @@
  * `denied` word is that Unix time in whole seconds, unsigned: the year 2106 at the latest.
  */
 
-import { AMOUNT_MAX } from '../../../core/constants.ts';
-import { type CheckParameters, NEVER } from '../../../core/decision.ts';
-import { RULE } from '../../../core/window-rules.ts';
+import { AMOUNT_MAX } from '../../core/constants.ts';
+import { type CheckParameters, NEVER } from '../../core/decision.ts';
+import { RULE } from '../../core/window-rules.ts';
 import { type Cells, copyCells, type Judge, newCells, type WindowRule } from './rule.ts';
 
 const DENIED_MAX = 2 ** 32 - 1;

@@ -9,8 +9,8 @@
  *   reset = the end of the current window
  */
 
-import { AMOUNT_MAX } from '../../../core/constants.ts';
-import { type CheckParameters, NEVER } from '../../../core/decision.ts';
+import { AMOUNT_MAX } from '../../core/constants.ts';
+import { type CheckParameters, NEVER } from '../../core/decision.ts';
 import { ceilOfQuotient } from './gcra.ts';
 import type { Judge, WindowRule } from './rule.ts';
 import { protectCarriedOver, usageBefore, usageIn, windowAt, windowRuleBase } from './window.ts';

@@ -5,8 +5,8 @@
  * All amounts are integers up to 2^53-1. No amount is added before it is known to fit.
  */
 
-import type { CheckParameters, Decision } from '../../../core/decision.ts';
-import type { RuleNumber } from '../../../core/window-rules.ts';
+import type { CheckParameters, Decision } from '../../core/decision.ts';
+import type { RuleNumber } from '../../core/window-rules.ts';
 
 /** The stored numbers of a counter. `window.ts` and `gcra.ts` say what they mean to their rules. */
 export interface Cells {

@@ -4,8 +4,8 @@
  * its lines in this file.
  */
 
-import { type CheckParameters, type Decision, NEVER } from '../../../core/decision.ts';
-import { RULE, type RuleName, type RuleNumber } from '../../../core/window-rules.ts';
+import { type CheckParameters, type Decision, NEVER } from '../../core/decision.ts';
+import { RULE, type RuleName, type RuleNumber } from '../../core/window-rules.ts';
 import { fixed, judgeFixed } from './fixed.ts';
 import { countGcra, gcra, judgeGcra } from './gcra.ts';
 import type { Cells, WindowRule } from './rule.ts';
