@@ -8,6 +8,11 @@ import { newDecision } from '../../src/core/decision.ts';
 import { type Identity, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { GROUP_SLOTS, lockAt } from '../../src/engine/memory/layout.ts';
+import {
+  type LeaseState,
+  moveStateToWindow,
+  newLeaseState,
+} from '../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
 import {
   firstLeaseSlot,
@@ -26,12 +31,7 @@ import {
 } from '../../src/engine/redis/lease-layout.ts';
 import { findLease, locateLease, newLeaseLocation } from '../../src/engine/redis/lease-location.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
-import {
-  type LeaseState,
-  moveStateToWindow,
-  newLeaseState,
-  readTotal,
-} from '../../src/engine/redis/lease-slot.ts';
+import { readTotal } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
 import { NO_WINDOW } from '../../src/engine/redis/scripts/protocol.ts';
 import { counterKey, durationOfKey, isCounterKey } from '../../src/engine/windows/registry.ts';

@@ -20,8 +20,8 @@ import { type Identity, newIdentity } from '../../core/hash.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import { shardOf } from '../memory/shard.ts';
 import { durationOfKey, isCounterKey, ruleOfKey } from '../windows/registry.ts';
+import { newLeaseState } from './counter/lease-state.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
-import { newLeaseState } from './lease-slot.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 

@@ -63,8 +63,7 @@ import {
   type MemoryViews,
   type WordIndex,
 } from '../memory/layout.ts';
-
-import { PAUSE_MAX_MS } from './scripts/protocol.ts';
+import { PAUSE_BITS } from './counter/pause.ts';
 
 declare const unit: unique symbol;
 /** An index into the words, or the doubles, of the details of slots. */
@@ -102,24 +101,12 @@ export const LEASE_FLAG = {
   inherited: 8,
 } as const;
 
-const PAUSE_SHIFT = 8;
-const PAUSE_MASK = 0xffffff;
+/** Flags above it are a pause, as `counter/pause.ts` stores it. */
+export const PAUSE_SHIFT = 32 - PAUSE_BITS;
 
-/** The flags of a pause until then. */
-export function pauseFlags(untilMs: number): number {
-  return (Math.ceil(untilMs) & PAUSE_MASK || 1) << PAUSE_SHIFT;
-}
-
-/** The part of flags that tells of a pause. */
+/** The pause of flags; 0: there is none. */
 export function pauseOf(flags: number): number {
-  return flags & (PAUSE_MASK << PAUSE_SHIFT);
-}
-
-/** For how long a pause still lasts; 0: it is over. It ends before its bits mean another time. */
-export function pauseLeftMs(flags: number, nowMs: number): number {
-  if (pauseOf(flags) === 0) return 0;
-  const leftMs = ((flags >>> PAUSE_SHIFT) - Math.floor(nowMs)) & PAUSE_MASK;
-  return leftMs <= PAUSE_MAX_MS + 1 ? leftMs : 0;
+  return flags >>> PAUSE_SHIFT;
 }
 
 /** Bits of the summary of a slot. */

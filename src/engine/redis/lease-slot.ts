@@ -11,6 +11,7 @@
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
 import type { Words } from '../memory/layout.ts';
+import type { LeaseState } from './counter/lease-state.ts';
 import {
   boundUntilAt,
   deadlineAt,
@@ -29,6 +30,7 @@ import {
   lentLimitAt,
   othersAt,
   othersDeductedAt,
+  PAUSE_SHIFT,
   pauseOf,
   prefetchBelowOf,
   previousKnownUseAt,
@@ -49,131 +51,6 @@ import {
 import { type GcraState, NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
-
-/** A counter of a slot, as the shard worker reads and writes it. */
-export interface LeaseState {
-  /** NO_WINDOW until the first answer or local decision. */
-  window: number;
-  /** Tokens that this machine has allowed in that window, less refunds. May be negative. */
-  spent: number;
-  /** The same for the window before, with tokens that are still reserved there. */
-  previousSpent: number;
-  /** Of the answer: usage of the window before, of all machines, with leases and without. */
-  previousUse: number;
-  previousKnownUse: number;
-  lease: number;
-  /** The lease serves no check with a lower limit. */
-  lentLimit: number;
-  /** Whether the lease also serves checks of the sliding window. */
-  coversSliding: boolean;
-  /**
-   * Tokens of pending batches. `write` ignores it. A message that returns the lease still keeps
-   * them: `kept` is at least `reserved`. When the window ends, they are in `previousSpent`.
-   */
-  reserved: number;
-  /** When the lease ends: before the end of the window, monotonic ms. */
-  deadlineMs: number;
-  /** Usage that is known of all other machines, in this window. */
-  others: number;
-  /** The same with the tokens of their leases: what is left is counted by it. */
-  othersDeducted: number;
-  /** Until when `others` may deny a check, monotonic ms. `write` lowers it to the deadline. */
-  boundUntilMs: number;
-  /** Of the last message. The next one has a greater one. */
-  sequence: number;
-  /** That of the first message of this slot: set by `insert`. */
-  firstSequence: number;
-  lastLimit: number;
-  /** A lease below this wants more tokens. The first check that finds one lower clears it. */
-  prefetchBelow: number;
-  /** Whether Redis has answered that it stores a record of this member in `window`. */
-  isStored: boolean;
-  /** A message is under way: the slot is not evicted. A new run of the worker clears it. */
-  isPinned: boolean;
-  /** Whether tokens of leases that were written off count as used in `window`. */
-  isDoubted: boolean;
-  /** Whether Redis is to be told that `spent` goes on from that of the process before. */
-  isInherited: boolean;
-  /** `pauseFlags` of the time until which no more tokens are asked for; 0: there is none. */
-  pause: number;
-  /** Of `spent`, what Redis was told; infinite while a report is requested or under way. */
-  reported: number;
-  /** For the shard worker's own use, as estimates of the rate. */
-  rate: number;
-  rateFromMs: number;
-  rateSpent: number;
-}
-
-export function newLeaseState(): LeaseState {
-  return {
-    window: NO_WINDOW,
-    spent: 0,
-    previousSpent: 0,
-    previousUse: 0,
-    previousKnownUse: 0,
-    lease: 0,
-    lentLimit: 0,
-    coversSliding: false,
-    reserved: 0,
-    deadlineMs: 0,
-    others: 0,
-    othersDeducted: 0,
-    boundUntilMs: 0,
-    sequence: 0,
-    firstSequence: 0,
-    lastLimit: 0,
-    prefetchBelow: 0,
-    isStored: false,
-    isPinned: false,
-    isDoubted: false,
-    isInherited: false,
-    pause: 0,
-    reported: 0,
-    rate: 0,
-    rateFromMs: 0,
-    rateSpent: 0,
-  };
-}
-
-/** Moves a counter to a later window: what is known of the ended one becomes the window before. */
-export function moveStateToWindow(state: LeaseState, window: number): void {
-  if (window <= state.window) return;
-  const isNext = state.window !== NO_WINDOW && window === state.window + 1;
-  const known = isNext ? Math.max(0, state.others + state.spent) : 0;
-  const used = isNext ? state.othersDeducted + state.spent + state.reserved : 0;
-  state.previousSpent = isNext ? state.spent + state.reserved : 0;
-  state.previousUse = Math.max(known, used);
-  state.previousKnownUse = known;
-  state.isStored = false;
-  state.isDoubted = false;
-  state.window = window;
-  state.spent = 0;
-  state.reported = 0;
-  state.lease = 0;
-  state.reserved = 0;
-  state.others = 0;
-  state.othersDeducted = 0;
-  state.deadlineMs = 0;
-  state.boundUntilMs = 0;
-  state.prefetchBelow = 0;
-}
-
-/**
- * Adds tokens to a lease. The two together serve what both may serve.
- * @param coversSliding whether the answer took what the window before carries over into account
- */
-export function addToLease(
-  state: LeaseState,
-  lent: number,
-  lentLimit: number,
-  coversSliding: boolean,
-): void {
-  if (lent <= 0) return;
-  const isAlone = state.lease === 0;
-  state.lentLimit = isAlone ? lentLimit : Math.max(state.lentLimit, lentLimit);
-  state.coversSliding = coversSliding && (isAlone || state.coversSliding);
-  state.lease += lent;
-}
 
 export function isSlotOf({ words }: LeaseViews, slot: LeaseSlot, id: Identity): boolean {
   return (
@@ -274,7 +151,7 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
     (from.isPinned ? LEASE_FLAG.pinned : 0) |
     (from.isDoubted ? LEASE_FLAG.doubted : 0) |
     (from.isInherited ? LEASE_FLAG.inherited : 0) |
-    from.pause;
+    (from.pause << PAUSE_SHIFT);
   doubles[lentLimitAt(slot)] = lentLimit;
   const total = Math.min(from.spent + from.lease + reserved, AMOUNT_MAX);
   const parity = from.window & 1;

@@ -24,6 +24,8 @@ import {
 import { acquire, breakLock, release } from '../memory/lock.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
 import { share } from '../windows/sliding.ts';
+import type { LeaseState } from './counter/lease-state.ts';
+import { pauseLeftMs } from './counter/pause.ts';
 import type { EngineState } from './engine-state.ts';
 import { findInsertion } from './lease-insert.ts';
 import {
@@ -48,7 +50,7 @@ import {
   nextDirtySlot,
   othersAt,
   PREVIOUS_USE_MAX,
-  pauseLeftMs,
+  pauseOf,
   prefetchBelowOf,
   previousKnownUseAt,
   previousUseAt,
@@ -77,7 +79,6 @@ import {
   addReserved,
   addUnreported,
   clearSlot,
-  type LeaseState,
   moveSlotToWindow,
   noteLimit,
   readBucket,
@@ -633,7 +634,7 @@ export class LeaseTable implements LeaseMemory {
       const known = readSpent(this, slot) + details[othersAt(slot)] + carried;
       if (cost <= limit - known) {
         if (rule !== RULE.sliding || limit > doubles[lentLimitAt(slot)]) return VERDICT.needsTokens;
-        pauseMs = pauseLeftMs(flags, nowMs);
+        pauseMs = pauseLeftMs(pauseOf(flags), nowMs);
         if (pauseMs === 0) return VERDICT.needsTokens;
       }
     }

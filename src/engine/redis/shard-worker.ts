@@ -17,10 +17,11 @@ import { counterKey } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
 import { Corrections } from './corrections.ts';
+import { PARK_MS } from './counter/answer.ts';
 import { BREAKER, type EngineState } from './engine-state.ts';
 import { GcraClient } from './gcra-client.ts';
 import { type Predecessor, writeHandOver } from './hand-over.ts';
-import { LeaseClient, PARK_MS } from './lease-client.ts';
+import { LeaseClient } from './lease-client.ts';
 import { NO_LEASE_SLOT } from './lease-layout.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
@@ -106,7 +107,7 @@ export class RedisShardWorker {
       bucketOf: (identity) => state.bucketOf(identity),
       send: (bucket, messages) => this.#buckets[bucket].exchange(messages),
       onReplies: () => this.#flushConsumers(),
-      windowOf: ({ h3 }, durationMs, at) => Math.floor(state.redisMs(h3, at) / durationMs),
+      redisMs: ({ h3 }, at) => state.redisMs(h3, at),
       nowMs,
       stats,
       onSlidingLease: (identity, key, deadlineMs) => {

@@ -11,10 +11,10 @@ import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
+import { dropLease, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
-import { newLeaseState } from './lease-slot.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 
@@ -240,10 +240,8 @@ export class UsageSync {
     if (isGcra(table.readKey(slot))) return;
     const state = this.#state;
     table.read(slot, state);
-    const { lease, boundUntilMs } = state;
-    if (lease === 0 && boundUntilMs === 0) return;
-    state.lease = 0;
-    state.boundUntilMs = 0;
+    if (state.lease === 0 && state.boundUntilMs === 0) return;
+    const lease = dropLease(state);
     table.write(slot, state);
     if (lease === 0) return;
     table.setDirty(lock, slot, true);

@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
+import { newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../../src/engine/redis/engine-state.ts';
 import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
-import { newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../../src/engine/redis/lease-table.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import { brokenInvariants } from '../../support/lease-tables.ts';

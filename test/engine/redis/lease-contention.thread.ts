@@ -7,13 +7,13 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { newDecision } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
-import { EngineState } from '../../../src/engine/redis/engine-state.ts';
-import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
 import {
   addToLease,
   moveStateToWindow,
   newLeaseState,
-} from '../../../src/engine/redis/lease-slot.ts';
+} from '../../../src/engine/redis/counter/lease-state.ts';
+import { EngineState } from '../../../src/engine/redis/engine-state.ts';
+import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
 
 export interface LeaseTask {

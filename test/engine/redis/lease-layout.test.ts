@@ -6,6 +6,7 @@ import {
   GROUP_SLOTS,
   lockAt,
 } from '../../../src/engine/memory/layout.ts';
+import { pauseLeftMs, pauseUntil } from '../../../src/engine/redis/counter/pause.ts';
 import * as layout from '../../../src/engine/redis/lease-layout.ts';
 
 /** The C library uses these bytes at the beginning of a large mapping. */
@@ -57,16 +58,16 @@ test('a summary has the bits that the drawing shows', () => {
 
 test('a pause lasts until its end, also where the time in its bits begins anew, and no longer', () => {
   for (const nowMs of [3, 2 ** 24 - 100, 2 ** 31 + 0.25, 2 ** 45 - 30.5]) {
-    const flags = layout.pauseFlags(nowMs + 100) | layout.LEASE_FLAG.pinned;
-    expect(layout.pauseOf(flags) | layout.LEASE_FLAG.pinned).toBe(flags);
-    expect(layout.pauseLeftMs(flags, nowMs)).toBeGreaterThanOrEqual(100);
-    expect(layout.pauseLeftMs(flags, nowMs)).toBeLessThan(102);
-    expect(layout.pauseLeftMs(flags, nowMs + 98)).toBeGreaterThan(0);
+    const flags = (pauseUntil(nowMs + 100) << layout.PAUSE_SHIFT) | layout.LEASE_FLAG.pinned;
+    const pause = layout.pauseOf(flags);
+    expect(pauseLeftMs(pause, nowMs)).toBeGreaterThanOrEqual(100);
+    expect(pauseLeftMs(pause, nowMs)).toBeLessThan(102);
+    expect(pauseLeftMs(pause, nowMs + 98)).toBeGreaterThan(0);
     for (const laterMs of [102, 1_000, 2 ** 23]) {
-      expect(layout.pauseLeftMs(flags, nowMs + laterMs)).toBe(0);
+      expect(pauseLeftMs(pause, nowMs + laterMs)).toBe(0);
     }
   }
-  expect(layout.pauseLeftMs(layout.LEASE_FLAG.stored, 7)).toBe(0);
+  expect(pauseLeftMs(layout.pauseOf(layout.LEASE_FLAG.stored), 7)).toBe(0);
 });
 
 test('lock lines, slots and details are whole lines of memory, and fill the table', () => {

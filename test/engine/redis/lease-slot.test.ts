@@ -6,18 +6,17 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
-  type LeaseSlot,
-  type LeaseViews,
-  pauseFlags,
-} from '../../../src/engine/redis/lease-layout.ts';
+  type LeaseState,
+  moveStateToWindow,
+  newLeaseState,
+} from '../../../src/engine/redis/counter/lease-state.ts';
+import { pauseUntil } from '../../../src/engine/redis/counter/pause.ts';
+import type { LeaseSlot, LeaseViews } from '../../../src/engine/redis/lease-layout.ts';
 import {
   addReserved,
   addUnreported,
   clearSlot,
-  type LeaseState,
   moveSlotToWindow,
-  moveStateToWindow,
-  newLeaseState,
   readIdentity,
   readLeaseState,
   repairSlot,
@@ -96,7 +95,7 @@ const states = fc.record({
   others: fc.integer({ min: -20, max: 60 }),
   deadlineMs: fc.constantFrom(START_MS + 5, START_MS + 9),
   boundUntilMs: fc.constantFrom(0, START_MS + 5),
-  pause: fc.constantFrom(0, pauseFlags(START_MS + 7), pauseFlags(2 ** 24 - 1)),
+  pause: fc.constantFrom(0, pauseUntil(START_MS + 7), pauseUntil(2 ** 24 - 1)),
   prefetchBelow: fc.constantFrom(0, 1, 8, 32),
   previousUse: fc.constantFrom(0, 5, 2 ** 30),
 });

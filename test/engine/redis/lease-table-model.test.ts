@@ -11,7 +11,7 @@ import {
   addToLease,
   type LeaseState,
   newLeaseState,
-} from '../../../src/engine/redis/lease-slot.ts';
+} from '../../../src/engine/redis/counter/lease-state.ts';
 import { VERDICT } from '../../../src/engine/redis/lease-table.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import {

@@ -6,9 +6,10 @@ import { RULE } from '../../../src/core/window-rules.ts';
 import { GROUP_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
-import { NO_LEASE_SLOT, pauseFlags, totalAt } from '../../../src/engine/redis/lease-layout.ts';
+import { addToLease, newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
+import { pauseUntil } from '../../../src/engine/redis/counter/pause.ts';
+import { NO_LEASE_SLOT, totalAt } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable, attachLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
-import { addToLease, newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
 import { counterKey } from '../../../src/engine/windows/registry.ts';
 import {
@@ -198,7 +199,7 @@ describe('an asynchronous check', () => {
 test('a machine that pauses denies sliding checks up to the limit of its tokens, until it may ask', () => {
   const leases = new TestLeases();
   const before = { previousUse: 100, previousKnownUse: 100 };
-  const pause = pauseFlags(NOW + 200);
+  const pause = pauseUntil(NOW + 200);
   // 83 of the 100 tokens of the window before count, so 16 are left beside the one that was used.
   leases.lend(ID, NOW, 0, { ...before, spent: 1, lentLimit: 100, pause });
   const sliding = { rule: RULE.sliding } as const;

@@ -12,8 +12,8 @@ import { RULE } from '../../../src/core/window-rules.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
 import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { allocateRedisEngine } from '../../../src/engine/redis/allocate.ts';
+import { newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
 import { BREAKER, EngineState } from '../../../src/engine/redis/engine-state.ts';
-import { newLeaseState } from '../../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../../src/engine/redis/lease-table.ts';
 import {
   beginRequest,

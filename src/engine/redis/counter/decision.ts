@@ -1,0 +1,74 @@
+/** The decisions of Redis about checks, as clients get them. */
+
+import {
+  type CheckParameters,
+  NEVER,
+  OUTCOME,
+  type TableDecision,
+} from '../../../core/decision.ts';
+import { RULE } from '../../../core/window-rules.ts';
+import { passesAtInWindow } from '../../windows/registry.ts';
+import { share } from '../../windows/sliding.ts';
+import { type CounterAnswer, SERVED } from '../scripts/protocol.ts';
+import type { LeaseState } from './lease-state.ts';
+
+/** Tokens of a sliding window that is used up, and shared, are returned after this time. */
+export const SHARED_LEASE_MS = 1_000;
+
+/** A decision without its window, which the acceptor does not need. */
+export type CheckDecision = Omit<TableDecision, 'window'>;
+
+/**
+ * The decision of a check, after its cost was counted.
+ * @param served one of SERVED
+ */
+export function decisionOf(
+  state: LeaseState,
+  answer: CounterAnswer,
+  check: Readonly<CheckParameters>,
+  served: number,
+): CheckDecision {
+  const { limit, durationMs, rule } = check;
+  const allowed = served === SERVED.allowed;
+  const isSliding = rule === RULE.sliding;
+  const carried = isSliding ? share(answer.previousUse, answer.leftUs, durationMs * 1_000) : 0;
+  const used = state.othersDeducted + state.spent + state.reserved;
+  const reset = (state.window + 1) * durationMs;
+  return {
+    allowed,
+    remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
+    reset,
+    passesAt: allowed ? 0 : passesAtOfDenied(used, answer, check, reset, served),
+    outcome: outcomeOf(answer, served),
+  };
+}
+
+/** A denial by a Redis whose clock has not reached the window of the machine. */
+export function fencedDecision(check: Readonly<CheckParameters>, redisMs: number): CheckDecision {
+  const { cost, limit, durationMs, rule } = check;
+  const reset = (Math.floor(redisMs / durationMs) + 1) * durationMs;
+  // A sliding window needs the one before it, too.
+  const endMs = rule === RULE.sliding ? reset + durationMs : reset;
+  const passesAt = cost > limit ? NEVER : endMs;
+  return { allowed: false, remaining: 0, reset, passesAt, outcome: OUTCOME.decided };
+}
+
+function outcomeOf({ wasWrittenOff }: CounterAnswer, served: number): number {
+  if (served !== SERVED.allowed && wasWrittenOff) return OUTCOME.doubted;
+  return served === SERVED.shared ? OUTCOME.shared : OUTCOME.decided;
+}
+
+/** Not before the decision: tokens that Redis saw as used may have been returned since. */
+function passesAtOfDenied(
+  used: number,
+  { previousUse, leftUs }: CounterAnswer,
+  check: Readonly<CheckParameters>,
+  reset: number,
+  served: number,
+): number {
+  // By the clock of Redis.
+  const decidedMs = reset - Math.floor(leftUs / 1_000);
+  const passesAt = Math.max(decidedMs, passesAtInWindow(used, previousUse, check, reset));
+  // Other machines use what they hold by then, or return it.
+  return served === SERVED.shared ? Math.min(passesAt, decidedMs + SHARED_LEASE_MS) : passesAt;
+}
