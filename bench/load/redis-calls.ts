@@ -19,11 +19,11 @@ import {
   type CallHeader,
   type CounterAnswer,
   type CounterMessage,
-  MESSAGES_PER_CALL,
   NO_WINDOW,
   SERVED,
   type TokenCheck,
 } from '../../src/engine/redis/scripts/protocol.ts';
+import { MESSAGES_PER_CALL } from '../../src/engine/redis/scripts/protocol-constants.ts';
 import type { ScriptCall } from '../../src/engine/redis/scripts/reply.ts';
 import { type RedisServer, startRedis } from '../peers/redis-server.ts';
 import { encodeCommand, parseReply, RespConnections } from '../support/resp.ts';

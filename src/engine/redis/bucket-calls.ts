@@ -26,10 +26,8 @@ import {
   type GcraMessage,
   type GcraReport,
 } from './scripts/protocol.ts';
+import { CLOCK_DRIFT } from './scripts/protocol-constants.ts';
 import type { ResetSelector } from './scripts/reset.ts';
-
-/** The clock of a bucket is not known better than this for long: both clocks drift. */
-const CLOCK_DRIFT = 0.0005;
 
 /** The part of an answer that is not about counters. */
 type AnswerHeader = Omit<CallAnswer, 'counters'>;

@@ -26,16 +26,8 @@ import {
   NO_WINDOW,
   type StoredCounter,
 } from './scripts/protocol.ts';
+import { CORRECTION_REPEAT_MS, SETTLE_MS, SETTLE_RETRY_MS } from './scripts/protocol-constants.ts';
 import type { ResetSelector } from './scripts/reset.ts';
-
-/**
- * How long other machines may take to return their leases. The script writes a holder off that has
- * not answered for a little less.
- */
-const SETTLE_MS = 300;
-/** How long a message that Redis does not answer is repeated. Its numbers are cumulative. */
-const REPEAT_MS = 1_000;
-const RETRY_MS = 3;
 
 export interface CorrectionOptions {
   tableOf: (identity: Identity) => LeaseTable;
@@ -168,7 +160,7 @@ export class Corrections {
 
   async #inspect(identity: Identity): Promise<InspectAnswer> {
     const { inspect, nowMs } = this.#options;
-    const endMs = nowMs() + REPEAT_MS;
+    const endMs = nowMs() + CORRECTION_REPEAT_MS;
     for (;;) {
       try {
         return await inspect(identity);
@@ -184,7 +176,7 @@ export class Corrections {
     send: () => Promise<CounterAnswer | undefined>,
   ): Promise<CounterAnswer | undefined> {
     const { nowMs } = this.#options;
-    const endMs = nowMs() + REPEAT_MS;
+    const endMs = nowMs() + CORRECTION_REPEAT_MS;
     for (;;) {
       const answer = await send();
       if (answer !== undefined || nowMs() >= endMs) return answer;
@@ -227,5 +219,5 @@ function throwUnlessRetry(answer: CounterAnswer | undefined): void {
 }
 
 function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  return new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS));
 }

@@ -24,10 +24,8 @@ import {
   type GcraReport,
   type GcraState,
   MESSAGE_STATUS,
-  MESSAGES_PER_CALL,
 } from './scripts/protocol.ts';
-
-const RETRY_MS = 4;
+import { MESSAGES_PER_CALL, RETRY_MS } from './scripts/protocol-constants.ts';
 
 const never = () => false;
 

@@ -15,7 +15,7 @@ import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import type { CallResult } from './bucket-calls.ts';
-import { type AnswerResult, endDenials, RETRY_MS, takeAnswer } from './counter/answer.ts';
+import { type AnswerResult, endDenials, takeAnswer } from './counter/answer.ts';
 import { composeEmptyReport, composeMessage, startWithoutSlot } from './counter/compose.ts';
 import {
   type Correction,
@@ -31,15 +31,8 @@ import { forgetUsage, type LeaseState, newLeaseState } from './counter/lease-sta
 import { NO_LEASE_SLOT } from './lease-layout.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
-import {
-  type CounterAnswer,
-  type CounterMessage,
-  MESSAGES_PER_CALL,
-  type MemberMessage,
-} from './scripts/protocol.ts';
-
-/** Tokens that a batch kept at a recall are returned after this time: no batch takes longer. */
-const RETURN_KEPT_MS = 25;
+import type { CounterAnswer, CounterMessage, MemberMessage } from './scripts/protocol.ts';
+import { MESSAGES_PER_CALL, RETRY_MS, RETURN_KEPT_MS } from './scripts/protocol-constants.ts';
 
 type ReportRequest = Extract<MemberMessage, { kind: 'report' }>;
 

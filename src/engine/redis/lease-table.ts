@@ -93,6 +93,7 @@ import {
 } from './lease-slot.ts';
 import { LocalDecisions } from './local-decisions.ts';
 import type { GcraState } from './scripts/protocol.ts';
+import { REPORT_SHARE } from './scripts/protocol-constants.ts';
 
 /**
  * The result of a decision in memory. `needsTokens`: Redis must decide. `decidedPrefetch`: decided,
@@ -107,9 +108,6 @@ export const VERDICT = {
   full: 3,
   decidedReport: 4,
 } as const;
-
-/** Unreported usage of this part of what is left is reported at once. */
-const REPORT_SHARE = 1 / 8;
 
 export class LeaseTable implements LeaseMemory {
   readonly shard: number;

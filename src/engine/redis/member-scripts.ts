@@ -28,7 +28,6 @@ import {
   leave,
   listMembers,
   type MemberList,
-  OPEN_GRACE_MS,
   presentMembers,
 } from './scripts/members.ts';
 import type {
@@ -38,6 +37,7 @@ import type {
   GcraMessage,
   GcraReport,
 } from './scripts/protocol.ts';
+import { OPEN_GRACE_MS } from './scripts/protocol-constants.ts';
 import type { ScriptCall, ScriptContext } from './scripts/reply.ts';
 import { decodeReset, encodeReset, type ResetSelector, reset } from './scripts/reset.ts';
 

@@ -17,7 +17,6 @@ import { counterKey } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
 import { Corrections } from './corrections.ts';
-import { PARK_MS } from './counter/answer.ts';
 import { BREAKER, type EngineState } from './engine-state.ts';
 import { GcraClient } from './gcra-client.ts';
 import { type Predecessor, writeHandOver } from './hand-over.ts';
@@ -28,26 +27,23 @@ import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
 import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
 import type { MemberMessage } from './scripts/protocol.ts';
+import {
+  CLUSTER_HEARTBEAT_MS,
+  DRAIN_MAX_MS,
+  PARK_MS,
+  RECOVERY_PARK_SHARE,
+  REPORT_DELAY_MS,
+  SUSPENDED_MS,
+  UNKNOWN_MS,
+} from './scripts/protocol-constants.ts';
 import { UsageSync } from './usage-sync.ts';
 
 /** The most entries of one queue before the next queue is read. */
 const ENTRIES_PER_TURN_MAX = 128;
 /** Entries that acceptors have withdrawn are released this often. */
 const RELEASE_MS = 5;
-/** Counters that are to be reported at once within this time share calls. */
-const REPORT_DELAY_MS = 2;
 /** How often live counters and held leases are counted, for a metric and `weir cluster`. */
 const COUNT_INTERVAL_MS = 10_000;
-/** A bucket of a cluster is called at least this often. */
-const CLUSTER_HEARTBEAT_MS = 1_000;
-/** Wall and monotonic clock disagree by so much when the machine was suspended. */
-const SUSPENDED_MS = 100;
-/** For so long after an answer that waits for reports, usage counts as missing. */
-const UNKNOWN_MS = 1_000;
-/** Of the time that an acceptor waits for a check, so that its denial is not late. */
-const RECOVERY_PARK_SHARE = 0.8;
-/** How long the return of all leases may take at the end. */
-const DRAIN_MAX_MS = 2_000;
 
 export interface ShardWorkerParts {
   index: number;

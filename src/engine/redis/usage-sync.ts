@@ -17,13 +17,12 @@ import type { LeaseClient } from './lease-client.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
+import { DEADLINE_STEP_MS } from './scripts/protocol-constants.ts';
 
 /** Counters that are told at the same time: some calls, which do not hold up those of checks. */
 const COUNTERS_AT_ONCE = 128;
 /** Groups of slots that are visited before other work has its turn: about 1 ms. */
 const GROUPS_PER_TURN = 16;
-/** Leases that end within this time are taken away together. */
-const DEADLINE_STEP_MS = 50;
 
 interface CounterName {
   identity: Identity;

@@ -23,25 +23,22 @@ import {
   MESSAGE_STATUS,
   SERVED,
 } from '../scripts/protocol.ts';
+import {
+  BOUND_MAX_MS,
+  BOUND_MIN_MS,
+  BOUND_SHARE,
+  CLOCK_DRIFT,
+  PARK_MS,
+  PREFETCH_MS,
+  PREFETCH_RATE_MIN,
+  RETRY_MS,
+  SHARED_LEASE_MS,
+  UNKNOWN_RETRY_MS,
+} from '../scripts/protocol-constants.ts';
 import type { Correction, Counter, SentMessage, WaitingCheck } from './counter.ts';
-import { type CheckDecision, decisionOf, fencedDecision, SHARED_LEASE_MS } from './decision.ts';
+import { type CheckDecision, decisionOf, fencedDecision } from './decision.ts';
 import { addToLease, type LeaseState, moveStateToWindow, reserve } from './lease-state.ts';
 import { pauseUntil } from './pause.ts';
-
-/** Parked checks are sent again after RETRY_MS, and denied after PARK_MS. */
-export const RETRY_MS = 4;
-export const PARK_MS = 10;
-/** Checks that wait for longer than that, for reports of other machines, are sent less often. */
-const UNKNOWN_RETRY_MS = 50;
-/** Clocks of two machines differ in their rate by at most this. */
-const CLOCK_DRIFT = 0.0005;
-/** For how long known usage may deny checks: a share of the window, within bounds. */
-const BOUND_MIN_MS = 1_000;
-const BOUND_MAX_MS = 5_000;
-const BOUND_SHARE = 1 / 12;
-/** More tokens are wanted when the lease suffices for this time, if checks are so frequent. */
-const PREFETCH_MS = 2.5;
-const PREFETCH_RATE_MIN = 100;
 
 export interface AnswerContext<Check> {
   /** When the message was sent, and the present: monotonic ms. */

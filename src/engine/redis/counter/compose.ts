@@ -5,17 +5,15 @@
 
 import type { Identity } from '../../../core/hash.ts';
 import { type CounterMessage, NO_WINDOW } from '../scripts/protocol.ts';
+import {
+  CHECKS_PER_MESSAGE,
+  LEASE_SPAN_MAX_MS,
+  LEASE_SPAN_MIN_MS,
+  LEASE_SPAN_SHARE,
+  LEASED_LIMIT_MIN,
+} from '../scripts/protocol-constants.ts';
 import { type Correction, type Counter, newCounter, type WaitingCheck } from './counter.ts';
 import { type LeaseState, newLeaseState } from './lease-state.ts';
-
-/** The most checks in a message. */
-const CHECKS_PER_MESSAGE = 64;
-/** Limits below this get no lease. */
-const LEASED_LIMIT_MIN = 20;
-/** The time over which the rate of a counter is averaged, and for which a lease shall suffice. */
-const LEASE_MIN_MS = 100;
-const LEASE_MAX_MS = 15_000;
-const LEASE_SHARE = 1 / 4;
 
 export interface ComposeContext {
   /** Monotonic ms. */
@@ -125,7 +123,10 @@ function sequenceAt(nowMs: number): number {
 function updateRate(state: LeaseState, durationMs: number, nowMs: number): void {
   const passedMs = nowMs - state.rateFromMs;
   if (state.rateFromMs !== 0 && passedMs > 0) {
-    const overMs = Math.max(LEASE_MIN_MS, Math.min(durationMs * LEASE_SHARE, LEASE_MAX_MS));
+    const overMs = Math.max(
+      LEASE_SPAN_MIN_MS,
+      Math.min(durationMs * LEASE_SPAN_SHARE, LEASE_SPAN_MAX_MS),
+    );
     const weight = 1 - Math.exp(-passedMs / overMs);
     const perS = (Math.max(0, state.spent - state.rateSpent) / passedMs) * 1_000;
     state.rate += weight * (perS - state.rate);

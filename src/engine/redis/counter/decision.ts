@@ -10,10 +10,8 @@ import { RULE } from '../../../core/window-rules.ts';
 import { passesAtInWindow } from '../../windows/registry.ts';
 import { share } from '../../windows/sliding.ts';
 import { type CounterAnswer, SERVED } from '../scripts/protocol.ts';
+import { SHARED_LEASE_MS } from '../scripts/protocol-constants.ts';
 import type { LeaseState } from './lease-state.ts';
-
-/** Tokens of a sliding window that is used up, and shared, are returned after this time. */
-export const SHARED_LEASE_MS = 1_000;
 
 /** A decision without its window, which the acceptor does not need. */
 export type CheckDecision = Omit<TableDecision, 'window'>;

@@ -3,7 +3,7 @@
  * are enough because a pause is short, and over before the same number means another time.
  */
 
-import { PAUSE_MAX_MS } from '../scripts/protocol.ts';
+import { PAUSE_MAX_MS } from '../scripts/protocol-constants.ts';
 
 export const PAUSE_BITS = 24;
 const PAUSE_MASK = 2 ** PAUSE_BITS - 1;

@@ -7,10 +7,9 @@ import {
   type CounterAnswer,
   type CounterMessage,
   MESSAGE_STATUS,
-  MESSAGES_PER_CALL,
   NO_WINDOW,
-  PAUSE_MAX_MS,
 } from './protocol.ts';
+import { MESSAGES_PER_CALL, PAUSE_MAX_MS } from './protocol-constants.ts';
 import {
   decodeHeader,
   headerArguments,

@@ -30,41 +30,29 @@
 
 import { defineScript } from '../../../redis/script.ts';
 import { SHARE } from './arithmetic.ts';
+import { CLEARED, CLOCK, ENTER, EPOCH, HEADER, INDEX, PUBLISH, STORE_META } from './prelude.ts';
 import {
+  ASK_AGAIN_US,
   AWAIT_US,
-  CLEARED,
-  CLOCK,
-  ENTER,
-  EPOCH,
-  HEADER,
-  INDEX,
+  CORRECTION_WRITE_OFF_US,
+  LEASE_FIRST_PARTS,
+  LEASE_LEFT_MAX_US,
+  LEASE_LEFT_MIN_US,
+  LEASE_LEFT_SHARE,
+  LEASE_LIMIT_SHARE,
+  LEASE_SPAN_MAX_MS,
+  LEASE_SPAN_MIN_MS,
+  LEASE_SPAN_SHARE,
+  LEASED_LIMIT_MIN,
   LIVE_US,
-  PUBLISH,
-  STORE_META,
-} from './prelude.ts';
-import { PAUSE_MAX_MS } from './protocol.ts';
-
-/** Limits below this one get no lease. */
-const LEASED_LIMIT_MIN = 20;
-/** The largest lease, as part of the limit. */
-const LEASE_SHARE = 0.05;
-/** After a recall no lease of the counter is granted for this time, µs. */
-const QUIET_US = 12_000;
-/**
- * A sliding window that is used up frees one token after the other. Machines that share it ask for
- * so many at a time, and pause in between.
- */
-const PAUSE_TOKENS = 3;
-const PAUSE_TOKENS_SHARE = 1 / 200;
-/** What they hold is recalled after this time: an idle or dead machine keeps none of it, µs. */
-const SHARED_RECALL_US = 1_000_000;
-/** A recall is repeated after this time, and its holder written off after the other, µs. */
-const RECALL_AGAIN_US = 4_000;
-/** A request for a report is repeated after this time, where it was not answered in AWAIT_US. */
-const ASK_AGAIN_US = 50_000;
-const WRITE_OFF_US = 10_000;
-/** A refund, reset or inspection can wait longer for its holder, and is then exact. */
-const CORRECTION_WRITE_OFF_US = 250_000;
+  PAUSE_MAX_MS,
+  PAUSE_TOKENS,
+  PAUSE_TOKENS_SHARE,
+  QUIET_US,
+  RECALL_AGAIN_US,
+  SHARED_RECALL_US,
+  WRITE_OFF_US,
+} from './protocol-constants.ts';
 
 /** Cost, limit and flags of a check, as doubles. */
 const CHECK_BYTES = 24;
@@ -271,7 +259,7 @@ const pauseTokens = (limit: string) => `max(${PAUSE_TOKENS}, ${limit} * ${PAUSE_
 
 /** The largest lease in a window that is used up, and shared. */
 const sharedLease = (limit: string) => {
-  return `floor(min(${pauseTokens(limit)} + 1, ${LEASE_SHARE} * ${limit}))`;
+  return `floor(min(${pauseTokens(limit)} + 1, ${LEASE_LIMIT_SHARE} * ${limit}))`;
 };
 
 /** Whether machines share a sliding window, and hold no more of it than such leases. */
@@ -536,12 +524,16 @@ for i = 2, #KEYS do
     if wantsLease and isServed and (isCostly or checks == 0) and smallest >= ${LEASED_LIMIT_MIN}
         and not mustRecall and unknown == 0 and not isJoining
         and (recalledAt == 0 or clock - recalledAt >= ${QUIET_US})
-        and leftUs > max(5000, min(duration, 50000)) then
+        and leftUs > max(${LEASE_LEFT_MIN_US},
+          min(duration * 1000 * ${LEASE_LEFT_SHARE}, ${LEASE_LEFT_MAX_US})) then
       local rest = smallest - u - carried
       local fair = 0
       if rates > 0 then fair = rest * (rate / rates) end
-      local demand = min(rate * max(0.1, min(duration / 4000, 15)), fair)
-      lent = floor(min(${LEASE_SHARE} * smallest, max(demand, rest / (4 * machines))) - kept)
+      local spanMs = max(${LEASE_SPAN_MIN_MS},
+        min(duration * ${LEASE_SPAN_SHARE}, ${LEASE_SPAN_MAX_MS}))
+      local demand = min(rate * (spanMs / 1000), fair)
+      local least = rest / (${LEASE_FIRST_PARTS} * machines)
+      lent = floor(min(${LEASE_LIMIT_SHARE} * smallest, max(demand, least)) - kept)
       if mayShare then lent = max(lent, ${sharedLease('smallest')} - kept) end
       lent = max(0, min(lent, rest))
       u, d = u + lent, d + lent

@@ -7,8 +7,9 @@
  * A bucket exists until a second after the latest time at which a member may believe it to be full,
  * also if a refund or a reset has filled it before. So where a member knows one that is full later
  * than that, Redis has lost it, and takes it from the member. A bucket that was lost, as the index
- * or a member shows, is held for HOLD_MS: members that know it report it meanwhile. In a recovery
- * buckets are not served until all members have reported; unless it is exact, for AWAIT_US at most.
+ * or a member shows, is held for BUCKET_HOLD_MS: members that know it report it meanwhile. In a
+ * recovery buckets are not served until all members have reported; unless it is exact, for
+ * AWAIT_US at most.
  *
  * The numbers are those of the memory engine as long as products are at most 2^53, or the limit is
  * below 2^42. Beyond that they are rounded so that less is allowed, by a few tokens or ms.
@@ -17,7 +18,7 @@
 import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { defineScript } from '../../../redis/script.ts';
 import { QUOTIENT } from './arithmetic.ts';
-import { AWAIT_US, CLOCK, ENTER, HEADER, INDEX, PUBLISH } from './prelude.ts';
+import { CLOCK, ENTER, HEADER, INDEX, PUBLISH } from './prelude.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -26,8 +27,14 @@ import {
   type GcraMessage,
   type GcraReport,
   MESSAGE_STATUS,
-  MESSAGES_PER_CALL,
 } from './protocol.ts';
+import {
+  AWAIT_US,
+  BUCKET_HOLD_MS,
+  BUCKET_INDEX_SHARE,
+  BUCKET_KEPT_MS,
+  MESSAGES_PER_CALL,
+} from './protocol-constants.ts';
 import {
   decodeHeader,
   headerArguments,
@@ -38,9 +45,6 @@ import {
   type ScriptContext,
 } from './reply.ts';
 
-/** How long a bucket is held that Redis has lost, ms: members answer within a few. */
-const HOLD_MS = 10;
-
 const KIND = { check: 0, checkCountingDenied: 1, refund: 2, report: 3 } as const;
 
 const BUCKETS = `
@@ -48,10 +52,10 @@ ${PUBLISH}
 local BUCKET = '<dddddd'
 
 -- The index is ahead of the expiry by up to so much, so that it is rarely written.
-local function aheadOf(duration) return math.ceil(duration / 8) end
+local function aheadOf(duration) return math.ceil(duration * ${BUCKET_INDEX_SHARE}) end
 
 local function store(key, duration, newest, current, limit, indexedUntil, keptUntil, heldUntil)
-  local expiry = max(newest + 1000, keptUntil)
+  local expiry = max(newest + ${BUCKET_KEPT_MS}, keptUntil)
   if expiry > indexedUntil then
     indexedUntil = expiry + aheadOf(duration)
     local digits = format('%d', duration)
@@ -98,12 +102,12 @@ for i = 2, #KEYS do
     if #stored < 48 then stored = stored .. pack('<dd', 0, 0) end
     newest, current, lastLimit, indexedUntil, keptUntil, heldUntil = unpack(BUCKET, stored)
   elseif kind ~= ${KIND.report} and CREATES and isLost(key, duration, knownNewest > nowMs) then
-    heldUntil = nowMs + ${HOLD_MS}
+    heldUntil = nowMs + ${BUCKET_HOLD_MS}
     store(key, duration, nowMs, 0, 0, 0, 0, heldUntil)
   end
   if newest <= nowMs then newest, current = nowMs, 0 end
   local missing = (newest - nowMs) * lastLimit - current
-  if knownNewest > nowMs and knownNewest + 1000 > keptUntil
+  if knownNewest > nowMs and knownNewest + ${BUCKET_KEPT_MS} > keptUntil
       and (knownNewest - nowMs) * knownLimit - knownCurrent > missing then
     newest, current, lastLimit, isRestored = knownNewest, knownCurrent, knownLimit, true
   end
@@ -137,11 +141,11 @@ for i = 2, #KEYS do
       refunded = min(cost, used)
       if cost < used then
         local ms, rest = floorOf(cost, duration, current, lastLimit)
-        keptUntil = max(keptUntil, newest + 1000)
+        keptUntil = max(keptUntil, newest + ${BUCKET_KEPT_MS})
         newest, current = newest - ms, rest
         store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
       elseif used > 0 then
-        keptUntil = max(keptUntil, newest + 1000)
+        keptUntil = max(keptUntil, newest + ${BUCKET_KEPT_MS})
         newest, current = nowMs, 0
         store(key, duration, newest, current, lastLimit, indexedUntil, keptUntil)
       end

@@ -6,16 +6,9 @@
  */
 
 import { defineScript } from '../../../redis/script.ts';
-import {
-  CLOCK,
-  EPOCH,
-  HEADER_ARGUMENTS,
-  KEPT_US,
-  LIVE_US,
-  MEMBERSHIP,
-  STORE_META,
-} from './prelude.ts';
+import { CLOCK, EPOCH, HEADER_ARGUMENTS, MEMBERSHIP, STORE_META } from './prelude.ts';
 import type { CallAnswer, CallHeader } from './protocol.ts';
+import { KEPT_US, LIVE_US } from './protocol-constants.ts';
 import {
   decodeHeader,
   headerArguments,
@@ -26,12 +19,6 @@ import {
   type ScriptContext,
   text,
 } from './reply.ts';
-
-/**
- * How long after its start an empty Redis waits for members that know others, ms. Only a member
- * that knows none waits. It covers the reconnection of machines after Redis has restarted empty.
- */
-export const OPEN_GRACE_MS = { exact: 4_000, available: 1_000 } as const;
 
 const PRESENT = `
 local presented = {}

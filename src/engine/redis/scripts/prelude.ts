@@ -24,22 +24,16 @@
  * define functions that they rarely need inside the branches that need them.
  */
 
-/** Members that have called within this time are live, µs. */
-export const LIVE_US = 3_000_000;
-/** A member that has not called for this time is removed, µs. */
-export const KEPT_US = 86_400_000_000;
-/** Windows that begin so soon after a loss of memory count as begun: another clock was ahead. */
-const FENCE_AHEAD_US = 1_000_000;
-/** How long checks wait for the report of a member if a recovery need not be exact, µs. */
-export const AWAIT_US = 1_000_000;
-/**
- * How often a call stores the clock, that its member has called, and counts the machines, µs. The
- * run id is read with the clock, because INFO takes as long as the rest of a call. No server
- * restarts and is connected again, nor does another take over with less data, in so short a time.
- */
-const ANCHOR_US = 10_000;
-const CONTACT_US = 500_000;
-const SCAN_US = 1_000_000;
+import {
+  ANCHOR_US,
+  AWAIT_US,
+  CLOCK_SLEW_RATE,
+  CONTACT_US,
+  FENCE_AHEAD_US,
+  KEPT_US,
+  LIVE_US,
+  SCAN_US,
+} from './protocol-constants.ts';
 
 /** The base of a record whose window was over at its reset: all usage was before the reset. */
 export const CLEARED = 2 ** 52;
@@ -68,7 +62,7 @@ if bucket[1] then
     unpack(META, bucket[1])
 end
 local clock = anchor
-if now >= anchorTime then clock = max(now, anchor + floor((now - anchorTime) * 0.9))
+if now >= anchorTime then clock = max(now, anchor + floor((now - anchorTime) * ${CLOCK_SLEW_RATE}))
 -- TIME was set back. Since the clock was stored, calls were given a later one, by less than this.
 else clock = anchor + ${ANCHOR_US} end
 local isAnchorOld = clock - anchor >= ${ANCHOR_US} or now < anchorTime or clock < seen

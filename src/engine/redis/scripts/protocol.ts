@@ -71,17 +71,12 @@ export interface CounterMessage {
   checks: readonly TokenCheck[];
 }
 
-export const MESSAGES_PER_CALL = 16;
-
 /**
  * How the script has decided a check of a message. `unproven`: denied for now, as other machines
  * may hold unspent tokens, which are recalled. `shared`: denied, although other machines may hold
  * a few unspent tokens of this sliding window.
  */
 export const SERVED = { denied: 0, allowed: 1, unproven: 2, shared: 3 } as const;
-
-/** The longest time that `CounterAnswer.pauseMs` says. */
-export const PAUSE_MAX_MS = 250;
 
 export const MESSAGE_STATUS = {
   done: 0,

@@ -8,6 +8,7 @@ import { defineScript } from '../../../redis/script.ts';
 import { keysOfIdentity } from './inspect.ts';
 import { CLEARED, CLOCK, HEADER_ARGUMENTS, MEMBERSHIP } from './prelude.ts';
 import type { CallHeader } from './protocol.ts';
+import { BUCKET_KEPT_MS } from './protocol-constants.ts';
 import {
   headerArguments,
   InvalidReply,
@@ -81,7 +82,7 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
       local stored = call('GET', key)
       if stored then
         local newest = unpack('<d', stored)
-        local keptUntil = #stored < 48 and newest + 1000 or unpack('<d', stored, 33)
+        local keptUntil = #stored < 48 and newest + ${BUCKET_KEPT_MS} or unpack('<d', stored, 33)
         if newest > nowMs then count = count + 1 end
         -- A missing bucket would be restored by the members that know it.
         call('SET', key, pack('<dddddd', nowMs, 0, 0, 0, keptUntil, 0), 'PXAT', keptUntil)
