@@ -18,6 +18,34 @@ import {
   SERVED,
   type TokenCheck,
 } from '../../src/engine/redis/scripts/protocol.ts';
+import {
+  ANCHOR_US,
+  ASK_AGAIN_US,
+  AWAIT_US,
+  CLOCK_SLEW_RATE,
+  CONTACT_US,
+  CORRECTION_WRITE_OFF_US,
+  FENCE_AHEAD_US,
+  KEPT_US,
+  LEASE_FIRST_PARTS,
+  LEASE_LEFT_MAX_US,
+  LEASE_LEFT_MIN_US,
+  LEASE_LEFT_SHARE,
+  LEASE_LIMIT_SHARE,
+  LEASE_SPAN_MAX_MS,
+  LEASE_SPAN_MIN_MS,
+  LEASE_SPAN_SHARE,
+  LEASED_LIMIT_MIN,
+  LIVE_US,
+  PAUSE_MAX_MS,
+  PAUSE_TOKENS,
+  PAUSE_TOKENS_SHARE,
+  QUIET_US,
+  RECALL_AGAIN_US,
+  SCAN_US,
+  SHARED_RECALL_US,
+  WRITE_OFF_US,
+} from '../../src/engine/redis/scripts/protocol-constants.ts';
 import { share } from '../../src/engine/windows/sliding.ts';
 
 /** What a member is known to have of one counter and window. Tokens are integers. */
@@ -175,13 +203,14 @@ export type GuardRule =
   | 'clearsDenialsWhenWoken'
   | 'keepsUnanswered'
   | 'presentsMembers'
-  | 'waitsForOlderMembers'
-  | 'doubtsOwnTokens';
+  | 'waitsForOlderMembers';
 
 /** Numbers that explorations choose smaller, and the rule that they leave out. */
 export interface Rules {
   lease: (demand: LeaseDemand) => number;
   smallestLeasedLimit: number;
+  /** How many tokens of a used-up sliding window machines take at a time. */
+  pauseTokens: (limit: number) => number;
   /** How many tokens of a used-up sliding window each of the machines that share it may hold. */
   sharedTokens: (limit: number) => number;
   fenceSlackUs: number;
@@ -190,38 +219,31 @@ export interface Rules {
   without?: GuardRule;
 }
 
-const MAX_LEASE_SHARE = 0.05;
-const SMALLEST_LEASED_LIMIT = 20;
-const pauseTokens = (limit: number) => Math.max(3, limit / 200);
-const PAUSE_MAX_MS = 250;
-const SHARED_RECALL_US = 1_000_000;
-const QUIET_US = 12_000;
-const WRITE_OFF_US = 10_000;
-const CORRECTION_WRITE_OFF_US = 250_000;
-const REPEATED_RECALL_US = 4_000;
-const ASK_AGAIN_US = 50_000;
-const LIVE_US = 3_000_000;
-const KEPT_US = 86_400_000_000;
-const AWAIT_US = 1_000_000;
-const ANCHOR_US = 10_000;
-const CONTACT_US = 500_000;
-const SCAN_US = 1_000_000;
-
 export function leaseTokens(demand: LeaseDemand): number {
   const { limit, remaining, rate, rates, machines, durationMs, kept } = demand;
-  const ms = Math.min(Math.max(durationMs / 4, 100), 15_000);
+  const ms = Math.min(
+    Math.max(durationMs * LEASE_SPAN_SHARE, LEASE_SPAN_MIN_MS),
+    LEASE_SPAN_MAX_MS,
+  );
   const fair = rates > 0 ? (remaining * rate) / rates : 0;
-  const wanted = Math.max(Math.min((rate * ms) / 1_000, fair), remaining / (4 * machines));
-  const tokens = Math.floor(Math.min(MAX_LEASE_SHARE * limit, wanted) - kept);
+  const wanted = Math.max(
+    Math.min((rate * ms) / 1_000, fair),
+    remaining / (LEASE_FIRST_PARTS * machines),
+  );
+  const tokens = Math.floor(Math.min(LEASE_LIMIT_SHARE * limit, wanted) - kept);
   return Math.max(0, Math.min(tokens, remaining));
 }
+
+/** How many tokens of a used-up sliding window a machine takes at a time. */
+const pauseTokens = (limit: number) => Math.max(PAUSE_TOKENS, limit * PAUSE_TOKENS_SHARE);
 
 /** Those of the script. */
 export const RULES: Rules = {
   lease: leaseTokens,
-  smallestLeasedLimit: SMALLEST_LEASED_LIMIT,
-  sharedTokens: (limit) => Math.floor(Math.min(pauseTokens(limit) + 1, MAX_LEASE_SHARE * limit)),
-  fenceSlackUs: 1_000_000,
+  smallestLeasedLimit: LEASED_LIMIT_MIN,
+  pauseTokens,
+  sharedTokens: (limit) => Math.floor(Math.min(pauseTokens(limit) + 1, LEASE_LIMIT_SHARE * limit)),
+  fenceSlackUs: FENCE_AHEAD_US,
   isAvailable: false,
 };
 
@@ -277,7 +299,7 @@ class Entry {
   ) {
     const { clockUs: anchorUs, clockTimeUs: timeUs } = meta;
     const seenUs = keeps(rules, 'followsSeenClock') ? header.clockUs : 0;
-    const slowUs = anchorUs + Math.floor((serverUs - timeUs) * 0.9);
+    const slowUs = anchorUs + Math.floor((serverUs - timeUs) * CLOCK_SLEW_RATE);
     const goesOnUs = serverUs >= timeUs ? Math.max(serverUs, slowUs) : anchorUs + ANCHOR_US;
     const ownUs = keeps(rules, 'clockNeverRunsBack') ? goesOnUs : serverUs;
     this.clockUs = Math.max(ownUs, seenUs);
@@ -982,7 +1004,7 @@ class Exchange {
         return SERVED.allowed;
       }
       const isDenied = isProven(check);
-      const isSmall = isSliding && cost <= pauseTokens(limit);
+      const isSmall = isSliding && cost <= rules.pauseTokens(limit);
       if (!isDenied && !(isSmall && isShared(limit))) return SERVED.unproven;
       if (countsDenied) take(cost);
       return isDenied ? SERVED.denied : SERVED.shared;
@@ -997,12 +1019,12 @@ class Exchange {
       take(answer.lent);
     }
     const limit = answer.lentLimit;
-    const isUsedUp = limit - counter.used - carried < pauseTokens(limit);
+    const isUsedUp = limit - counter.used - carried < rules.pauseTokens(limit);
     if (!needsRecall && isUsedUp && isShared(limit)) {
       const free = (limit * 1_000) / durationMs;
       const part = Math.max(message.rate / Math.max(ratesOf(counter), free), 1 / machines);
       const perSecond = free * part;
-      const ms = Math.min(PAUSE_MAX_MS, (1_000 * pauseTokens(limit)) / perSecond);
+      const ms = Math.min(PAUSE_MAX_MS, (1_000 * rules.pauseTokens(limit)) / perSecond);
       answer.pauseMs = Math.ceil(ms);
     }
     answer.isStored = wake(needsRecall);
@@ -1058,7 +1080,9 @@ class Exchange {
     const isQuiet = counter.recallUs > 0 && nowUs - counter.recallUs < QUIET_US;
     if (isQuiet && keeps(rules, 'isQuietAfterRecall')) return 0;
     const endUs = (this.#window + 1) * durationMs * 1_000;
-    if (endUs - nowUs <= Math.max(5_000, Math.min(durationMs, 50_000))) return 0;
+    const leastUs = durationMs * 1_000 * LEASE_LEFT_SHARE;
+    const leftUs = Math.max(LEASE_LEFT_MIN_US, Math.min(leastUs, LEASE_LEFT_MAX_US));
+    if (endUs - nowUs <= leftUs) return 0;
     const rates = ratesOf(counter);
     const carriedNow = keeps(rules, 'subtractsCarriedFromLeases') ? carried : 0;
     const remaining = limit - counter.used - carriedNow;
@@ -1087,7 +1111,7 @@ class Exchange {
       const isCorrection = this.#message.checks.length === 0;
       const writeOffUs = isCorrection ? CORRECTION_WRITE_OFF_US : WRITE_OFF_US;
       const isOverdue = record.firstRecallUs > 0 && nowUs - record.firstRecallUs >= writeOffUs;
-      if (!isOverdue && nowUs - record.lastRecallUs >= REPEATED_RECALL_US) {
+      if (!isOverdue && nowUs - record.lastRecallUs >= RECALL_AGAIN_US) {
         record.firstRecallUs ||= nowUs;
         record.lastRecallUs = nowUs;
         isSent = true;
@@ -1122,7 +1146,7 @@ class Exchange {
       Object.assign(record, { mustReport: false, isMissed: true, ...nothing });
       return;
     }
-    const againUs = isOverdue ? ASK_AGAIN_US : REPEATED_RECALL_US;
+    const againUs = isOverdue ? ASK_AGAIN_US : RECALL_AGAIN_US;
     if (nowUs - record.lastRecallUs < againUs) return;
     if (record.lastRecallUs === 0) record.firstRecallUs = nowUs;
     record.lastRecallUs = nowUs;

@@ -8,15 +8,29 @@
  *   - in times that only matter for as long as they are recent, and in numbers that nobody reads
  */
 
+import { pauseLeftMs } from '../../src/engine/redis/counter/pause.ts';
+import type { CounterMessage } from '../../src/engine/redis/scripts/protocol.ts';
+import {
+  LIVE_US,
+  PARK_MS,
+  QUIET_US,
+  RECALL_AGAIN_US,
+  RETRY_MS,
+} from '../../src/engine/redis/scripts/protocol-constants.ts';
 import type { MemberRecord, RedisState } from './lease-model.ts';
-import type { Answer, LeaseScenario, Machine, Request, World } from './lease-world.ts';
+import type { StoredSlot } from './lease-slot-memory.ts';
+import {
+  type Answer,
+  type LeaseScenario,
+  type Machine,
+  RECOVERY_PARK_MS,
+  type Request,
+  type World,
+  type WorldCheck,
+} from './lease-world.ts';
 
 /** What the script compares ages with, us: a greater age is like this one. */
-const LIVE_US = 3_000_000;
 const OLD_RECALL_US = 1_000_000;
-const QUIET_US = 12_000;
-const AGAIN_US = 4_000;
-const PARK_MS = 10;
 /** Scenarios that are shorter have members that are live until they leave. */
 const CONTACT_MS = 400;
 
@@ -61,13 +75,20 @@ function copyRedis({ runId, meta, counters, index }: RedisState): RedisState {
 }
 
 function copyMachine(machine: Machine): Machine {
-  const { slot, flight, waiting } = machine;
-  const copy: Machine = { ...machine, waiting: waiting.map((check) => ({ ...check })) };
-  if (slot !== undefined) copy.slot = { ...slot };
-  if (flight !== undefined) {
-    copy.flight = { ...flight, checks: flight.checks.map((check) => ({ ...check })) };
-  }
-  return copy;
+  const { slot, counter, reservations } = machine;
+  const { waiting, corrections, sent } = counter;
+  const copyChecks = (checks: readonly WorldCheck[]) => checks.map((check) => ({ ...check }));
+  return {
+    ...machine,
+    slot: slot && { ...slot, state: { ...slot.state } },
+    reservations: [...reservations],
+    counter: {
+      ...counter,
+      waiting: copyChecks(waiting),
+      corrections: [...corrections],
+      sent: sent && { ...sent, checks: copyChecks(sent.checks) },
+    },
+  };
 }
 
 export class WorldNames {
@@ -128,34 +149,27 @@ export class WorldNames {
     const requests = world.requests.filter((request) => request.machine === i);
     const answers = world.answers.filter((answer) => answer.machine === i);
     const rank = this.#ranks(machine, name, requests, answers, redis, hasSnapshot && snapshot);
-    const { slot, flight } = machine;
-    const checks = (waiting: Machine['waiting']) => {
-      return waiting.map(({ cost, limit, kind, isSliding, sinceMs, triedMs, ...rest }) => {
-        const tried = triedMs < 0 ? -1 : Math.min(nowMs - triedMs, PARK_MS);
-        const { tries, isWithdrawn } = rest;
-        const counted = this.#scenario.mostTries === undefined ? 0 : tries;
-        const since = Math.min(nowMs - sinceMs, PARK_MS);
-        return [cost, limit, kind, isSliding, since, tried, counted, isWithdrawn];
-      });
-    };
+    const { slot, counter, clock, reporting } = machine;
+    const { waiting, sent, corrections, prefetch, retryMs, report } = counter;
     const parts: unknown[] = [
-      ...[machine.isAlive, machine.isPaused, machine.isRecalled, machine.isJoining],
+      ...[machine.isAlive, machine.isPaused, machine.isJoining, machine.returnsLater],
       ...[machine.epoch, machine.reportedEpoch, machine.membersVersion, world.arrived[i]],
-      machine.report,
+      ...[machine.reservations, clock?.offsetMs, clock?.aboveMs],
+      ...[machine.leaseEndMs, Math.max(0, machine.wokenMs + RETRY_MS - nowMs)],
+      ...[counter.mustSync, counter.mustReturn, counter.isRecalled, counter.isWoken],
+      ...[corrections, prefetch, report, Math.max(0, retryMs - nowMs)],
       this.#hasAges ? machine.clockUs - this.#serverUs(world) : 0,
       this.#isSymmetric ? machine.members.length : machine.members,
-      rank(machine.sequence),
-      checks(machine.waiting),
+      ...[rank(machine.removedSequence), rank(machine.lastSequence)],
+      this.#checks(waiting, nowMs),
     ];
-    if (slot !== undefined) {
-      const { deadlineMs, boundMs, firstSequence, ...rest } = slot;
-      const left = Math.max(0, deadlineMs - nowMs);
-      parts.push(Object.values(rest), left, Math.max(0, boundMs - nowMs), rank(firstSequence));
+    if (slot !== undefined) parts.push(slotParts(slot, nowMs, rank));
+    if (sent !== undefined) {
+      const { isReturn, correction, message, checks } = sent;
+      parts.push(isReturn, correction, rank(message.sequence), this.#checks(checks, nowMs));
+      parts.push(nowMs - machine.sentMs, messageParts(message));
     }
-    if (flight !== undefined) {
-      const { sequence, sentMs, checks: sent, ...rest } = flight;
-      parts.push(rank(sequence), nowMs - sentMs, checks(sent), Object.values(rest));
-    }
+    if (reporting !== undefined) parts.push(reporting.epoch, rank(reporting.sequence));
     for (const state of hasSnapshot ? [redis, snapshot] : [redis]) {
       const known = state.meta?.members[name];
       if (known !== undefined) {
@@ -173,7 +187,7 @@ export class WorldNames {
         if (record === undefined) continue;
         const { sequence, firstRecallUs, lastRecallUs, ...rest } = record;
         const first = firstRecallUs === 0 ? -1 : age(firstRecallUs, OLD_RECALL_US);
-        parts.push(Object.values(rest), rank(sequence), first, age(lastRecallUs, AGAIN_US));
+        parts.push(Object.values(rest), rank(sequence), first, age(lastRecallUs, RECALL_AGAIN_US));
       }
     }
     const news = world.news.filter((each) => each.machine === i);
@@ -185,18 +199,28 @@ export class WorldNames {
     return `${JSON.stringify(parts)}${texts.sort().join('|')}`;
   }
 
+  #checks(checks: readonly WorldCheck[], nowMs: number): unknown[] {
+    return checks.map(({ check, kind, wasSent, queuedMs, parkedMs, tries, isWithdrawn }) => [
+      ...[check, kind, wasSent, isWithdrawn],
+      Math.min(nowMs - queuedMs, RECOVERY_PARK_MS),
+      parkedMs === 0 ? -1 : Math.min(nowMs - parkedMs, PARK_MS),
+      this.#scenario.mostTries === undefined ? 0 : tries,
+    ]);
+  }
+
   /** The rank of a sequence number among all that concern a machine. */
   #ranks(
-    { sequence, slot, flight }: Machine,
+    { removedSequence, lastSequence, slot, counter, reporting }: Machine,
     name: string,
     requests: readonly Request[],
     answers: readonly Answer[],
     redis: RedisState,
     snapshot: RedisState | false,
   ): (sequence: number) => number {
-    const numbers = new Set([sequence]);
-    if (slot !== undefined) numbers.add(slot.firstSequence);
-    if (flight !== undefined) numbers.add(flight.sequence);
+    const numbers = new Set([0, removedSequence, lastSequence]);
+    if (slot !== undefined) numbers.add(slot.state.sequence).add(slot.state.firstSequence);
+    if (counter.sent !== undefined) numbers.add(counter.sent.message.sequence);
+    if (reporting !== undefined) numbers.add(reporting.sequence);
     for (const { message } of requests) numbers.add(message.sequence).add(message.firstSequence);
     for (const { sequence } of answers) numbers.add(sequence);
     for (const { counters } of snapshot === false ? [redis] : [redis, snapshot]) {
@@ -216,9 +240,8 @@ export class WorldNames {
   ): string {
     let text = this.#texts.get(message);
     if (text === undefined) {
-      const { identity, durationMs, sequence, firstSequence, ...rest } = message;
       const { reportedEpoch, membersVersion } = header;
-      text = JSON.stringify([reportedEpoch, membersVersion, Object.values(rest)]);
+      text = JSON.stringify([reportedEpoch, membersVersion, messageParts(message)]);
       this.#texts.set(message, text);
     }
     const seen = this.#hasAges ? header.clockUs - this.#serverUs(world) : 0;
@@ -237,4 +260,25 @@ export class WorldNames {
     const seen = this.#hasAges ? call.clockUs - this.#serverUs(world) : 0;
     return `${isVague} ${seen} ${text}`;
   }
+}
+
+/** A message but its sequence numbers. */
+function messageParts(message: CounterMessage): unknown[] {
+  const { identity, durationMs, sequence, firstSequence, ...rest } = message;
+  return Object.values(rest);
+}
+
+/** @param rank of a sequence number */
+function slotParts(
+  { state, isDirty }: StoredSlot,
+  nowMs: number,
+  rank: (sequence: number) => number,
+): unknown[] {
+  const { deadlineMs, boundUntilMs, pause, sequence, firstSequence, ...others } = state;
+  const { rate, rateFromMs, rateSpent, ...rest } = others;
+  return [
+    ...[isDirty, ...Object.values(rest), rank(sequence), rank(firstSequence)],
+    ...[Math.max(0, deadlineMs - nowMs), Math.max(0, boundUntilMs - nowMs)],
+    pauseLeftMs(pause, nowMs),
+  ];
 }

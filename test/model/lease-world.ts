@@ -1,13 +1,40 @@
 /**
  * Machines, one Redis and the network between them, as plain data, and every event that may come
- * next. A machine does what a shard worker does with one counter; all its threads are one here,
- * because the lock of the slot orders them.
+ * next. A machine runs the code of the product: its counter (`engine/redis/counter`), its slot in
+ * a lease table, and what connects both. All its threads are one here, because the lock of the slot
+ * orders them. Redis is the model in `lease-model.ts`, which other tests compare with the scripts.
  *
  * The time advances in ticks. Machines measure the same time as Redis, but learn of a window's end
  * only from answers. Messages, answers and publications are delivered in any order; a scenario says
- * how many may be lost or repeated, and how many other faults may happen.
+ * how many may be lost or repeated, and how many other faults may happen. The timer for checks that
+ * got no answer may fire at any time.
  */
 
+import {
+  type CheckParameters,
+  newDecision,
+  OUTCOME,
+  type TableDecision,
+} from '../../src/core/decision.ts';
+import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
+import { endDenials } from '../../src/engine/redis/counter/answer.ts';
+import {
+  type Counter,
+  decideInOrder,
+  isReady,
+  newCounter,
+  recall,
+  type WaitingCheck,
+  wake,
+} from '../../src/engine/redis/counter/counter.ts';
+import { dropLease, forgetUsage, mustReport } from '../../src/engine/redis/counter/lease-state.ts';
+import {
+  changeState,
+  composeFromSlot,
+  takeAnswerIntoSlot,
+} from '../../src/engine/redis/lease-exchange.ts';
+import { NO_LEASE_SLOT } from '../../src/engine/redis/lease-layout.ts';
+import { type LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -19,6 +46,12 @@ import {
   SERVED,
   type TokenCheck,
 } from '../../src/engine/redis/scripts/protocol.ts';
+import {
+  AWAIT_US,
+  LEASED_LIMIT_MIN,
+  RETRY_MS,
+} from '../../src/engine/redis/scripts/protocol-constants.ts';
+import { counterKey } from '../../src/engine/windows/registry.ts';
 import {
   counterAt,
   exchange,
@@ -35,6 +68,7 @@ import {
   type Rules,
   resetCounter,
 } from './lease-model.ts';
+import { IDENTITY, SlotMemory, type SlotOwner } from './lease-slot-memory.ts';
 
 export type CheckKind = 'sync' | 'async' | 'reserve';
 
@@ -80,66 +114,43 @@ export interface LeaseScenario {
   rules?: Partial<Rules>;
 }
 
-export interface WaitingCheck extends ScenarioCheck {
-  sinceMs: number;
-  /** The time of the last unproven denial; -1 if it shall be sent at once. */
-  triedMs: number;
+/** A check of a machine that waits for Redis. */
+export interface WorldCheck extends WaitingCheck {
+  readonly kind: CheckKind;
+  /** How many messages have carried it. */
   tries: number;
-  /** Whether it was decided without Redis while its message was in flight. */
+  /** Whether it was decided without Redis while its message was under way. */
   isWithdrawn?: true;
 }
 
-export interface Slot {
+/** A check of a pending batch. */
+interface Reservation {
   window: number;
-  isStored: boolean;
-  spent: number;
-  previousSpent: number;
-  previousReserved: number;
-  previousKnown: number;
-  lease: number;
-  leaseLimit: number;
-  leaseIsSliding: boolean;
-  reserved: number;
-  deadlineMs: number;
-  others: number;
-  boundMs: number;
-  lastLimit: number;
-  firstSequence: number;
-  /** Usage that has not been reported in an answered message. */
-  isDirty: boolean;
+  cost: number;
+  limit: number;
 }
 
-export interface Flight {
-  sequence: number;
-  sentMs: number;
-  checks: WaitingCheck[];
-  isSliding: boolean;
-  /** Whether the answer shows the use of the window before, if it is of this window or the next. */
-  hasPrevious: boolean;
-  window: number;
-  refund: number;
-  isReport: boolean;
-  /** The epoch for which it reports. */
-  reports: string;
-  /** Whether the message counted reserved tokens. */
-  mayFree: boolean;
-  /** Whether tokens may have come back since Redis answered. */
-  isWoken?: true;
-}
-
-export interface Machine {
+export interface Machine extends SlotOwner {
   isAlive: boolean;
   isPaused: boolean;
-  sequence: number;
-  slot?: Slot;
-  flight?: Flight;
-  waiting: WaitingCheck[];
-  isRecalled: boolean;
-  /** The number of the request for a report that it has not answered; 0 for none. */
-  report: number;
+  counter: Counter<WorldCheck>;
+  reservations: Reservation[];
+  /** When the message under way was sent. */
+  sentMs: number;
+  /** The sequence number of the last message, and how many there were. */
+  lastSequence: number;
+  messages: number;
+  /** Whether pending batches kept tokens of a returned lease, which are to be returned later. */
+  returnsLater: boolean;
+  /** When its lease for sliding windows is to be returned; 0: there is none. */
+  leaseEndMs: number;
+  /** When it learned that the known usage has fallen. */
+  wokenMs: number;
   /** Of the last answer, and the one in which all counters were reported; '' for none. */
   epoch: string;
   reportedEpoch: string;
+  /** The epoch for which it reports, by the message of that number; 0: it is not composed. */
+  reporting?: { epoch: string; sequence: number } | undefined;
   membersVersion: number;
   members: string[];
   isJoining: boolean;
@@ -148,12 +159,15 @@ export interface Machine {
 
 export interface Request {
   machine: number;
+  /** Its number among the messages of its machine. */
+  number: number;
   header: CallHeader;
   message: CounterMessage;
 }
 
 export interface Answer {
   machine: number;
+  number: number;
   sequence: number;
   call: CallAnswer;
   /** Whether known use may have contained more than was allowed. */
@@ -197,13 +211,11 @@ export interface World {
   isKnownVague: boolean;
 }
 
-const IDENTITY = { h0: 1, h1: 2, h2: 3, h3: 4 };
 const FIRST_WINDOW = 1_000;
-const PARK_MS = 10;
-const RETRY_MS = 4;
-const BOUND_MS = 1_000;
-/** After this time an available recovery waits for members no longer that have not called. */
-const AWAIT_US = 1_000_000;
+/** How long checks wait for reports after a loss. */
+export const RECOVERY_PARK_MS = 20;
+/** How many tokens a refund gives back. */
+const REFUND = LEASED_LIMIT_MIN;
 /** A failover takes longer than any two changes of the list of members are apart. */
 const FAILOVER_MS = 20;
 
@@ -222,9 +234,14 @@ export class LeaseWorld {
   readonly #scenario: LeaseScenario;
   readonly #rules: Rules;
   readonly #key: string;
+  readonly #tableKey: number;
+  readonly #memory: SlotMemory;
+  readonly #decision = newDecision();
 
   constructor(scenario: LeaseScenario) {
     this.#scenario = scenario;
+    this.#tableKey = counterKey(RULE.fixed, scenario.durationMs);
+    this.#memory = new SlotMemory(this.#tableKey);
     this.#rules = { ...RULES, ...scenario.rules };
     this.#key = keyOfMessage({
       identity: IDENTITY,
@@ -246,8 +263,16 @@ export class LeaseWorld {
       machines: checks.map((_, i): Machine => {
         const isNew = newMachines?.includes(i) === true;
         return {
-          ...{ isAlive: true, isPaused: false, sequence: 0, waiting: [], isRecalled: false },
-          report: 0,
+          ...{ isAlive: true, isPaused: false, removedSequence: 0, reservations: [] },
+          counter: newCounter(IDENTITY, this.#scenario.durationMs),
+          ...{
+            sentMs: 0,
+            lastSequence: 0,
+            messages: 0,
+            returnsLater: false,
+            leaseEndMs: 0,
+            wokenMs: Number.NEGATIVE_INFINITY,
+          },
           ...{ epoch: isNew ? '' : epoch, reportedEpoch: isNew ? '' : epoch, clockUs: 0 },
           ...{ membersVersion: isNew ? 0 : startMs, members: isNew ? [] : members },
           isJoining: isNew,
@@ -315,7 +340,7 @@ export class LeaseWorld {
       for (const i of w.forgotten) this.#lose(w, i);
     };
     add('failover', failOver, 'failovers');
-    const isUsedByAll = world.machines.every(({ slot }) => slot?.isStored);
+    const isUsedByAll = world.machines.every(({ slot }) => slot?.state.isStored);
     const { losesIndex = false } = this.#scenario;
     if (Object.keys(world.redis.counters).length > 0 && (isUsedByAll || !losesIndex)) {
       // What machines know of tokens that were written off is restored as used.
@@ -352,8 +377,8 @@ export class LeaseWorld {
     world.total[window] = 0;
     this.#publish(world, resetCounter(redis, this.#key, window));
     // Tokens that a machine has not reported yet, and those in leases, count after the reset.
-    const isReported = world.machines.every(({ slot, flight }) => {
-      return !slot?.isDirty && flight === undefined;
+    const isReported = world.machines.every(({ slot, counter }) => {
+      return !slot?.isDirty && counter.sent === undefined;
     });
     const { used } = redis.counters[counterAt(this.#key, window)] ?? { used: 0 };
     if (used > 0 || !isReported) world.isKnownVague = true;
@@ -368,82 +393,69 @@ export class LeaseWorld {
       });
       return;
     }
-    const { slot, flight, waiting } = machine;
+    const { slot, counter } = machine;
+    const { sent } = counter;
     if (world.arrived[i] < this.#scenario.checks[i].length) {
       add(`arrive ${i}`, (w) => this.#arrive(w, i));
     }
     if (this.#needsContact(world, machine)) add(`contact ${i}`, (w) => this.#contact(w, i));
-    const mustReport = machine.epoch !== machine.reportedEpoch && slot !== undefined;
-    if (flight === undefined) {
-      const isDue = ({ triedMs }: WaitingCheck) => {
-        return triedMs < 0 || world.nowMs - triedMs >= RETRY_MS || machine.report !== 0;
-      };
-      if (machine.report !== 0) {
-        add(`answer ${i}`, (w) => this.#send(w, i, { keepsLease: true }));
+    if (sent === undefined) {
+      if (isReady(counter, world.nowMs) && !machine.isJoining) {
+        add(`send ${i}`, (w) => this.#send(w, i));
       }
-      if (mustReport) {
-        add(`report ${i}`, (w) => this.#send(w, i, { keepsLease: true, isReport: true }));
-      } else if (machine.isRecalled) add(`return ${i}`, (w) => this.#sendReturn(w, i));
-      else if (waiting.some(isDue) && !machine.isJoining) {
-        const options = { keepsLease: false, wantsLease: true, hasChecks: true };
-        add(`send ${i}`, (w) => this.#send(w, i, options));
+      if (slot !== undefined && slot.state.lastLimit > 0) {
+        const prefetch = (w: World) => {
+          const { lastLimit: limit, coversSliding: isSliding } = w.machines[i].slot!.state;
+          w.machines[i].counter.prefetch = { limit, isSliding };
+        };
+        add(`prefetch ${i}`, prefetch, 'prefetches');
       }
-      if (slot !== undefined && slot.lastLimit > 0) {
-        const options = { keepsLease: true, wantsLease: true };
-        add(`prefetch ${i}`, (w) => this.#send(w, i, options), 'prefetches');
-      }
-      if (slot !== undefined && slot.spent > 0) {
+      if (slot !== undefined && slot.state.spent > 0) {
         const refund = (w: World) => {
-          w.refunded++;
-          this.#send(w, i, { keepsLease: false, refund: 1 });
+          w.refunded += REFUND;
+          const { window } = w.machines[i].slot!.state;
+          const correction = { refund: REFUND, refundWindow: window, recalls: false };
+          w.machines[i].counter.corrections.push(correction);
         };
         add(`refund ${i}`, refund, 'refunds');
       }
-      if (slot !== undefined && this.#canEvict(world, slot)) {
-        const evict = ({ machines }: World) => {
-          delete machines[i].slot;
-        };
-        add(`evict ${i}`, evict, 'evictions');
+      if (slot !== undefined) {
+        add(`evict ${i}`, (w) => this.#memory.evict(w.machines[i], w.nowMs), 'evictions');
       }
-    } else add(`time out ${i}`, ({ machines }) => this.#endFlight(machines[i]), 'timeouts');
-    if (waiting.some(({ sinceMs }) => world.nowMs - sinceMs >= PARK_MS) && flight === undefined) {
-      add(`give up ${i}`, (w) => {
-        const { waiting } = w.machines[i];
-        const isOver = ({ sinceMs, triedMs }: WaitingCheck) =>
-          triedMs >= 0 && w.nowMs - sinceMs >= PARK_MS;
-        w.unproven += waiting.filter(isOver).length;
-        w.machines[i].waiting = waiting.filter((check) => !isOver(check));
-      });
-    }
-    if (flight !== undefined && flight.checks.length > 0) {
+    } else add(`time out ${i}`, (w) => this.#takeAnswer(w, i, undefined), 'timeouts');
+    if (sent?.checks.some(({ isWithdrawn }) => isWithdrawn === undefined)) {
       const withdraw = ({ machines }: World) => {
-        machines[i].flight!.checks[0].isWithdrawn = true;
+        const { checks } = machines[i].counter.sent!;
+        checks.find(({ isWithdrawn }) => isWithdrawn === undefined)!.isWithdrawn = true;
       };
       add(`withdraw ${i}`, withdraw, 'withdrawals');
     }
-    if (slot !== undefined && slot.reserved > 0) {
-      add(`commit ${i}`, ({ machines, allowed, total }) => {
-        const slot = machines[i].slot!;
-        addUsage(allowed, slot.window, slot.lastLimit, slot.reserved);
-        addTokens(total, slot.window, slot.reserved);
-        slot.spent += slot.reserved;
-        slot.reserved = 0;
-        slot.isDirty = true;
+    if (machine.reservations.length > 0) {
+      add(`commit ${i}`, (w) => this.#endBatches(w, i, true));
+      add(`abort ${i}`, (w) => this.#endBatches(w, i, false));
+    }
+    if (machine.returnsLater) {
+      add(`return ${i}`, ({ machines }) => {
+        machines[i].returnsLater = false;
+        machines[i].counter.mustReturn = true;
       });
-      add(`abort ${i}`, ({ machines }) => {
-        const slot = machines[i].slot!;
-        slot.lease += slot.reserved;
-        slot.reserved = 0;
-      });
+    }
+    if (machine.leaseEndMs > 0 && world.nowMs >= machine.leaseEndMs) {
+      add(`end the lease of ${i}`, (w) => this.#endLease(w, i));
     }
     const setMachine = (changes: Partial<Machine>) => {
       return ({ machines }: World) => void Object.assign(machines[i], changes);
     };
     add(`kill ${i}`, setMachine({ isAlive: false }), 'kills');
-    if (world.faults.stops > 0 && flight === undefined && waiting.length === 0) {
-      const isReported = slot === undefined || (!slot.isDirty && slot.lease + slot.reserved === 0);
+    if (world.faults.stops > 0 && sent === undefined && counter.waiting.length === 0) {
+      const { isDirty = false, state } = slot ?? {};
+      const isReported = !isDirty && (state === undefined || state.lease + state.reserved === 0);
       if (isReported && !machine.isJoining) add(`stop ${i}`, (w) => this.#stop(w, i), 'stops');
-      else if (!isReported && !mustReport) add(`drain ${i}`, (w) => this.#sendReturn(w, i));
+      else if (!isReported && !counter.mustReturn) {
+        add(`drain ${i}`, ({ machines }) => {
+          machines[i].counter.mustReturn = true;
+        });
+      }
     }
     if (world.redis.meta?.members[memberOf(i)] !== undefined) {
       const forget = (w: World) => {
@@ -462,19 +474,19 @@ export class LeaseWorld {
     machine.isAlive = false;
     const { reportedEpoch, membersVersion, clockUs, slot } = machine;
     const header = { member: memberOf(i), reportedEpoch, membersVersion, clockUs };
-    const { window } = slot ?? { window: NO_WINDOW };
+    const { window } = slot?.state ?? { window: NO_WINDOW };
     const endMs = window === NO_WINDOW ? 0 : (window + 2) * this.#scenario.durationMs;
     leaveMember(world.redis, this.#serverUs(world), header, endMs * 1_000, this.#rules);
   }
 
   /** Tokens that a machine has used or holds may be allowed once more. */
   #lose(world: World, i: number): void {
-    const { slot, flight } = world.machines[i];
+    const { slot, counter } = world.machines[i];
     if (slot === undefined) return;
-    const { spent, lease, reserved } = slot;
+    const { spent, lease, reserved } = slot.state;
     const present = Math.floor(world.nowMs / this.#scenario.durationMs);
-    const window = slot.window === NO_WINDOW ? present : slot.window;
-    const asked = flight?.checks.reduce((sum, { cost }) => sum + cost, 0) ?? 0;
+    const window = slot.state.window === NO_WINDOW ? present : slot.state.window;
+    const asked = counter.sent?.checks.reduce((sum, { check }) => sum + check.cost, 0) ?? 0;
     const lent = world.answers
       .filter(({ machine }) => machine === i)
       .reduce((sum, { call }) => sum + (call.counters[0]?.lent ?? 0), 0);
@@ -502,16 +514,9 @@ export class LeaseWorld {
     );
   }
 
-  #canEvict({ nowMs }: World, slot: Slot): boolean {
-    if (slot.reserved > 0) return false;
-    const isOver = nowMs >= (slot.window + 1) * this.#scenario.durationMs;
-    if (slot.lease > 0 && !isOver) return false;
-    return !slot.isDirty || !this.#keeps('keepsUnanswered');
-  }
-
   #networkEvents(world: World, add: AddEvent): void {
     for (const [n, request] of world.requests.entries()) {
-      const name = `request ${request.machine}/${request.message.sequence}`;
+      const name = `request ${request.machine}/${request.number}`;
       add(`deliver ${name}`, (w) => {
         w.requests.splice(n, 1);
         this.#execute(w, request);
@@ -521,7 +526,7 @@ export class LeaseWorld {
     }
     for (const [n, answer] of world.answers.entries()) {
       const { isAlive, isPaused } = world.machines[answer.machine];
-      const name = `answer ${answer.machine}/${answer.sequence}`;
+      const name = `answer ${answer.machine}/${answer.number}`;
       if (!isPaused) {
         add(`deliver ${name}`, (w) => {
           w.answers.splice(n, 1);
@@ -536,64 +541,118 @@ export class LeaseWorld {
       if (!isPaused) {
         add(`deliver ${kind} ${machine}`, (w) => {
           w.news.splice(n, 1);
-          if (isAlive) this.#inform(w.machines[machine], news);
+          if (isAlive) this.#inform(w, machine, news);
         });
       }
       add(`lose ${kind} ${machine}`, (w) => void w.news.splice(n, 1), 'losses');
     }
   }
 
+  /** Runs code of the product on the slot of a machine. */
+  #run<T>(world: World, i: number, action: (table: LeaseTable) => T): T {
+    return this.#memory.run(world.machines[i], world.nowMs, action);
+  }
+
   /** The next check of a machine: decided at once, or waiting for tokens. */
   #arrive(world: World, i: number): void {
-    const machine = world.machines[i];
-    const check = this.#scenario.checks[i][world.arrived[i]++];
-    const { cost, limit, kind, isSliding } = check;
-    const { slot } = machine;
-    const isCurrent = slot !== undefined && world.nowMs < slot.deadlineMs;
-    if (kind === 'async' && isCurrent) {
-      slot.spent += cost;
-      slot.isDirty = true;
-      addTokens(world.total, slot.window, cost);
+    const { cost, limit, kind, isSliding, countsDenied } =
+      this.#scenario.checks[i][world.arrived[i]++];
+    const { durationMs } = this.#scenario;
+    const rule = isSliding ? RULE.sliding : RULE.fixed;
+    const parameters: CheckParameters = { cost, limit, durationMs, rule, burst: NO_BURST };
+    if (kind === 'async') {
+      this.#decideAsync(world, i, parameters);
       return;
     }
-    if (isCurrent && slot.lease >= cost && this.#mayServe(slot, check)) {
-      slot.lease -= cost;
-      slot.lastLimit = limit;
-      const isOver = Math.floor(world.nowMs / this.#scenario.durationMs) !== slot.window;
+    const check: WorldCheck = {
+      ...{ parameters, check: { cost, limit, isSliding, countsDenied }, kind },
+      ...{ isReserve: kind === 'reserve', wasSent: false, queuedMs: world.nowMs, parkedMs: 0 },
+      tries: 0,
+    };
+    if (!this.#tryInMemory(world, i, check)) world.machines[i].counter.waiting.push(check);
+  }
+
+  /** @returns whether the check is over */
+  #tryInMemory(world: World, i: number, { parameters, kind }: WorldCheck): boolean {
+    const { nowMs } = world;
+    const decision = this.#decision;
+    const { slot } = world.machines[i];
+    const { lentLimit = 0, coversSliding = false } = slot?.state ?? {};
+    if (slot !== undefined && !this.#keeps('checksLeaseLimit')) slot.state.lentLimit = 0;
+    if (slot !== undefined && !this.#keeps('checksSlidingLease')) slot.state.coversSliding = true;
+    const verdict = this.#run(world, i, (table) => {
+      return kind === 'reserve'
+        ? table.reserve(IDENTITY, nowMs, parameters, decision)
+        : table.decide(IDENTITY, nowMs, parameters, decision);
+    });
+    if (slot !== undefined)
+      Object.assign(world.machines[i].slot!.state, { lentLimit, coversSliding });
+    if (verdict !== VERDICT.decided && verdict !== VERDICT.decidedPrefetch) return false;
+    const { cost, limit, durationMs, rule } = parameters;
+    const machine = world.machines[i];
+    if (verdict === VERDICT.decidedPrefetch) {
+      machine.counter.prefetch = { limit, isSliding: rule === RULE.sliding };
+    }
+    const { window } = decision;
+    if (!decision.allowed) this.#checkLocalDenial(world, i, parameters, decision);
+    else {
+      const isOver = Math.floor(nowMs / durationMs) !== window;
       if (isOver && this.#scenario.clockStepsMs === undefined) {
         throw new Error('a lease is used after its window');
       }
-      if (kind === 'reserve') slot.reserved += cost;
-      else this.#allow(world, slot, check);
-      return;
+      if (kind === 'reserve') machine.reservations.push({ window, cost, limit });
+      else this.#allow(world, window, parameters);
     }
-    const isDenied = isCurrent && world.nowMs < slot.boundMs;
-    if (isDenied && !isSliding && slot.others + slot.spent + cost > limit) {
-      // It may be false until the machine is told of refunds and resets.
-      if (!world.news.some(({ machine, kind }) => machine === i && kind !== 'recall')) {
-        this.#deny(world, slot.window, check, slot.others + slot.spent);
+    return true;
+  }
+
+  /** An asynchronous check is decided at once, in a new slot if it has none. */
+  #decideAsync(world: World, i: number, parameters: CheckParameters): void {
+    const decision = this.#decision;
+    const verdict = this.#run(world, i, (table) => {
+      const lock = table.lockFor(IDENTITY);
+      table.acquire(lock);
+      if (table.find(IDENTITY, this.#tableKey) === NO_LEASE_SLOT) {
+        table.insert(IDENTITY, 1, this.#tableKey, world.nowMs);
       }
-      return;
-    }
-    machine.waiting.push({ ...check, sinceMs: world.nowMs, triedMs: -1, tries: 0 });
+      table.release(lock);
+      return table.decideAsync(IDENTITY, world.nowMs, parameters, decision);
+    });
+    if (verdict === VERDICT.decidedReport) world.machines[i].counter.mustSync = true;
+    if (decision.allowed) addTokens(world.total, decision.window, parameters.cost);
   }
 
-  #mayServe(slot: Slot, { limit, isSliding }: TokenCheck): boolean {
-    if (isSliding && !slot.leaseIsSliding && this.#keeps('checksSlidingLease')) return false;
-    return slot.leaseLimit <= limit || !this.#keeps('checksLeaseLimit');
-  }
-
-  #allow(world: World, slot: Slot, { cost, limit, isSliding }: TokenCheck): void {
-    const { window } = slot;
-    slot.spent += cost;
-    slot.lastLimit = limit;
-    slot.isDirty = true;
+  #allow(world: World, window: number, { cost, limit, rule }: CheckParameters): void {
     addUsage(world.allowed, window, limit, cost);
     addTokens(world.total, window, cost);
-    if (!isSliding) return;
+    if (rule !== RULE.sliding) return;
     const carried = this.#carriedAt(world, window);
     const sum = usageUpTo(world.allowed[window], limit) + carried;
     if (sum > limit) throw new Error(`${sum} of ${limit} tokens are allowed in a sliding window`);
+  }
+
+  /** Commits all pending batches of a machine, or aborts them. */
+  #endBatches(world: World, i: number, isCommitted: boolean): void {
+    const machine = world.machines[i];
+    this.#run(world, i, (table) => {
+      for (const { window, cost, limit } of machine.reservations) {
+        if (!isCommitted) table.abort(IDENTITY, this.#tableKey, window, cost);
+        else {
+          table.commit(IDENTITY, this.#tableKey, window, cost);
+          addUsage(world.allowed, window, limit, cost);
+          addTokens(world.total, window, cost);
+        }
+      }
+    });
+    machine.reservations = [];
+  }
+
+  /** Takes a lease away whose time is over, and reports it. */
+  #endLease(world: World, i: number): void {
+    const machine = world.machines[i];
+    machine.leaseEndMs = 0;
+    this.#run(world, i, (table) => changeState(table, IDENTITY, this.#tableKey, dropLease));
+    machine.counter.mustSync = true;
   }
 
   #windowOfRedis(world: World): number {
@@ -601,101 +660,73 @@ export class LeaseWorld {
     return Math.floor(us / 1_000 / this.#scenario.durationMs);
   }
 
-  /** A final denial must be true, unless known usage is vague. */
-  #deny(world: World, window: number, { cost, limit }: TokenCheck, bound: number): void {
-    if (isVague(world) || cost + (world.total[window] ?? 0) > limit) return;
-    // Redis tells members what falls in the window that it is in. Its clock was set.
-    if (this.#windowOfRedis(world) > window) return;
-    throw new Error(`a denial of ${cost} of ${limit} is false; known use is ${bound}`);
-  }
-
-  #sendReturn(world: World, i: number): void {
-    world.machines[i].isRecalled = false;
-    this.#send(world, i, { keepsLease: false });
-  }
-
-  #send(
+  /** A denial by the known usage must be true, unless that is vague. */
+  #checkLocalDenial(
     world: World,
     i: number,
-    options: {
-      keepsLease: boolean;
-      wantsLease?: boolean;
-      hasChecks?: boolean;
-      isReport?: boolean;
-      refund?: number;
-    },
+    { cost, limit, rule }: CheckParameters,
+    { window, outcome }: TableDecision,
   ): void {
+    // Of a machine that pauses: tokens come free, and it takes them later.
+    if (outcome === OUTCOME.shared || isVague(world)) return;
+    // It may be false until the machine is told of refunds and resets, and for RETRY_MS longer.
+    if (world.news.some(({ machine, kind }) => machine === i && kind !== 'recall')) return;
+    if (world.nowMs < world.machines[i].wokenMs + RETRY_MS) return;
+    // Redis tells members what falls in the window that it is in. Its clock was set.
+    if (this.#windowOfRedis(world) > window) return;
+    const carried = rule === RULE.sliding ? this.#carriedAt(world, window) : 0;
+    const used = (world.total[window] ?? 0) + carried;
+    if (cost + used > limit) return;
+    throw new Error(`a denial of ${cost} of ${limit} is false; used: ${used}`);
+  }
+
+  /** Decides in memory what it can, and sends the next message if there is one. */
+  #send(world: World, i: number): void {
+    const { counter } = world.machines[i];
+    counter.waiting = counter.waiting.filter(({ isWithdrawn }) => isWithdrawn === undefined);
+    decideInOrder(counter, (check) => this.#tryInMemory(world, i, check));
+    if (isReady(counter, world.nowMs)) this.#compose(world, i);
+  }
+
+  #compose(world: World, i: number): void {
     const machine = world.machines[i];
-    const { nowMs } = world;
-    const sequence = ++machine.sequence;
-    machine.slot ??= newSlot(sequence);
-    const { slot } = machine;
-    if (nowMs >= slot.deadlineMs || (!options.keepsLease && this.#keeps('takesLease'))) {
-      slot.lease = 0;
-    }
-    const lease = options.keepsLease ? slot.lease : 0;
-    const kept = lease + (this.#keeps('keepsReserved') ? slot.reserved : 0);
-    const checks = options.hasChecks === true ? machine.waiting : [];
-    if (options.hasChecks === true) machine.waiting = [];
-    const isSliding = checks.some((check) => check.isSliding) || (kept > 0 && slot.leaseIsSliding);
-    const { refund = 0, isReport = false, wantsLease = false } = options;
-    const mayFree = slot.reserved > 0;
-    const reports = isReport ? machine.epoch : '';
-    const { window, spent, isStored, firstSequence, lastLimit, others, previousKnown } = slot;
-    const { report } = machine;
-    machine.report = 0;
-    const hasPrevious = slot.previousSpent !== 0 || previousKnown > 0;
-    machine.flight = {
-      ...{ sequence, sentMs: nowMs, checks, isSliding, refund, isReport, reports, mayFree },
-      ...{ hasPrevious, window },
-    };
-    world.requests.push({
-      machine: i,
-      header: {
-        member: memberOf(i),
-        reportedEpoch: machine.reportedEpoch,
-        membersVersion: machine.membersVersion,
-        clockUs: machine.clockUs,
-      },
-      message: {
-        identity: IDENTITY,
-        durationMs: this.#scenario.durationMs,
-        ...{ window, spent, sequence, kept, lastLimit, wantsLease, isSliding, firstSequence },
-        previousSpent: slot.previousSpent + slot.previousReserved,
-        ...{ hasPrevious, isStored, others, previousKnown, report, inherits: 0 },
-        ...{ recalls: false, refund, rate: 1 },
-        refundWindow: refund > 0 ? window : NO_WINDOW,
-        checks: checks.map(({ cost, limit, isSliding, countsDenied }) => {
-          return { cost, limit, isSliding, countsDenied };
-        }),
-      },
+    const { counter, reporting } = machine;
+    const isReport = reporting?.sequence === 0 && counter.mustSync;
+    const leaseBefore = machine.slot?.state.lease ?? 0;
+    const active = { counter, key: this.#tableKey, namespaceTag: 1 };
+    const { message } = this.#run(world, i, (table) => {
+      // Two messages are never sent in the same microsecond.
+      const nowMs = Math.max(world.nowMs, (machine.lastSequence + 2) / 1_000);
+      const context = { nowMs, usesLeases: true, inheritsFrom: 0 };
+      return composeFromSlot(table, active, context);
     });
+    const state = machine.slot?.state;
+    if (!this.#keeps('takesLease') && state !== undefined) state.lease = leaseBefore;
+    if (!this.#keeps('keepsReserved')) message.kept -= state?.reserved ?? 0;
+    if (isReport) reporting.sequence = message.sequence;
+    machine.sentMs = world.nowMs;
+    machine.lastSequence = message.sequence;
+    machine.messages++;
+    for (const check of counter.sent!.checks) check.tries++;
+    const { reportedEpoch, membersVersion, clockUs } = machine;
+    const header = { member: memberOf(i), reportedEpoch, membersVersion, clockUs };
+    world.requests.push({ machine: i, number: machine.messages, header, message });
   }
 
-  /** The end of a flight without an answer. Its checks are sent again. */
-  #endFlight(machine: Machine): void {
-    const { flight, slot } = machine;
-    if (slot !== undefined) slot.isDirty = true;
-    if (flight === undefined) return;
-    const again = flight.checks.filter(({ isWithdrawn }) => isWithdrawn === undefined);
-    machine.waiting = [...again.map((check) => ({ ...check, triedMs: -1 })), ...machine.waiting];
-    delete machine.flight;
-  }
-
-  #execute(world: World, { machine, header, message }: Request): void {
+  #execute(world: World, { machine, number, header, message }: Request): void {
     const { redis } = world;
     const wasFenced = (redis.meta?.fenceUs ?? 0) > 0;
     const serverUs = this.#serverUs(world);
     const { answer, published } = exchange(redis, serverUs, header, [message], this.#rules);
     const { sequence } = message;
-    world.answers.push({ machine, sequence, call: answer, isVague: isVague(world) });
+    world.answers.push({ machine, number, sequence, call: answer, isVague: isVague(world) });
     this.#publish(world, published);
     this.#afterCall(world, wasFenced, header, answer);
     const [counter] = answer.counters;
     // A counter that exists again was verified.
     if (redis.counters[counterAt(this.#key, counter?.window ?? NO_WINDOW)]) world.isDeleted = false;
     // A message that was repeated in a later window may take tokens that nobody uses.
-    const isLate = message.sequence < world.machines[machine].sequence;
+    const isLate = message.sequence < world.machines[machine].lastSequence;
     if (isLate && counter?.status === MESSAGE_STATUS.done) world.isKnownVague = true;
     this.#checkDenials(world, message, answer);
   }
@@ -763,129 +794,108 @@ export class LeaseWorld {
     }
   }
 
-  #inform(machine: Machine, { kind, window, report }: World['news'][number]): void {
-    const { slot, flight } = machine;
-    if (kind === 'report') {
-      machine.report = report;
-      return;
-    }
-    // The answer in flight may be of a later window than the slot's.
-    const isKnown = slot?.window === window || flight !== undefined;
-    if (slot === undefined || !isKnown) return;
-    if (kind === 'recall') {
-      machine.isRecalled = true;
-      return;
-    }
-    if (this.#keeps('clearsDenialsWhenWoken')) slot.boundMs = 0;
-    for (const check of machine.waiting) check.triedMs = -1;
-    // What is in flight may have been answered before.
-    if (flight !== undefined) flight.isWoken = true;
-  }
-
-  #answer(world: World, { machine: i, call, sequence, isVague }: Answer): void {
+  #inform(world: World, i: number, { kind, report }: World['news'][number]): void {
     const machine = world.machines[i];
-    const { flight, slot } = machine;
-    machine.clockUs = Math.max(machine.clockUs, call.clockUs);
-    const [counter] = call.counters;
-    if (flight?.sequence !== sequence && this.#keeps('ignoresOtherAnswers')) return;
-    if (flight === undefined || slot === undefined) return;
-    if (call.status === CALL_STATUS.done) this.#learnEpoch(machine, call.epoch);
-    const { status } = counter ?? { status: MESSAGE_STATUS.stale };
-    const isDone = status === MESSAGE_STATUS.done || status === MESSAGE_STATUS.retryRefund;
-    if (call.status !== CALL_STATUS.done || !isDone) {
-      this.#endFlight(machine);
-      if (call.status === CALL_STATUS.joining) machine.isJoining = true;
-      for (const check of machine.waiting) check.triedMs = world.nowMs;
-      return;
+    const { counter } = machine;
+    const change = (by: Parameters<typeof changeState>[3]) => {
+      if (!this.#keeps('clearsDenialsWhenWoken')) return;
+      this.#run(world, i, (table) => changeState(table, IDENTITY, this.#tableKey, by));
+    };
+    switch (kind) {
+      case 'recall':
+        recall(counter);
+        break;
+      case 'report':
+        counter.report = report;
+        break;
+      case 'reset':
+        change(forgetUsage);
+        counter.mustSync = true;
+        break;
+      case 'wake':
+        change((state) => endDenials(state, world.nowMs));
+        machine.wokenMs = world.nowMs;
+        wake(counter);
+        if (!this.#keeps('clearsDenialsWhenWoken')) counter.isWoken = false;
     }
-    delete machine.flight;
-    // Later messages name the epoch. All of the counters are this one.
-    if (flight.isReport) machine.reportedEpoch = flight.reports;
-    if (counter.window < slot.window) return;
-    this.#take(world, machine, slot, flight, counter, isVague);
   }
 
-  #take(
-    world: World,
-    machine: Machine,
-    slot: Slot,
-    flight: Flight,
-    answer: CounterAnswer,
-    wasVague: boolean,
-  ): void {
+  #answer(world: World, { machine: i, call, sequence }: Answer): void {
+    const machine = world.machines[i];
+    const { sent } = machine.counter;
+    machine.clockUs = Math.max(machine.clockUs, call.clockUs);
+    if (sent === undefined) return;
+    const isOther = sent.message.sequence !== sequence;
+    if (isOther && this.#keeps('ignoresOtherAnswers')) return;
+    learnClock(machine, call.clockUs / 1_000, machine.sentMs, world.nowMs);
+    const isDone = call.status === CALL_STATUS.done;
+    machine.isJoining = call.status === CALL_STATUS.joining;
+    const [counter] = isDone ? call.counters : [];
+    this.#takeAnswer(
+      world,
+      i,
+      isOther && counter ? { ...counter, sequence: sent.message.sequence } : counter,
+    );
+    if (isDone) this.#learnEpoch(world, i, call.epoch);
+  }
+
+  /** @param answer undefined: there is none */
+  #takeAnswer(world: World, i: number, answer: CounterAnswer | undefined): void {
+    const machine = world.machines[i];
+    const { counter, sentMs, reporting } = machine;
     const { nowMs } = world;
-    const tokens = { unused: 0 };
-    // Tokens that the machine holds may not be used in the end.
-    const mayFree =
-      flight.mayFree ||
-      flight.checks.some(({ kind, isWithdrawn }) => kind === 'reserve' || isWithdrawn);
-    const isOpen = (check: WaitingCheck, served: number) => {
-      if (check.isWithdrawn || served === SERVED.allowed) return false;
-      return served === SERVED.unproven || (mayFree && this.#keeps('doubtsOwnTokens'));
-    };
-    if (answer.window > slot.window) {
-      const isNext = answer.window === slot.window + 1;
-      slot.previousSpent = isNext ? slot.spent : 0;
-      slot.previousReserved = isNext ? slot.reserved : 0;
-      slot.previousKnown = isNext ? Math.max(0, slot.others + slot.spent) : 0;
-      // A reservation of a window that has ended is given up.
-      Object.assign(slot, { window: answer.window, spent: 0, reserved: 0, lease: 0, boundMs: 0 });
-    }
-    const from = this.#keeps('deadlineFromSending') ? flight.sentMs : nowMs;
-    slot.deadlineMs = from + Math.floor(answer.leftUs / 1_000);
-    slot.isStored = answer.isStored;
-    slot.others = answer.others;
-    const isShown = flight.isSliding || flight.hasPrevious || flight.window === answer.window - 1;
-    if (isShown) slot.previousKnown = answer.previousKnownUse;
-    if (answer.report !== 0) machine.report = answer.report;
-    slot.spent -= answer.refunded;
-    addTokens(world.total, slot.window, -answer.refunded);
-    slot.isDirty = false;
-    slot.boundMs = flight.isWoken || !answer.mayDeny ? 0 : nowMs + BOUND_MS;
-    for (const [n, check] of flight.checks.entries()) {
-      const served = answer.served[n];
-      if (check.isWithdrawn) {
-        if (served === SERVED.allowed) tokens.unused += check.cost;
-      } else if (served === SERVED.allowed) {
-        if (check.kind === 'reserve') {
-          slot.reserved += check.cost;
-          slot.lastLimit = check.limit;
-        } else this.#allow(world, slot, check);
-      } else if (isOpen(check, served)) {
-        const tries = check.tries + 1;
-        const { mostTries = tries, checks } = this.#scenario;
-        const isAlone = checks[world.machines.indexOf(machine)].length === 1;
-        if (isAlone && tries > mostTries) throw new Error('a check waits again');
-        machine.waiting.push({ ...check, triedMs: flight.isWoken ? -1 : nowMs, tries });
-      }
-    }
-    for (const [n, check] of flight.checks.entries()) {
-      const served = answer.served[n];
-      const isFinal = served === SERVED.denied && !isOpen(check, served);
-      // Redis has decided before refunds that are known now.
-      if (!isFinal || check.isSliding || check.isWithdrawn) continue;
-      if (wasVague || world.refunded > 0) continue;
-      this.#deny(world, answer.window, check, answer.others);
-    }
-    const held = answer.lent + tokens.unused;
-    if (held === 0) return;
-    const limits = flight.checks.map(({ limit }) => limit);
-    const limit = Math.max(answer.lentLimit, ...limits, slot.lease > 0 ? slot.leaseLimit : 0);
-    const isUnusedFixed = flight.checks.some((check, n) => {
-      return check.isWithdrawn && !check.isSliding && answer.served[n] === SERVED.allowed;
+    const { durationMs, mostTries, checks } = this.#scenario;
+    const { message } = counter.sent!;
+    if (counter.isWoken) machine.wokenMs = nowMs;
+    const isOpen = ({ isWithdrawn }: WorldCheck) => isWithdrawn === undefined;
+    const result = this.#run(world, i, (table) => {
+      const active = { counter, key: this.#tableKey, namespaceTag: 1 };
+      const { offsetMs } = machine.clock ?? { offsetMs: 0 };
+      return takeAnswerIntoSlot(table, active, answer, {
+        sentMs: this.#keeps('deadlineFromSending') ? sentMs : nowMs,
+        ...{ nowMs, redisMs: nowMs + offsetMs, usesLeases: true, claim: isOpen, isOpen },
+        recoveryParkMs: RECOVERY_PARK_MS,
+      });
     });
-    slot.leaseIsSliding =
-      flight.isSliding && !isUnusedFixed && (slot.lease === 0 || slot.leaseIsSliding);
-    slot.leaseLimit =
-      tokens.unused > 0 ? limit : Math.max(answer.lentLimit, slot.lease > 0 ? slot.leaseLimit : 0);
-    slot.lease += held;
+    if (!this.#keeps('keepsUnanswered') && machine.slot !== undefined) machine.slot.isDirty = false;
+    if (result.isDone && answer !== undefined) {
+      addTokens(world.total, answer.window, -answer.refunded);
+    }
+    for (const [{ parameters, kind }, decision] of result.decisions) {
+      if (!decision.allowed) continue;
+      const window = decision.reset / durationMs - 1;
+      const { cost, limit } = parameters;
+      if (kind === 'reserve') machine.reservations.push({ window, cost, limit });
+      else this.#allow(world, window, parameters);
+    }
+    world.unproven += result.unprovenDenials;
+    machine.returnsLater ||= result.returnsLater;
+    if (result.slidingLeaseEndMs > 0) machine.leaseEndMs = result.slidingLeaseEndMs;
+    if (reporting !== undefined && reporting.sequence === message.sequence) {
+      if (result.isDone) machine.reportedEpoch = reporting.epoch;
+      machine.reporting = undefined;
+    }
+    if (!result.isDone) counter.retryMs = nowMs;
+    const isAlone = checks[i].length === 1 && mostTries !== undefined;
+    if (isAlone && counter.waiting.some(({ tries }) => tries > mostTries)) {
+      throw new Error('a check waits again');
+    }
   }
 
   /** In a new epoch the counters must be reported. */
-  #learnEpoch(machine: Machine, epoch: string): void {
+  #learnEpoch(world: World, i: number, epoch: string): void {
+    const machine = world.machines[i];
+    const { slot, reporting } = machine;
     machine.epoch = epoch;
-    // Nothing is to be reported.
-    if (machine.slot === undefined) machine.reportedEpoch = epoch;
+    if (epoch === machine.reportedEpoch || reporting !== undefined) return;
+    const { durationMs } = this.#scenario;
+    const redisMs = world.nowMs + (machine.clock?.offsetMs ?? 0);
+    if (slot === undefined || !mustReport(slot.state, durationMs, redisMs)) {
+      machine.reportedEpoch = epoch;
+      return;
+    }
+    machine.counter.mustSync = true;
+    machine.reporting = { epoch, sequence: 0 };
   }
 
   /** A call without messages, and what follows from it, which other events do not interrupt. */
@@ -905,7 +915,8 @@ export class LeaseWorld {
         machine.membersVersion = answer.membersVersion;
         machine.members = Object.keys(redis.meta!.members);
       }
-      if (answer.status === CALL_STATUS.done) this.#learnEpoch(machine, answer.epoch);
+      learnClock(machine, answer.clockUs / 1_000, world.nowMs, world.nowMs);
+      if (answer.status === CALL_STATUS.done) this.#learnEpoch(world, i, answer.epoch);
       return answer.status;
     };
     const send = () => {
@@ -931,8 +942,8 @@ export class LeaseWorld {
     const { machines } = world;
     const ignores = this.#keeps('ignoresOtherAnswers');
     world.answers = world.answers.filter(({ machine, sequence }) => {
-      const { isAlive, flight } = machines[machine];
-      return isAlive && (flight?.sequence === sequence || !ignores);
+      const { isAlive, counter } = machines[machine];
+      return isAlive && (counter.sent?.message.sequence === sequence || !ignores);
     });
     world.news = world.news.filter(({ machine }) => machines[machine].isAlive);
     if (this.#isLastWindow(world)) {
@@ -995,8 +1006,9 @@ export class LeaseWorld {
   }
 
   #heldIn({ nowMs }: World, { isAlive, slot }: Machine, window: number): number {
-    if (!isAlive || slot === undefined || slot.window !== window) return 0;
-    return (nowMs < slot.deadlineMs ? slot.lease : 0) + slot.reserved;
+    if (!isAlive || slot?.state.window !== window) return 0;
+    const { lease, reserved, deadlineMs } = slot.state;
+    return (nowMs < deadlineMs ? lease : 0) + reserved;
   }
 
   /** The last reports of all live machines. Then nothing is lent, and all usage is counted once. */
@@ -1005,14 +1017,19 @@ export class LeaseWorld {
     if (!isSettled(world)) return;
     let window = Math.floor(nowMs / this.#scenario.durationMs);
     for (const [i, machine] of machines.entries()) {
-      if (!machine.isAlive || machine.slot === undefined) continue;
+      // Redis recalls what it has lent to a machine, also if the slot was evicted.
+      const isRecorded = Object.values(redis.counters).some(
+        ({ members }) => memberOf(i) in members,
+      );
+      if (!machine.isAlive || (machine.slot === undefined && !isRecorded)) continue;
       if (machine.isJoining) return;
       machine.isPaused = false;
       if (machine.reportedEpoch !== epochOf(redis)) return;
-      machine.slot.lease += machine.slot.reserved;
-      machine.slot.reserved = 0;
-      this.#endFlight(machine);
-      this.#send(world, i, { keepsLease: false });
+      this.#endBatches(world, i, false);
+      if (machine.counter.sent !== undefined) this.#takeAnswer(world, i, undefined);
+      Object.assign(machine.counter, { waiting: [], corrections: [], prefetch: undefined });
+      machine.counter.mustReturn = true;
+      this.#compose(world, i);
       this.#execute(world, world.requests.at(-1)!);
       const { status, counters } = world.answers.at(-1)!.call;
       // It has to join again.
@@ -1057,12 +1074,15 @@ function isSettled({ redis, isDeleted }: World): boolean {
   );
 }
 
-const newSlot = (firstSequence: number): Slot => ({
-  ...{ window: NO_WINDOW, isStored: false, spent: 0, previousSpent: 0, previousReserved: 0 },
-  previousKnown: 0,
-  ...{ lease: 0, leaseLimit: 0, leaseIsSliding: false, reserved: 0, deadlineMs: 0, others: 0 },
-  ...{ boundMs: 0, lastLimit: 0, firstSequence, isDirty: false },
-});
+/** Learns the difference between the clock of Redis and that of a machine, as calls do. */
+function learnClock(machine: Machine, clockMs: number, sentMs: number, nowMs: number): void {
+  const offsetMs = clockMs - nowMs;
+  const aboveMs = clockMs - sentMs;
+  const { clock } = machine;
+  const low = Math.max(offsetMs, clock?.offsetMs ?? offsetMs);
+  const high = Math.min(aboveMs, clock?.aboveMs ?? aboveMs);
+  machine.clock = low <= high ? { offsetMs: low, aboveMs: high } : { offsetMs, aboveMs };
+}
 
 function addTokens(byWindow: Record<string, number>, window: number, tokens: number): void {
   byWindow[window] = (byWindow[window] ?? 0) + tokens;

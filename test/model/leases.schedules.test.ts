@@ -1,10 +1,12 @@
 /**
  * Explores schedules of machines that share one counter in Redis: small scenarios in every order of
- * events, and random schedules to their end. Machines and the script are models; the tests in
- * `test/system/redis/scripts` with `model` in their names compare the latter with the real scripts.
+ * events, and random schedules to their end. Machines run the code of the product. Redis is a model
+ * of the scripts, which the tests in `test/system/redis/scripts` with `model` in their names compare
+ * with the real ones.
  *
- * A scenario has two or three machines, one to five checks of each, limits from 1 to 6, leases of up
- * to 2 tokens, and the faults that it names, each at most once or twice. Any message may be delivered
+ * A scenario has two or three machines, one to five checks of each, limits from 1 to 6 units, leases
+ * of up to 2 units, and the faults that it names, each at most once or twice. A unit is the smallest
+ * limit with leases. Any message may be delivered
  * at any later time, or never. States are explored breadth first, up to a number of them; the
  * measurement says whether they are all.
  *
@@ -13,6 +15,7 @@
  */
 
 import { expect, test, vi } from 'vitest';
+import { LEASED_LIMIT_MIN } from '../../src/engine/redis/scripts/protocol-constants.ts';
 import { IS_LONG, newSeed, recordMeasurement } from '../support/guarantees.ts';
 import { seededRandom } from '../support/seeded-random.ts';
 import { exploreLeases, followSchedule, walkLeases } from './lease-explorer.ts';
@@ -27,15 +30,20 @@ const WALKS = IS_LONG ? 2_000 : 20;
 const MUTATION_STATES = 60_000;
 const MUTATION_WALKS = 400;
 
+/** Tokens of a unit. */
+const UNIT = LEASED_LIMIT_MIN;
+
+/** A check, by units. */
 const check = (cost = 1, limit = 2, more: Partial<ScenarioCheck> = {}): ScenarioCheck => ({
-  ...{ cost, limit, isSliding: false, countsDenied: false, kind: 'sync', ...more },
+  ...{ cost: cost * UNIT, limit: limit * UNIT, isSliding: false, countsDenied: false },
+  ...{ kind: 'sync', ...more },
 });
 const sliding = (cost = 1, limit = 2) => check(cost, limit, { isSliding: true });
 
-/** Leases of up to two tokens, for every limit. */
+/** Leases of up to two units. */
 const SMALL: Partial<Rules> = {
-  smallestLeasedLimit: 1,
-  lease: ({ remaining, kept }: LeaseDemand) => Math.min(remaining, 2 - kept),
+  lease: ({ remaining, kept }: LeaseDemand) => Math.min(remaining, 2 * UNIT - kept),
+  pauseTokens: () => 3 * UNIT,
   fenceSlackUs: 0,
 };
 /** Two checks of one machine, and one of another, for two tokens. */
@@ -77,7 +85,7 @@ const SCENARIOS = {
   'sliding windows that machines share': scenario(
     { prefetches: 1, timeouts: 1 },
     {
-      ...{ ...END, rules: { ...SMALL, sharedTokens: () => 1 } },
+      ...{ ...END, rules: { ...SMALL, sharedTokens: () => UNIT } },
       checks: [[sliding(), sliding(), sliding()], [sliding()]],
     },
   ),
@@ -276,18 +284,31 @@ const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][
   ['keepsWrittenOffTokens', 'holders that are written off'],
   ['isQuietAfterRecall', 'a machine that is busy while another waits', 7],
   ['waitsForReports', 'a failover to an old replica', 5],
-  ['waitsForAcknowledgements', 'a new machine and a failover', 7],
-  ['countsPresentedMembers', 'a new machine and a failover', 24],
+  ['waitsForAcknowledgements', 'a new machine and a failover', 1],
+  [
+    'countsPresentedMembers',
+    'a new machine and a failover',
+    'arrive 0, arrive 1, contact 1, contact 0, snapshot, contact 1, send 1,' +
+      ' deliver request 1/1, deliver answer 1/1, failover, contact 0, send 0,' +
+      ' deliver request 0/1, deliver answer 0/1',
+  ],
   [
     'keepsLeftMembers',
     'a machine that stops before a failover',
-    'arrive 0, send 0, arrive 1, deliver request 0/1, deliver answer 0/1, drain 0,' +
-      ' deliver request 0/2, deliver answer 0/2, stop 0, contact 1, failover, contact 1, send 1,' +
-      ' deliver request 1/1, deliver answer 1/1',
+    'arrive 1, arrive 0, send 0, deliver request 0/1, deliver answer 0/1, stop 0,' +
+      ' contact 1, failover, send 1, deliver request 1/1, contact 1, contact 1,' +
+      ' deliver answer 1/1, contact 1, send 1, contact 1, deliver request 1/2,' +
+      ' deliver answer 1/2, send 1, deliver request 1/3',
   ],
   ['waitsForOlderMembers', 'a new machine and a failover', 28],
   ['presentsMembers', 'a failover to an old replica', 21],
-  ['settlesPreviousWithKept', 'sliding windows', 13],
+  [
+    'settlesPreviousWithKept',
+    'sliding windows',
+    'arrive 0, send 0, arrive 1, deliver request 0/1, deliver answer 0/1, tick,' +
+      ' prefetch 0, send 1, deliver request 1/1, send 0, deliver recall 0,' +
+      ' deliver answer 1/1, arrive 0, arrive 0, tick, send 1, deliver request 0/2',
+  ],
   [
     'subtractsBase',
     'a reset of one machine',
@@ -302,23 +323,28 @@ const MUTATIONS: [rule: GuardRule, name: ScenarioName, found?: number | string][
   ['deadlineFromSending', 'the end of a window', 3],
   ['keepsReserved', 'reserved tokens', 2],
   ['checksLeaseLimit', 'different limits', 6],
-  ['checksSlidingLease', 'fixed and sliding windows', 12],
+  ['checksSlidingLease', 'fixed and sliding windows', 1],
   ['keepsUnanswered', 'counters whose slot is evicted'],
-  ['doubtsOwnTokens', 'reserved tokens'],
   ['detectsLostRecords', 'counters that are deleted with the index'],
   ['looksIntoIndex', 'counters that are deleted'],
   ['verifiesPrevious', 'a window before that is deleted'],
   ['numbersReports', 'counters that are deleted, and repeated messages'],
   ['clockNeverRunsBack', 'a clock that is set'],
   ['followsSeenClock', 'a clock that is set before a failover', 2],
-  ['waitsForPresentations', 'a new machine and a failover', 22],
+  [
+    'waitsForPresentations',
+    'a new machine and a failover',
+    'contact 1, snapshot, contact 1, contact 0, snapshot, snapshot, arrive 1, contact 1,' +
+      ' send 1, deliver request 1/1, failover, contact 0, deliver answer 1/1, arrive 0,' +
+      ' send 0, contact 1, arrive 0, deliver request 0/1, deliver answer 0/1',
+  ],
   ['fencesSeenWindows', 'a clock that is set before a failover', 8],
   [
     'clearsDenialsWhenWoken',
     'a denial before a reset',
-    'arrive 0, send 0, arrive 1, send 1, deliver request 0/1, deliver answer 0/1, prefetch 0,' +
-      ' deliver request 0/2, deliver request 1/1, deliver answer 0/2, deliver answer 1/1, reset,' +
-      ' deliver reset 1, arrive 1',
+    'arrive 0, send 0, arrive 1, send 1, deliver request 0/1, deliver answer 0/1,' +
+      ' prefetch 0, send 0, deliver request 0/2, deliver request 1/1, deliver answer 0/2,' +
+      ' deliver answer 1/1, reset, deliver reset 1, arrive 1',
   ],
   ['endsDenials', 'a denial before a refund', 33],
 ];

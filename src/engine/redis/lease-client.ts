@@ -15,11 +15,11 @@ import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
 import { ENTRY_KIND } from '../worker/layout.ts';
 import type { CallResult } from './bucket-calls.ts';
-import { type AnswerResult, endDenials, takeAnswer } from './counter/answer.ts';
-import { composeEmptyReport, composeMessage, startWithoutSlot } from './counter/compose.ts';
+import { type AnswerResult, endDenials } from './counter/answer.ts';
+import { composeEmptyReport } from './counter/compose.ts';
 import {
   type Correction,
-  type Counter,
+  decideInOrder,
   isIdle,
   isReady,
   newCounter,
@@ -27,8 +27,13 @@ import {
   type WaitingCheck,
   wake,
 } from './counter/counter.ts';
-import { forgetUsage, type LeaseState, newLeaseState } from './counter/lease-state.ts';
-import { NO_LEASE_SLOT } from './lease-layout.ts';
+import { forgetUsage } from './counter/lease-state.ts';
+import {
+  type CounterOfTable,
+  changeState,
+  composeFromSlot,
+  takeAnswerIntoSlot,
+} from './lease-exchange.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 import type { CounterAnswer, CounterMessage, MemberMessage } from './scripts/protocol.ts';
@@ -56,12 +61,9 @@ interface QueuedCorrection extends Correction {
 type Listener = (isDone: boolean) => void;
 
 /** A counter that is not idle. */
-interface ActiveCounter {
+interface ActiveCounter extends CounterOfTable<QueuedCheck, QueuedCorrection> {
   readonly name: string;
-  readonly key: number;
   readonly bucket: number;
-  namespaceTag: number;
-  readonly counter: Counter<QueuedCheck, QueuedCorrection>;
   /** Called with whether Redis has got the next message, and the one under way. */
   listeners: Listener[];
   sentListeners: readonly Listener[];
@@ -100,7 +102,6 @@ export class LeaseClient {
   readonly #ready = new Map<number, Set<ActiveCounter>>();
   /** Counters whose checks are sent again later. */
   readonly #parked = new Set<ActiveCounter>();
-  readonly #state = newLeaseState();
   readonly #decision = newDecision();
   readonly #returnTimers = new Set<NodeJS.Timeout>();
   #flushTimer: NodeJS.Immediate | undefined;
@@ -186,7 +187,8 @@ export class LeaseClient {
         break;
       }
       case 'wake': {
-        this.#change(identity, key, (state) => endDenials(state, this.#options.nowMs()));
+        const { tableOf, nowMs } = this.#options;
+        changeState(tableOf(identity), identity, key, (state) => endDenials(state, nowMs()));
         const active = this.#counters.get(nameOf(identity, key));
         if (active === undefined) break;
         wake(active.counter);
@@ -218,20 +220,7 @@ export class LeaseClient {
 
   /** Denies no check by what was known of a counter. */
   forget(identity: Identity, key: number): void {
-    this.#change(identity, key, forgetUsage);
-  }
-
-  #change(identity: Identity, key: number, change: (state: LeaseState) => void): void {
-    const table = this.#options.tableOf(identity);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    const slot = table.find(identity, key);
-    if (slot !== NO_LEASE_SLOT) {
-      table.read(slot, this.#state);
-      change(this.#state);
-      table.write(slot, this.#state);
-    }
-    table.release(lock);
+    changeState(this.#options.tableOf(identity), identity, key, forgetUsage);
   }
 
   /** Ends all timers. */
@@ -259,7 +248,7 @@ export class LeaseClient {
       // A message is under way: its answer looks at the counter again.
       if (counter.sent !== undefined) continue;
       counter.waiting = counter.waiting.filter(isOpen);
-      this.#decideInPlace(counter);
+      if (this.#options.leases) decideInOrder(counter, (check) => this.#tryInMemory(check));
       if (!isReady(counter, nowMs)) {
         this.#settle(active, nowMs);
         continue;
@@ -287,22 +276,8 @@ export class LeaseClient {
     onReplies();
   }
 
-  /**
-   * Decides waiting checks that can be decided in memory now, up to the first that cannot: checks
-   * of a request are decided in their order, and a later one may have a larger limit.
-   */
-  #decideInPlace(counter: Counter<QueuedCheck, QueuedCorrection>): void {
-    if (!this.#options.leases || counter.waiting.length === 0) return;
-    let isBlocked = false;
-    counter.waiting = counter.waiting.filter((waiting) => {
-      if (waiting.wasSent) return true;
-      isBlocked ||= !this.#tryInPlace(waiting);
-      return isBlocked;
-    });
-  }
-
   /** @returns whether the check is over */
-  #tryInPlace({ source, entry, isReserve }: QueuedCheck): boolean {
+  #tryInMemory({ source, entry, isReserve }: QueuedCheck): boolean {
     const { identity, parameters, number, kind } = entry;
     // A denial that counts is one of Redis.
     if (kind === ENTRY_KIND.countedTokens) return !source.isOpen(number);
@@ -323,35 +298,16 @@ export class LeaseClient {
     return true;
   }
 
-  /** Composes the next message of a counter, which gets a slot if it is to be used. */
   #compose(active: ActiveCounter, nowMs: number): CounterMessage {
-    const { counter, key, namespaceTag } = active;
-    const { identity, waiting, corrections, mustReturn } = counter;
+    const { identity } = active.counter;
     const { tableOf, leases, inheritsFrom, stats } = this.#options;
-    const state = this.#state;
-    const table = tableOf(identity);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    let slot = table.find(identity, key);
-    if (slot === NO_LEASE_SLOT && corrections.length === 0 && waiting.length > 0) {
-      slot = table.insert(identity, namespaceTag, key, nowMs);
-    }
-    const hasSlot = slot !== NO_LEASE_SLOT;
-    if (hasSlot) table.read(slot, state);
-    else startWithoutSlot(state, nowMs);
-    const { lease } = state;
-    const message = composeMessage(counter, state, {
-      ...{ nowMs, hasSlot, usesLeases: leases },
+    const { message, returned } = composeFromSlot(tableOf(identity), active, {
+      ...{ nowMs, usesLeases: leases },
       inheritsFrom: inheritsFrom(identity),
     });
-    if (hasSlot) {
-      table.write(slot, state);
-      table.setDirty(lock, slot, false);
-    }
-    table.release(lock);
-    if (mustReturn && message.checks.length === 0 && lease > 0) {
+    if (returned > 0) {
       stats.add(WORKER_STAT.leasesReturned, 1);
-      stats.add(WORKER_STAT.returnedTokens, lease);
+      stats.add(WORKER_STAT.returnedTokens, returned);
     }
     active.sentListeners = active.listeners;
     active.listeners = [];
@@ -367,35 +323,21 @@ export class LeaseClient {
   ): void {
     const { counter, key } = active;
     const { identity, sent } = counter;
-    if (sent === undefined) return;
     const { tableOf, leases, recoveryParkMs, redisMs, onUnknown, onSlidingLease } = this.#options;
-    const state = this.#state;
-    const table = tableOf(identity);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    const slot = table.find(identity, key);
-    const hasSlot = slot !== NO_LEASE_SLOT;
-    if (hasSlot) table.read(slot, state);
-    else Object.assign(state, newLeaseState(), { sequence: sent.message.sequence });
-    const result = takeAnswer(counter, state, answer, {
-      ...{ sentMs, nowMs, redisMs: redisMs(identity, nowMs), hasSlot, usesLeases: leases },
+    const result = takeAnswerIntoSlot(tableOf(identity), active, answer, {
+      ...{ sentMs, nowMs, redisMs: redisMs(identity, nowMs), usesLeases: leases },
       ...{ recoveryParkMs, claim, isOpen },
     });
-    if (hasSlot) {
-      table.write(slot, state);
-      table.addReserved(slot, result.reserved);
-      if (result.isDirty) table.setDirty(lock, slot, true);
-    }
-    table.release(lock);
     for (const [{ source, entry }, decision] of result.decisions) {
       source.reply(entry.number, decision);
     }
     this.#count(active, result);
-    if (result.isUnknown) onUnknown();
-    if (result.isSlidingLease) onSlidingLease(identity, key, state.deadlineMs);
-    if (result.returnsLater) this.#returnLater(identity, key);
-    sent.correction?.resolve(result.answer);
-    for (const listener of active.sentListeners) listener(result.isDone);
+    const { isUnknown, slidingLeaseEndMs, returnsLater, isDone } = result;
+    if (isUnknown) onUnknown();
+    if (slidingLeaseEndMs > 0) onSlidingLease(identity, key, slidingLeaseEndMs);
+    if (returnsLater) this.#returnLater(identity, key);
+    sent?.correction?.resolve(result.answer);
+    for (const listener of active.sentListeners) listener(isDone);
   }
 
   #count({ namespaceTag }: ActiveCounter, result: AnswerResult<QueuedCheck>): void {

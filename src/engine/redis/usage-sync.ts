@@ -11,7 +11,7 @@ import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
-import { dropLease, newLeaseState } from './counter/lease-state.ts';
+import { dropLease, mustReport, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
@@ -207,13 +207,7 @@ export class UsageSync {
         return;
       }
       table.read(slot, this.#state);
-      const { window, isPinned } = this.#state;
-      // The answer to its first message may come from the server that is gone, and is awaited.
-      if (window === NO_WINDOW) {
-        if (isPinned) counters.push(counter);
-        return;
-      }
-      if ((window + 2) * durationOfKey(counter.key) > redisMs) counters.push(counter);
+      if (mustReport(this.#state, durationOfKey(counter.key), redisMs)) counters.push(counter);
     });
     return inParts(counters, ({ identity, key }) => {
       return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key);

@@ -75,8 +75,8 @@ export interface AnswerResult<Check> {
   openedTokens: number;
   /** Whether checks wait for reports of a counter that Redis has requested before. */
   isUnknown: boolean;
-  /** Whether the lease serves sliding windows and ends at another time than before. */
-  isSlidingLease: boolean;
+  /** When a lease for sliding windows ends that is new or ends sooner, monotonic ms; 0: none. */
+  slidingLeaseEndMs: number;
   /** Whether pending batches kept tokens of a returned lease, which are to be returned later. */
   returnsLater: boolean;
 }
@@ -124,7 +124,7 @@ function newResult<C>(): AnswerResult<C> {
     unprovenDenials: 0,
     openedTokens: 0,
     isUnknown: false,
-    isSlidingLease: false,
+    slidingLeaseEndMs: 0,
     returnsLater: false,
   };
 }
@@ -150,7 +150,7 @@ function takeDone<C extends WaitingCheck, R extends Correction>(
   }
   if (answer.isMissing) result.openedTokens += answer.lent;
   const isNewDeadline = answer.lent > 0 || (answer.pauseMs > 0 && state.lease > 0);
-  result.isSlidingLease = message.isSliding && isNewDeadline;
+  if (message.isSliding && isNewDeadline) result.slidingLeaseEndMs = state.deadlineMs;
   park(counter, unproven, answer.isUnknown, context);
   result.returnsLater = isReturn && message.kept > 0;
 }

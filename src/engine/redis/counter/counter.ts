@@ -116,6 +116,23 @@ function hasDuties(counter: Counter): boolean {
   return mustSync || mustReturn || report !== 0 || prefetch !== undefined || corrections.length > 0;
 }
 
+/**
+ * Decides waiting checks in memory, up to the first that cannot: checks of a request are decided in
+ * their order, and a later one may have a larger limit.
+ * @param tryDecide returns whether the check is over
+ */
+export function decideInOrder<Check extends WaitingCheck>(
+  counter: Counter<Check>,
+  tryDecide: (check: Check) => boolean,
+): void {
+  let isBlocked = false;
+  counter.waiting = counter.waiting.filter((waiting) => {
+    if (waiting.wasSent) return true;
+    isBlocked ||= !tryDecide(waiting);
+    return isBlocked;
+  });
+}
+
 /** Redis recalls the lease. */
 export function recall(counter: Counter): void {
   if (counter.sent === undefined) counter.mustReturn = true;

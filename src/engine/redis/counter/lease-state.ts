@@ -3,6 +3,7 @@
  * stores it (`lease-slot.ts`), and acceptors change it there while they decide checks.
  */
 
+import { windowExpiryMs } from '../../windows/window.ts';
 import { NO_WINDOW, type TokenCheck } from '../scripts/protocol.ts';
 
 export interface LeaseState {
@@ -135,6 +136,17 @@ export function reserve(state: LeaseState, { cost, limit, isSliding }: TokenChec
   state.lentLimit = isAlone ? limit : Math.max(state.lentLimit, limit);
   state.coversSliding = isSliding && (isAlone || state.coversSliding);
   state.reserved += cost;
+}
+
+/** Whether Redis may count by this state, so that it must be reported after a loss. */
+export function mustReport(
+  { window, isPinned }: LeaseState,
+  durationMs: number,
+  redisMs: number,
+): boolean {
+  // The answer to its first message may come from the server that is gone, and is awaited.
+  if (window === NO_WINDOW) return isPinned;
+  return windowExpiryMs(window, durationMs) > redisMs;
 }
 
 /** No check is denied by what was known of a counter, which was reset. */
