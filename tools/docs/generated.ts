@@ -17,6 +17,7 @@ import { OVERLOAD_PARTS } from './overload.ts';
 import { permissionsTables } from './permissions.ts';
 import { policyFieldsTable } from './policies.ts';
 import { printedFiles } from './printed-files.ts';
+import { protocolConstantsTable } from './protocol-constants.ts';
 import { errorPageFiles } from './reference-error-page.ts';
 import { referencePage } from './reference-page.ts';
 import { settingsTables } from './settings.ts';
@@ -48,6 +49,7 @@ export const GENERATED: Generated = {
     'exit-codes': exitCodesTable,
     permissions: permissionsTables,
     'policy-fields': policyFieldsTable,
+    'protocol-constants': protocolConstantsTable,
     settings: settingsTables,
   },
 };

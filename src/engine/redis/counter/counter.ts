@@ -3,12 +3,12 @@
  * makes the next message and which `answer.ts` changes by the answer. It exists only while there is
  * something; what must not be lost is in the `LeaseState` of its slot.
  *
- *            request (check, prefetch, sync, return, report, correction)
- *     idle -----------------------------------------------------------> ready <--------+
- *      ^                                                                  |            | RETRY_MS,
- *      | nothing is left                                          compose |            | a wake-up,
- *      |                                                                  v            | a new check
- *      +------------------------------- answer, or none is coming --- under way ----> parked
+ *           check, prefetch, report, return, correction
+ *     idle ----------------------------------------------> ready <---------+
+ *      ^                                                     |             | after RETRY_MS,
+ *      | nothing is left                             compose |             | a wake-up,
+ *      |                                                     v             | or a new check
+ *      +---------------------------- answer, or none --- under way ----> parked
  *
  *   parked      checks wait: they were denied without proof, usage is lost, or no answer came
  *   recall      while a message is under way: the lease that it brings is returned by the next one
