@@ -1,7 +1,7 @@
 /**
  * The documentation that the server has about itself, served without a key: the OpenAPI document,
  * the API reference, and the pages that the `docs` links of errors refer to, one for each code. All
- * are files of the package; `npm run docs` writes them.
+ * are files of the package.
  *
  * Pages show the base URL by which the client reaches the server: WEIR_PUBLIC_URL, else the header
  * `Host`. Each page is kept with the last base URL only. With another one it is made again, in less
@@ -28,7 +28,8 @@ import type { Route } from './route.ts';
 import { fixedText, type HttpRequest } from './uws.ts';
 
 const HTML = 'text/html; charset=utf-8';
-const FOLDER = 'docs/reference';
+/** The build writes the pages. */
+const FOLDER = 'dist/docs';
 
 const HOST = fixedText('host');
 const IF_NONE_MATCH = fixedText('if-none-match');
@@ -45,9 +46,6 @@ const PAGES: Readonly<Record<string, readonly [contentType: string, file: string
     }),
   ),
 };
-
-/** The files that the pages are read from, by their path in the package. */
-export const PAGE_FILES: readonly string[] = Object.values(PAGES).map(([, file]) => file);
 
 /**
  * A host name or an address, and a port. Its characters need no escape in HTML, JSON and a shell.

@@ -8,6 +8,7 @@ import { chownSync, existsSync, lstatSync, readdirSync, readFileSync } from 'nod
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, sendCheck } from '../support/http.ts';
+import { PAGE_PATHS } from '../support/pages.ts';
 import {
   type Architecture,
   ContainerImages,
@@ -173,6 +174,18 @@ describe.runIf(canBuildImages).each(architectures)(
         expect.stringContaining('allowed: limit 5, remaining 4'),
       ]);
       expect(images.logOf(name)).not.toContain(ROOT_KEY);
+      expect(stop(name)).toEqual(STOPPED);
+    });
+
+    testImage('serves all pages', async () => {
+      const name = await startReady(architecture, ['--network', 'none']);
+      // The image has no other client.
+      const client = `for (const path of ${JSON.stringify(PAGE_PATHS)}) {
+        const { status } = await fetch('http://127.0.0.1:7070' + path);
+        console.log(path, status);
+      }`;
+      const { stdout } = images.exec(name, 'node', '--input-type=module', '--eval', client);
+      expect(stdout.trim().split('\n')).toEqual(PAGE_PATHS.map((path) => `${path} 200`));
       expect(stop(name)).toEqual(STOPPED);
     });
 

@@ -17,10 +17,13 @@ export function errorsTable(): string {
 }
 
 export function errorSections(): string {
-  return ENTRIES.map(([code, { status, inV2, title, causes, remedy }]) => {
-    const statuses = inV2 === undefined ? '' : ` Status in v2: ${inV2}.`;
-    const list = causes.map((cause) => `- ${cause}`).join('\n');
-    const heading = `### ${code}\n\nHTTP ${status}. ${title}${statuses}`;
-    return `${heading}\n\nCauses:\n\n${list}\n\nRemedy: ${remedy}`;
-  }).join('\n\n');
+  return ENTRIES.map(([code]) => `### ${code}\n\n${errorText(code)}`).join('\n\n');
+}
+
+/** Without a heading. */
+export function errorText(code: ErrorCode): string {
+  const { status, inV2, title, causes, remedy }: ErrorKind = ERRORS[code];
+  const statuses = inV2 === undefined ? '' : ` Status in v2: ${inV2}.`;
+  const list = causes.map((cause) => `- ${cause}`).join('\n');
+  return `HTTP ${status}. ${title}${statuses}\n\nCauses:\n\n${list}\n\nRemedy: ${remedy}`;
 }

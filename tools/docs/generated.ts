@@ -1,7 +1,6 @@
 /** All generated documentation. Each entry is rendered from the declarations in the sources. */
 
 import { ALERT_PARTS } from './alerts.ts';
-import { apiPage } from './api-page.ts';
 import { chartValuesSchemaJson, chartValuesTable, chartValuesYaml } from './chart.ts';
 import { commandSections, commandsTable } from './commands.ts';
 import { configSchemaJson, rulesBeyondSchema } from './config-schema.ts';
@@ -18,8 +17,7 @@ import { permissionsTables } from './permissions.ts';
 import { policyFieldsTable } from './policies.ts';
 import { printedFiles } from './printed-files.ts';
 import { protocolConstantsTable } from './protocol-constants.ts';
-import { errorPageFiles } from './reference-error-page.ts';
-import { referencePage } from './reference-page.ts';
+import { apiPage } from './reference/api.ts';
 import { settingsTables } from './settings.ts';
 
 export const GENERATED: Generated = {
@@ -31,8 +29,6 @@ export const GENERATED: Generated = {
     'deploy/helm/values.schema.json': chartValuesSchemaJson,
     ...gatewayExamples,
     ...printedFiles,
-    'docs/reference/index.html': () => referencePage(),
-    ...errorPageFiles(),
   },
   parts: {
     ...ALERT_PARTS,

@@ -7,11 +7,11 @@
 import type { AnySchemaObject } from 'ajv';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IMPORT_MAX_BYTES, MULTI_LIMIT_MAX_BYTES } from '../../../src/core/constants.ts';
-import { ERRORS } from '../../../src/core/errors.ts';
 import { IS_LONG, recordMeasurement } from '../../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, readMetrics, sendCheck, sendRequest } from '../../support/http.ts';
 import { DOCUMENTED_OPERATIONS, requestExamples, resolved } from '../../support/openapi.ts';
 import { callOperation, callOperationOk, type Fields } from '../../support/operations.ts';
+import { PAGE_PATHS } from '../../support/pages.ts';
 import { sendUntilClosed } from '../../support/raw-connection.ts';
 import {
   ROOT_KEY,
@@ -407,10 +407,7 @@ describe('a head', () => {
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE', 'BREW', 'get'];
 test('pages get GET only, and unexpected paths a 404, by every method', async () => {
   const found = new Map([['/docs/', 308]]);
-  for (const page of '/docs /docs/style.css /docs/icon.svg /openapi.json'.split(' ')) {
-    found.set(page, 200);
-  }
-  for (const code of Object.keys(ERRORS)) found.set(`/docs/errors/${code}`, 200);
+  for (const page of PAGE_PATHS) found.set(page, 200);
   const paths = [
     ...'/ /docs/index.html /docs/style.css/ /docs/../package.json /docs/errors/'.split(' '),
     ...'/docs/errors/__proto__ /docs/errors/../../etc/passwd'.split(' '),

@@ -9,6 +9,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IS_LONG } from '../../support/guarantees.ts';
+import { missingPagesOf } from '../../support/pages.ts';
 import {
   copyWorkingTree,
   fetchNode,
@@ -118,6 +119,7 @@ describe.skipIf(!isRegistryReachable())('in a fresh clone on Node 22', () => {
     expect(existsSync(join(clone, 'dist'))).toBe(false);
     const server = await startByNpm(node, clone);
     expect((await fetch(`${server.url}/v1/ratelimits.limit`, { method: 'POST' })).status).toBe(401);
+    expect(await missingPagesOf(server.url)).toEqual([]);
     // npm and the server, without another process.
     if (process.platform === 'linux') {
       expect(descendantsOf(server.pid)).toEqual([

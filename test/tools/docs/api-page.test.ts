@@ -12,9 +12,10 @@ const SECTIONS = new Map(
     .map((section) => [section.slice(0, section.indexOf('\n')), section.split(/^## /m)[0]]),
 );
 
-test('the sections of the page are the operations of the document', () => {
+test('the sections of the page are the operations of the document, and the bodies of errors', () => {
   const names = DOCUMENTED_OPERATIONS.map(({ operationId }) => operationId);
-  expect([...SECTIONS.keys()].toSorted()).toEqual(names.toSorted());
+  const bodies = ['Errors of v1 and of gateway checks', 'Errors of v2'];
+  expect([...SECTIONS.keys()].toSorted()).toEqual([...bodies, ...names.toSorted()]);
   const slugger = new GithubSlugger();
   for (const name of names) expect(PAGE).toContain(`](#${slugger.slug(name)}) |`);
 });

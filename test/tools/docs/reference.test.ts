@@ -1,12 +1,14 @@
 /** The pages of the API reference, as the server sends them. */
 
+import GithubSlugger from 'github-slugger';
 import { type DefaultTreeAdapterMap, parse } from 'parse5';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode } from '../../../src/core/errors.ts';
 import { openApiDocument } from '../../../tools/docs/openapi.ts';
 import type { OpenApiDocument, Schema } from '../../../tools/docs/openapi-types.ts';
-import { readGroups } from '../../../tools/docs/reference-model.ts';
-import { referencePage } from '../../../tools/docs/reference-page.ts';
+import { readGroups } from '../../../tools/docs/reference/model.ts';
+import { referencePage } from '../../../tools/docs/reference/pages.ts';
+import { ERROR_PAGES, PAGE_PATHS } from '../../support/pages.ts';
 import { type PolicySettings, writeConfig } from '../../support/policy-config.ts';
 import {
   ROOT_KEY,
@@ -20,8 +22,7 @@ type Node = DefaultTreeAdapterMap['node'];
 type Element = DefaultTreeAdapterMap['element'];
 
 const CODES = Object.keys(ERRORS);
-const PAGES = ['/docs', ...CODES.map((code) => `/docs/errors/${code}`)];
-const ASSETS = ['/docs/style.css', '/docs/icon.svg', '/openapi.json'];
+const PAGES = ['/docs', ...ERROR_PAGES];
 
 /** The elements of a page. @throws if the page is not well-formed */
 function readElements(text: string): Element[] {
@@ -86,6 +87,11 @@ function readCommand(command: string): { url: string } & RequestInit {
   return { ...request, ...init };
 }
 
+/** The names of a field and of the fields around it, as in `data.limits[].passed`. */
+const namesIn = (path: string) => path.replaceAll('[]', '').split('.');
+
+const anchorOf = (heading: string) => new GithubSlugger().slug(heading);
+
 /** Markdown as the page shows it. */
 const withoutMarkup = (markdown: string) => markdown.replaceAll('`', '').replace(/\s+/g, ' ');
 
@@ -121,13 +127,14 @@ describe('the API reference', () => {
       byTag(elements, 'article').map((article) => [attribute(article, 'aria-labelledby'), article]),
     );
     const operations = readGroups(document).flatMap((group) => group.operations);
-    expect([...articles.keys()]).toEqual(operations.map(({ id }) => id));
+    const bodies = ['errors-of-v1-and-of-gateway-checks', 'errors-of-v2'];
+    expect([...articles.keys()]).toEqual([...operations.map(({ id }) => anchorOf(id)), ...bodies]);
     for (const { id, path, operation, body, responses } of operations) {
-      const article = articles.get(id)!;
+      const article = articles.get(anchorOf(id))!;
       const text = textOf(article);
       const names = byTag(elementsIn(article), 'code')
         .filter((code) => attribute(code, 'class') === 'name')
-        .map(textOf);
+        .flatMap((code) => namesIn(textOf(code)));
       expect([id, text]).toEqual([id, expect.stringContaining(path)]);
       const also = operation['x-also-permissions'] ?? [];
       for (const permission of [...(operation['x-permissions'] ?? []), ...also]) {
@@ -216,7 +223,7 @@ describe('the API reference', () => {
           if (link === undefined) continue;
           const { origin, pathname, hash } = new URL(link, server.url + path);
           const isHere = origin === new URL(server.url).origin;
-          const isKnown = isHere && [...PAGES, ...ASSETS].includes(pathname);
+          const isKnown = isHere && PAGE_PATHS.includes(pathname);
           const anchor = `id="${decodeURIComponent(hash.slice(1))}"`;
           const hasAnchor = hash === '' || texts.get(pathname)?.includes(anchor);
           expect([path, link, isKnown, hasAnchor]).toEqual([path, link, true, true]);

@@ -3,8 +3,8 @@
  * are resolved, and each example is one request with its response.
  */
 
-import { EXAMPLE_BASE_URL } from '../../src/api/common/paths.ts';
-import { ERRORS, type ErrorCode, statusOf } from '../../src/core/errors.ts';
+import { EXAMPLE_BASE_URL } from '../../../src/api/common/paths.ts';
+import { ERRORS, type ErrorCode, statusOf } from '../../../src/core/errors.ts';
 import type {
   ExampleObject,
   Header,
@@ -13,7 +13,7 @@ import type {
   Parameter,
   Reference,
   Schema,
-} from './openapi-types.ts';
+} from '../openapi-types.ts';
 
 export interface ReferenceOperation {
   id: string;
@@ -37,6 +37,8 @@ export interface ReferenceResponse {
   /** The code of an error with this status. */
   code: ErrorCode | undefined;
   headers: readonly (Header & { name: string })[];
+  /** Absent for a response without a body. */
+  contentType: string | undefined;
   schema: Schema | undefined;
 }
 
@@ -59,7 +61,6 @@ export interface ReferenceExample {
 }
 
 export interface ReferenceGroup {
-  id: string;
   name: string;
   description: string;
   operations: readonly ReferenceOperation[];
@@ -71,8 +72,6 @@ interface ErrorExample {
   value: unknown;
 }
 
-/** The address in examples, which is the default one. */
-
 const ERROR_CODES = Object.keys(ERRORS) as ErrorCode[];
 
 /** The operations of the document, by tag. */
@@ -82,9 +81,8 @@ export function readGroups(document: OpenApiDocument): ReferenceGroup[] {
     return methods.map(([method, operation]) => readOperation(document, path, method, operation));
   });
   return document.tags.map(({ name, description }) => {
-    const id = name.toLowerCase().replace(/[^a-z]+/g, '-');
     const members = operations.filter(({ operation }) => operation.tags[0] === name);
-    return { id, name, description, operations: members };
+    return { name, description, operations: members };
   });
 }
 
@@ -140,7 +138,7 @@ function readOperation(
 function readResponses(document: OpenApiDocument, operation: Operation): ReferenceResponse[] {
   return Object.entries(operation.responses).map(([status, response]) => {
     const { description, headers = {}, content = {} } = resolve(document, response);
-    const [media] = Object.values(content);
+    const [[contentType, media] = []] = Object.entries(content);
     return {
       status: Number(status),
       description,
@@ -148,6 +146,7 @@ function readResponses(document: OpenApiDocument, operation: Operation): Referen
       headers: Object.entries(headers).map(([name, header]) => {
         return { name, ...resolve(document, header) };
       }),
+      contentType,
       schema: media && resolve(document, media.schema),
     };
   });

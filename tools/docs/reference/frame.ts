@@ -1,6 +1,6 @@
 /** The frame of every page of the reference: head, header, navigation and footer. */
 
-import { VERSION } from '../../src/core/version.ts';
+import { VERSION } from '../../../src/core/version.ts';
 import { type Html, html } from './html.ts';
 
 interface PageParts {
