@@ -22,6 +22,10 @@ interface Service {
   ports?: string[];
 }
 
+/** Files of the Helm chart. */
+const RULES = '../helm/files/prometheus-rules.yml';
+const DASHBOARD = '../helm/files/grafana-dashboard.json';
+
 const own = useDataDirectory([]);
 const read = (name: string) => readFileSync(join(DIRECTORY, name), 'utf8');
 const compose = parse(read('compose.yaml')) as {
@@ -40,7 +44,7 @@ test('every mounted file and every volume exists', () => {
     return volumes.map((volume) => volume.split(':')[0]);
   });
   const missing = sources.filter((source) => {
-    return source.startsWith('./')
+    return source.startsWith('.')
       ? !existsSync(join(DIRECTORY, source))
       : !(source in compose.volumes);
   });
@@ -77,13 +81,13 @@ test('every image that is not built here has a version, and weir is reachable lo
 /** Where a container sees a file of the directory. */
 function mountOf(service: string, file: string): string {
   const volumes = compose.services[service].volumes ?? [];
-  const found = volumes.find((volume) => volume.startsWith(`./${file}:`));
+  const found = volumes.find((volume) => volume.startsWith(`${file}:`));
   return found?.split(':')[1] ?? '';
 }
 
 test.each([
-  ['prometheus-rules', 'prometheus-rules.yml'],
-  ['grafana', 'grafana/weir.json'],
+  ['prometheus-rules', RULES],
+  ['grafana', DASHBOARD],
 ])('weir print %s prints %s', async (name, file) => {
   const { code, stdout } = await callWeir('', ['print', name]);
   expect([code, stdout]).toEqual([0, read(file)]);
@@ -91,18 +95,18 @@ test.each([
 
 test('Prometheus finds the rules beside its configuration', () => {
   const { rule_files: files, scrape_configs: jobs } = parse(read('prometheus.yml'));
-  const inContainer = mountOf('prometheus', 'prometheus-rules.yml');
+  const inContainer = mountOf('prometheus', RULES);
   expect(files).toEqual([basename(inContainer)]);
-  expect(dirname(inContainer)).toBe(dirname(mountOf('prometheus', 'prometheus.yml')));
+  expect(dirname(inContainer)).toBe(dirname(mountOf('prometheus', './prometheus.yml')));
   // The job that the rules select.
   expect(jobs).toHaveLength(1);
-  expect(read('prometheus-rules.yml')).toContain(`job="${jobs[0].job_name}"`);
+  expect(read(RULES)).toContain(`job="${jobs[0].job_name}"`);
 });
 
 describe('Grafana', () => {
   test('reads the dashboard from the directory of its provider', () => {
     const { providers } = parse(read('grafana/dashboards.yaml'));
-    const inContainer = mountOf('grafana', 'grafana/weir.json');
+    const inContainer = mountOf('grafana', DASHBOARD);
     expect(providers).toHaveLength(1);
     expect(providers[0].options.path).toBe(dirname(inContainer));
     const { environment = {} } = compose.services.grafana;
@@ -122,7 +126,7 @@ describe('Grafana', () => {
 
   test('finds its provisioning where its image looks for it', () => {
     for (const kind of ['datasources', 'dashboards']) {
-      const inContainer = mountOf('grafana', `grafana/${kind}.yaml`);
+      const inContainer = mountOf('grafana', `./grafana/${kind}.yaml`);
       expect(dirname(inContainer)).toBe(`/etc/grafana/provisioning/${kind}`);
     }
   });

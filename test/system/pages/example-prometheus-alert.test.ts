@@ -3,6 +3,7 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
@@ -17,7 +18,6 @@ import { canRunPages } from './page-runner.ts';
 
 const EXAMPLE = new URL('../../../examples/prometheus-alert/', import.meta.url).pathname;
 const RULES = 'weir-alerts.yml';
-const read = (file: string) => readFileSync(join(EXAMPLE, file), 'utf8');
 
 interface Alert {
   state: string;
@@ -42,8 +42,8 @@ describe.skipIf(isPrometheusMissing || isPromtoolMissing)('the example with Prom
     ['increase(weir_live_evictions_total[10m])', 'weir_live_evictions_total'],
   ])('has unit tests that notice %s changed to %s', (from, to) => {
     cpSync(EXAMPLE, directory, { recursive: true });
-    expect(read(RULES)).toContain(from);
-    writeFileSync(join(directory, RULES), read(RULES).replace(from, to));
+    expect(prometheusRules()).toContain(from);
+    writeFileSync(join(directory, RULES), prometheusRules().replace(from, to));
     const [code] = promtool(['test', 'rules', join(directory, 'weir-alerts.test.yml')]);
     expect(code).toBe(1);
   });
@@ -51,9 +51,9 @@ describe.skipIf(isPrometheusMissing || isPromtoolMissing)('the example with Prom
   test('fires for a namespace with denials, and for an eviction', async () => {
     const weir = await own.start({ args: ['--counters', '1024'] });
     // Minutes would take too long.
-    const rules = read(RULES).replaceAll('[5m]', '[4s]').replace('for: 5m', 'for: 2s');
+    const rules = prometheusRules().replaceAll('[5m]', '[4s]').replace('for: 5m', 'for: 2s');
     writeFileSync(join(directory, RULES), rules);
-    const configuration = read('prometheus.yml')
+    const configuration = readFileSync(join(EXAMPLE, 'prometheus.yml'), 'utf8')
       .replaceAll('interval: 5s', 'interval: 1s')
       .replace('- weir-alerts.yml', `- ${join(directory, RULES)}`)
       .replace('127.0.0.1:7071', new URL(weir.adminUrl).host);
