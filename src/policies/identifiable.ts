@@ -14,14 +14,8 @@ import {
   parseAddress,
   parseNetwork,
 } from '../core/ip-network.ts';
-import {
-  IdentifierReader,
-  isAddressPart,
-  type Part,
-  type RequestAttributes,
-  readPart,
-  UNIDENTIFIED,
-} from './identifier.ts';
+import { IdentifierReader, type RequestAttributes, UNIDENTIFIED } from './identifier.ts';
+import { isAddressPart, type Part, readPart } from './identity-part.ts';
 import { gatewaysOf, type Policy } from './policy.ts';
 
 /** In place of an identifier that is too long. */

@@ -14,6 +14,7 @@ import { hash } from 'node:crypto';
 import { IDENTIFIER_MAX_CHARACTERS, IDENTIFIER_PART_MAX_CHARACTERS } from '../core/constants.ts';
 import { addressIdentity, clientAddress } from './address.ts';
 import { type Gateway, isEnvoyBased } from './gateways.ts';
+import { type Part, readPart } from './identity-part.ts';
 import { normalizePath } from './path.ts';
 import type { Policy } from './policy.ts';
 
@@ -29,11 +30,6 @@ export interface RequestAttributes {
   headerCount(name: string): number;
 }
 
-export type Part =
-  | { by: 'ip' | 'method' | 'path' }
-  /** @param name in lower case for a header, unchanged for a cookie */
-  | { by: 'header' | 'cookie' | 'ip:header'; name: string };
-
 /** The identifier of requests that cannot be distinguished. No other identifier is empty. */
 export const UNIDENTIFIED = '';
 
@@ -42,35 +38,6 @@ export const FORWARDED_METHOD = 'x-forwarded-method';
 export const FORWARDED_URI = 'x-forwarded-uri';
 const COOKIE = 'cookie';
 const AUTHORIZATION = 'authorization';
-
-/** The name of a header or a cookie (RFC 9110, RFC 6265). */
-export const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
-const NAMED_PART = new RegExp(`^(header|cookie|ip:header):(${TOKEN})$`);
-/** Headers that gateways set for themselves or that clients forge. For an address use `ip`. */
-export const RESERVED_HEADER =
-  /^(x-(forwarded|weir)-.*|x-real-ip|forwarded|host|content-length|expect)$/;
-/** A reserved header that may be read as an address: a proxy in front can set it. */
-export const REAL_IP = 'x-real-ip';
-/** Headers of one connection: gateways drop or change them. */
-export const HOP_BY_HOP_HEADER =
-  /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
-
-/** @returns undefined if the text is not a valid part */
-export function readPart(text: string): Part | undefined {
-  if (text === 'ip' || text === 'method' || text === 'path') return { by: text };
-  const [, by, name] = NAMED_PART.exec(text) ?? [];
-  if (by === 'cookie') return { by, name };
-  if (by !== 'header' && by !== 'ip:header') return undefined;
-  const header = name.toLowerCase();
-  if (by === 'ip:header' && header === REAL_IP) return { by, name: header };
-  if (RESERVED_HEADER.test(header) || HOP_BY_HOP_HEADER.test(header)) return undefined;
-  return { by, name: header };
-}
-
-/** Whether the values of a part are addresses. */
-export function isAddressPart({ by }: Part): boolean {
-  return by === 'ip' || by === 'ip:header';
-}
 
 export class IdentifierReader {
   /** The headers that it reads, in lower case. */

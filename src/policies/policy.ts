@@ -26,9 +26,8 @@ import { nearestName } from '../core/nearest.ts';
 import { createValidator, field, flag, integer, milliseconds } from '../core/schema.ts';
 import { DEFAULT_RULE } from '../core/window-rules.ts';
 import { FAIL_CLOSED_GATEWAYS, GATEWAYS, type Gateway, isEnvoyBased } from './gateways.ts';
-import { readPart } from './identifier.ts';
+import { readPart } from './identity-part.ts';
 import { PLAIN_PATH, PLAIN_PATH_RULE } from './path.ts';
-import { PREFLIGHT } from './skip.ts';
 
 /** The values of fields that a policy leaves out. */
 export const POLICY_DEFAULTS = {
@@ -407,6 +406,9 @@ function readIdentityParts(input: unknown = IDENTIFY_DEFAULT): string[] {
     throw policyError('"identify" must not repeat a part', 'identify');
   return read;
 }
+
+/** In `skip`: the request with which a browser asks whether a page may send another one (CORS). */
+export const PREFLIGHT = 'preflight';
 
 /** What a policy may skip, as error messages list it. */
 export const SKIP_RULE =

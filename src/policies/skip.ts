@@ -11,10 +11,8 @@ import {
   type RequestAttributes,
 } from './identifier.ts';
 import { plainPathOf } from './path.ts';
-import type { Policy } from './policy.ts';
+import { type Policy, PREFLIGHT } from './policy.ts';
 
-/** In `skip`: the request with which a browser asks whether a page may send another one (CORS). */
-export const PREFLIGHT = 'preflight';
 /** Headers of each preflight, in lower case. */
 export const PREFLIGHT_HEADERS = ['origin', 'access-control-request-method'] as const;
 

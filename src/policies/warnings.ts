@@ -1,7 +1,7 @@
 /** What a policy probably does not mean, although it is valid. */
 
 import { formatValue } from '../core/describe.ts';
-import { readPart } from './identifier.ts';
+import { readPart } from './identity-part.ts';
 import type { Policy } from './policy.ts';
 
 /** Headers in which proxies and CDNs send the address of the client. */

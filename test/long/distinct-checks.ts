@@ -3,8 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { LONGEST_WINDOW_MS } from '../support/http.ts';
-import { expectAnswered } from '../system/faults/ledger.ts';
-import { numbered, prepareCheck, Traffic } from '../system/faults/traffic.ts';
+import { expectAnswered, numbered, prepareCheck, Traffic } from '../system/faults/traffic.ts';
 
 const CHECKS_PER_PACKET = 4;
 const LIMIT = 1_000;

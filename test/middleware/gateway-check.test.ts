@@ -16,7 +16,7 @@ import {
   type RateLimitOptions,
 } from '../../src/middleware/gateway-check.ts';
 import { readTimeout } from '../../src/middleware/options.ts';
-import { readPart, TOKEN } from '../../src/policies/identifier.ts';
+import { readPart, TOKEN } from '../../src/policies/identity-part.ts';
 import { reducedCapacity } from '../../src/policies/quota.ts';
 import { listen } from '../support/http.ts';
 

@@ -4,11 +4,7 @@ import {
   IDENTIFIER_MAX_CHARACTERS,
   IDENTIFIER_PART_MAX_CHARACTERS,
 } from '../../src/core/constants.ts';
-import {
-  IdentifierReader,
-  type RequestAttributes,
-  readPart,
-} from '../../src/policies/identifier.ts';
+import { IdentifierReader, type RequestAttributes } from '../../src/policies/identifier.ts';
 import { gatewaysOf, type Policy, readPolicies } from '../../src/policies/policy.ts';
 import { trialCount } from '../support/guarantees.ts';
 
@@ -310,14 +306,4 @@ describe('the identifier of a request', () => {
       'x-forwarded-uri',
     ]);
   });
-});
-
-test.each([
-  ...['X-Forwarded-For', 'x-real-ip', 'Forwarded', 'host', 'x-weir-key', 'Connection', 'TE'].map(
-    (name) => `header:${name}`,
-  ),
-  ...['header:upgrade', 'header:Proxy-Authorization', 'header:a b', 'header:', 'header'],
-  ...['', 'IP', 'ip ', 'cookie:a;b', 'cookie:'],
-])('%j is no part: gateways set such headers, or do not forward them', (text) => {
-  expect(readPart(text)).toBeUndefined();
 });

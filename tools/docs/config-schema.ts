@@ -24,17 +24,17 @@ import {
   REAL_IP,
   RESERVED_HEADER,
   TOKEN,
-} from '../../src/policies/identifier.ts';
+} from '../../src/policies/identity-part.ts';
 import { PLAIN_PATH } from '../../src/policies/path.ts';
 import {
   IDENTITY_PARTS,
   POLICY_NAMESPACE_FORMAT,
   POLICY_NAMESPACE_RULE,
   PolicySchema,
+  PREFLIGHT,
   SKIP_RULE,
   WindowSchema,
 } from '../../src/policies/policy.ts';
-import { PREFLIGHT } from '../../src/policies/skip.ts';
 import { documentedSchema } from './openapi.ts';
 import { detailsOf } from './settings.ts';
 

@@ -8,8 +8,8 @@ import { isIP } from 'node:net';
 import { StartError } from '../../core/errors.ts';
 import { CONTENT_TYPE, gatewayQuery } from '../../policies/gateway-readers.ts';
 import type { Gateway } from '../../policies/gateways.ts';
-import type { Policy } from '../../policies/policy.ts';
-import { PREFLIGHT, PREFLIGHT_HEADERS } from '../../policies/skip.ts';
+import { type Policy, PREFLIGHT } from '../../policies/policy.ts';
+import { PREFLIGHT_HEADERS } from '../../policies/skip.ts';
 import type { ListenAddress, Route, Upstream } from './setup.ts';
 
 /**

@@ -8,9 +8,15 @@ import { IS_LONG, newSeed, trialCount } from '../../support/guarantees.ts';
 import { readMetrics } from '../../support/http.ts';
 import { callOperationOk } from '../../support/operations.ts';
 import { DECIDE_MODES } from '../../support/server.ts';
-import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
+import { Ledger } from './ledger.ts';
 import { expectCleanStop } from './server-health.ts';
-import { CHECKS_PER_PACKET, prepareCheck, Traffic } from './traffic.ts';
+import {
+  CHECKS_PER_PACKET,
+  expectAnswered,
+  prepareCheck,
+  recordTraffic,
+  Traffic,
+} from './traffic.ts';
 
 const CONNECTIONS = 64;
 /** A multiple of the packets on all connections. */

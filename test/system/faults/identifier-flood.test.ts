@@ -7,10 +7,10 @@ import { IS_LONG, recordMeasurement, trialCount } from '../../support/guarantees
 import { LONGEST_WINDOW_MS, readMetric, sendCheck, sendRequest } from '../../support/http.ts';
 import { DECIDE_MODES, type ServerProcess } from '../../support/server.ts';
 import { residentMiB } from './http-connections.ts';
-import { expectAnswered } from './ledger.ts';
 import { expectCleanStop } from './server-health.ts';
 import {
   CHECKS_PER_PACKET,
+  expectAnswered,
   numbered,
   type PreparedCheck,
   prepareCheck,

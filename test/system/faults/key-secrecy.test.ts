@@ -20,8 +20,7 @@ import {
 } from '../../support/operations.ts';
 import type { ServerProcess } from '../../support/server.ts';
 import { ReconnectingClient } from './http-connections.ts';
-import { expectAnswered } from './ledger.ts';
-import { prepareCheck, Traffic } from './traffic.ts';
+import { expectAnswered, prepareCheck, Traffic } from './traffic.ts';
 
 const ACCEPTORS = 3;
 /** Enough that each acceptor almost certainly has some. */

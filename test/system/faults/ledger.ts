@@ -5,8 +5,6 @@
  */
 
 import { expect } from 'vitest';
-import { recordMeasurements } from '../../support/guarantees.ts';
-import type { Traffic } from './traffic.ts';
 
 interface WindowTotals {
   /** Tokens allowed. */
@@ -91,26 +89,4 @@ export class Ledger {
     const shown = wrong.slice(0, VIOLATIONS_SHOWN);
     return { decisions, windows, maxExcess, falseDenials, tokensMissing, violations: shown };
   }
-}
-
-/** Every request got a decision. */
-export function expectAnswered({ unanswered, connectionErrors, errors }: Traffic): void {
-  expect([unanswered, connectionErrors, [...errors]]).toEqual([0, [], []]);
-}
-
-/** Records what traffic got, with other measurements under the same fault. */
-export function recordTraffic(
-  fault: string,
-  trials: string,
-  traffic: Pick<Traffic, 'sent' | 'unanswered'>,
-  ledger: Ledger,
-  others: Parameters<typeof recordMeasurements>[2] = {},
-): void {
-  const { maxExcess, falseDenials, decisions, windows } = ledger.report();
-  recordMeasurements(fault, `${trials}, ${decisions} decisions in ${windows} windows`, {
-    P1: `largest excess over a limit: ${maxExcess}`,
-    P2: `${falseDenials} false denials`,
-    P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
-    ...others,
-  });
 }

@@ -6,9 +6,15 @@ import { useDataDirectory } from '../../support/data-directory.ts';
 import { IS_LONG, newSeed, trialCount } from '../../support/guarantees.ts';
 import { readMetric, sendCheck } from '../../support/http.ts';
 import { DECIDE_MODES, suspendProcess, waitUntil } from '../../support/server.ts';
-import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
+import { Ledger } from './ledger.ts';
 import { expectCleanStop } from './server-health.ts';
-import { CHECKS_PER_PACKET, prepareCheck, Traffic } from './traffic.ts';
+import {
+  CHECKS_PER_PACKET,
+  expectAnswered,
+  prepareCheck,
+  recordTraffic,
+  Traffic,
+} from './traffic.ts';
 
 const IDS = 400;
 const CONNECTIONS = 32;

@@ -8,9 +8,9 @@ import { useDataDirectory } from '../../support/data-directory.ts';
 import { IS_LONG, newSeed, recordMeasurement } from '../../support/guarantees.ts';
 import { readMetric, sendCheck } from '../../support/http.ts';
 import { removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
-import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
+import { Ledger } from './ledger.ts';
 import { expectCleanStop } from './server-health.ts';
-import { prepareCheck, Traffic } from './traffic.ts';
+import { expectAnswered, prepareCheck, recordTraffic, Traffic } from './traffic.ts';
 
 const CLOCK_FAULT = new URL('../../support/system-clock.preload.mjs', import.meta.url).pathname;
 const DURATION_MS = 1_000;

@@ -9,6 +9,8 @@
 
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import { recordMeasurements } from '../../support/guarantees.ts';
 import { requestBytes } from '../../support/http.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 import { waitUntil } from '../../support/server.ts';
@@ -193,4 +195,26 @@ export class Traffic {
     this.errors.set(status, (this.errors.get(status) ?? 0) + 1);
     return open + length;
   }
+}
+
+/** Every request got a decision. */
+export function expectAnswered({ unanswered, connectionErrors, errors }: Traffic): void {
+  expect([unanswered, connectionErrors, [...errors]]).toEqual([0, [], []]);
+}
+
+/** Records what traffic got, with other measurements under the same fault. */
+export function recordTraffic(
+  fault: string,
+  trials: string,
+  traffic: Pick<Traffic, 'sent' | 'unanswered'>,
+  ledger: Ledger,
+  others: Parameters<typeof recordMeasurements>[2] = {},
+): void {
+  const { maxExcess, falseDenials, decisions, windows } = ledger.report();
+  recordMeasurements(fault, `${trials}, ${decisions} decisions in ${windows} windows`, {
+    P1: `largest excess over a limit: ${maxExcess}`,
+    P2: `${falseDenials} false denials`,
+    P3: `${traffic.unanswered} of ${traffic.sent} unanswered`,
+    ...others,
+  });
 }

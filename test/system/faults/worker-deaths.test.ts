@@ -33,9 +33,9 @@ import {
   workerFaults,
 } from '../../support/worker-faults.ts';
 import { openConnections } from './http-connections.ts';
-import { expectAnswered, Ledger, recordTraffic } from './ledger.ts';
+import { Ledger } from './ledger.ts';
 import { expectCleanStop, expectHealthy } from './server-health.ts';
-import { prepareCheck, Traffic } from './traffic.ts';
+import { expectAnswered, prepareCheck, recordTraffic, Traffic } from './traffic.ts';
 
 /** Deaths of each kind. */
 const DEATHS = trialCount(1, 100);
