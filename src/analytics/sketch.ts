@@ -51,7 +51,7 @@ export const TEXT_BYTES = 96;
 /** While a set skips amounts that add up to its floor, about this many checks take an entry. */
 const TAKING = 64;
 /** exp(-28) < 10 ** -12. */
-export const SKIPPED_SHARE = 28 / TAKING;
+const SKIPPED_SHARE = 28 / TAKING;
 
 const TEXT_WORDS = TEXT_BYTES / 4;
 /** The words of a head, and of an entry. */

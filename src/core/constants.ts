@@ -198,8 +198,6 @@ export const DASHBOARD_STREAM_UNREAD_BYTES_MAX = 262_144;
 export const DASHBOARD_EVENT_INTERVAL_MS = 1_000;
 /** Bodies of requests that the admin port buffers for the dashboard. */
 export const DASHBOARD_BODY_BYTES_MAX = 4 * IMPORT_MAX_BYTES;
-/** All files of the dashboard as they are sent. */
-export const DASHBOARD_FILES_MAX_BYTES = 150_000;
 
 /** Operations of the dashboard on counters that wait for an acceptor, and how long they wait. */
 export const PENDING_COUNTER_OPERATIONS_MAX = 64;

@@ -71,7 +71,7 @@ export function computeProcessMs(interval: PollInterval, except?: number): numbe
 }
 
 /** The part of an interval in which a thread could have run. */
-export function computeThreadMs(interval: PollInterval, thread: number): number {
+function computeThreadMs(interval: PollInterval, thread: number): number {
   const { pollMs, before, after, watcher } = interval;
   const is = after?.get(thread);
   if (is === undefined || thread === watcher) return computeProcessMs(interval);

@@ -67,11 +67,6 @@ export function writeDocs(
   }
 }
 
-/** The names of the parts that a page shows, in their order. */
-export function partNamesIn(text: string): string[] {
-  return text.split('\n').flatMap((line) => START.exec(line)?.slice(1) ?? []);
-}
-
 /** All hand-written pages, by their path in the repository. */
 export function findPages(root: string): string[] {
   const top = readdirSync(root).filter((name) => name.endsWith('.md'));

@@ -1,6 +1,6 @@
 /**
  * The documentation of each operation of the API: its text, its permissions and its schemas. Paths,
- * methods and body limits are those of `api/common/operations.ts`.
+ * methods and body limits are those of `src/api/common/operations.ts`.
  */
 
 import type { TSchema } from 'typebox';

@@ -3,7 +3,7 @@
  * ApiErrors (400).
  *
  * Bytes that are not UTF-8 are an error wherever they are: read as U+FFFD, they would name another
- * identifier. A JSON escape may still produce a lone surrogate; `schema.ts` rejects it in each
+ * identifier. A JSON escape may still produce a lone surrogate; `core/schema.ts` rejects it in each
  * field that the service reads.
  */
 

@@ -88,7 +88,7 @@ export const COUNTER_OPERATIONS = {
  * What acceptors ask the main thread before they answer an operation on counters, by the name of
  * that operation. No client calls these.
  */
-export const QUESTIONS = {
+const QUESTIONS = {
   'ratelimits.explain': { isWrite: false, responseBytesEstimate: RESPONSE_BYTES.read },
 } as const satisfies Record<string, Pick<OperationSpec, 'isWrite' | 'responseBytesEstimate'>>;
 export type QuestionName = keyof typeof QUESTIONS;

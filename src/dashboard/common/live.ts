@@ -21,7 +21,7 @@ export interface Live {
   history: readonly Snapshot[];
 }
 
-export class LiveFeed {
+class LiveFeed {
   #live: Live = { connection: 'connecting', history: [] };
   #source: EventSource | undefined;
   #retryTimer: ReturnType<typeof setTimeout> | undefined;

@@ -15,7 +15,7 @@ import { MemoryError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
 import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
 
-export const ENGINE_STATE_HEADER = { workers: 0, buckets: 1 } as const;
+const ENGINE_STATE_HEADER = { workers: 0, buckets: 1 } as const;
 
 export const BREAKER = { closed: 0, open: 1 } as const;
 

@@ -52,7 +52,7 @@ import { type GcraState, NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
 
-export function isSlotOf({ words }: LeaseViews, slot: LeaseSlot, id: Identity): boolean {
+function isSlotOf({ words }: LeaseViews, slot: LeaseSlot, id: Identity): boolean {
   return (
     words[leaseTagAt(slot)] === id.h3 &&
     words[leaseHashAt(slot, 0)] === id.h0 &&
@@ -289,7 +289,7 @@ export function repairSlot(memory: LeaseViews, slot: LeaseSlot): void {
 }
 
 /** Makes the summary of a slot follow its other numbers. */
-export function summarize({ words, doubles, details }: LeaseViews, slot: LeaseSlot): void {
+function summarize({ words, doubles, details }: LeaseViews, slot: LeaseSlot): void {
   const summary = words[summaryAt(slot)];
   words[summaryAt(slot)] = summaryOf(
     details[lastLimitAt(slot)] !== doubles[lentLimitAt(slot)],

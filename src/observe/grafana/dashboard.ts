@@ -18,7 +18,7 @@ import type {
   VizLegendOptions,
   VizTooltipOptions,
 } from '@grafana/schema';
-import { type MetricName, metricDeclaration } from '../metric-declarations.ts';
+import { metricDeclaration } from '../metric-declarations.ts';
 import { CLUSTER_ROWS } from './cluster-rows.ts';
 import type { Panel, Query, Row } from './panel.ts';
 import { SERVER_ROWS } from './server-rows.ts';
@@ -33,11 +33,6 @@ type Json<T> = T extends string
       : T;
 
 export const ROWS: readonly Row[] = [...SERVER_ROWS, ...CLUSTER_ROWS];
-
-/** The metrics that no panel shows, with the reason. */
-export const METRICS_WITHOUT_PANEL: Partial<Record<MetricName, string>> = {
-  weir_table_slots: 'It never changes, and is twice weir_counters_capacity.',
-};
 
 const UID = 'weir-metrics';
 /** Of Grafana 11, which later versions upgrade. */

@@ -3,9 +3,6 @@
  * docs/operations.md and the rule files of the repository derive from these declarations.
  */
 
-/** `page` wakes the person on call, `ticket` waits until the next working day. */
-export const SEVERITIES = ['page', 'ticket'] as const;
-
 export interface Alert {
   /**
    * PromQL in one line. `JOB_MATCHER` selects series that other programs export too. An expression
@@ -14,7 +11,8 @@ export interface Alert {
   expr: string;
   /** How long the expression is true before the alert fires. */
   for: `${number}m`;
-  severity: (typeof SEVERITIES)[number];
+  /** `page` wakes the person on call, `ticket` waits until the next working day. */
+  severity: 'page' | 'ticket';
   /** One line without a full stop. May contain labels, as `{{ $labels.instance }}`. */
   summary: string;
   /** What has happened, in sentences. */

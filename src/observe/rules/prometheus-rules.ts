@@ -8,9 +8,6 @@ import { CLUSTER_ALERTS } from './cluster-alerts.ts';
 import { RECORDING_RULES } from './recording-rules.ts';
 import { SERVER_ALERTS } from './server-alerts.ts';
 
-/** All alerts, by their name. */
-export const ALERTS: Readonly<Record<string, Alert>> = { ...SERVER_ALERTS, ...CLUSTER_ALERTS };
-
 const HEAD = `\
 # Recording rules and alerts for weir. Printed by: weir print prometheus-rules
 #

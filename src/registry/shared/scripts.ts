@@ -2,7 +2,7 @@
  * The Lua scripts of the registry in Redis. Each is atomic, and validates everything before its
  * first write: a script that Redis refuses (full, read-only, wrong types) has changed nothing.
  *
- * All begin with the same keys, see `names.ts`: KEYS[1] the head, [2] the log, [3] to [7] the
+ * All begin with the same keys, see `client.ts`: KEYS[1] the head, [2] the log, [3] to [7] the
  * tables. The head is a hash: the history (an id that a new registry gets), the version, the id of
  * the last commit, the hash key, the number of records of each table (n3 to n7), the bytes of the
  * log, and `settle`, the time (Unix ms) until which nothing is committed. The log is a stream with

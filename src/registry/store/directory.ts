@@ -1,5 +1,5 @@
 /**
- * The data directory, locked for one process and owned by the main thread. `ownership.ts` sets
+ * The data directory, locked for one process and owned by the main thread. `file-ownership.ts` sets
  * owners and modes. Every failure is a StartError that names the path and the cause.
  *
  * The lock is that of SQLite on the file `lock`, which the kernel releases when the process ends.

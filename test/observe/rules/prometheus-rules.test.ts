@@ -8,11 +8,15 @@ import {
   type MetricName,
   metricDeclaration,
 } from '../../../src/observe/metric-declarations.ts';
-import { ALERTS, prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
+import type { Alert } from '../../../src/observe/rules/alert.ts';
+import { CLUSTER_ALERTS } from '../../../src/observe/rules/cluster-alerts.ts';
+import { prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
 import { RECORDING_RULES } from '../../../src/observe/rules/recording-rules.ts';
+import { SERVER_ALERTS } from '../../../src/observe/rules/server-alerts.ts';
 import { anchorsOf, wordCount } from '../../support/markdown.ts';
 import { faultsOf, metricsOf, referencesOf, resultLabels } from '../../support/promql.ts';
 
+const ALERTS: Readonly<Record<string, Alert>> = { ...SERVER_ALERTS, ...CLUSTER_ALERTS };
 const ALL = { ...RECORDING_RULES, ...ALERTS };
 
 interface PrintedRule {

@@ -3,10 +3,15 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { ALERTS, prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
+import type { Alert } from '../../../src/observe/rules/alert.ts';
+import { CLUSTER_ALERTS } from '../../../src/observe/rules/cluster-alerts.ts';
+import { prometheusRules } from '../../../src/observe/rules/prometheus-rules.ts';
+import { SERVER_ALERTS } from '../../../src/observe/rules/server-alerts.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { ALERT_CASES, type AlertCase } from './alert-cases.ts';
 import { isPromtoolMissing, promtool } from './prometheus-programs.ts';
+
+const ALERTS: Readonly<Record<string, Alert>> = { ...SERVER_ALERTS, ...CLUSTER_ALERTS };
 
 /** Later than the longest `for`, and a few minutes after an event of the cases. */
 const EVAL_TIME = '45m';

@@ -26,13 +26,8 @@ export function trustedHtml(text: string): Html {
   return new Html(text);
 }
 
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return text.replace(/[<>&"']/g, (character) => `&#${character.charCodeAt(0)};`);
-}
-
-/** Content between the items of a list. */
-export function joinHtml(items: readonly Content[], separator: Content): Content {
-  return items.map((item, i) => (i === 0 ? item : [separator, item]));
 }
 
 function render(content: Content): string {

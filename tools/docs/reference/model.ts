@@ -104,7 +104,7 @@ export function readErrorExamples(document: OpenApiDocument, status: number): Er
 }
 
 /** @throws if the document lacks the component */
-export function resolve<T>(document: OpenApiDocument, value: T | Reference): T {
+function resolve<T>(document: OpenApiDocument, value: T | Reference): T {
   if (typeof value !== 'object' || value === null || !('$ref' in value)) return value as T;
   const keys = String(value.$ref).replace('#/', '').split('/');
   const found = keys.reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], document);

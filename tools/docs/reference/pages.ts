@@ -80,7 +80,7 @@ function navigation(document: OpenApiDocument, sections: string) {
   ]);
 }
 
-export function errorPage(code: ErrorCode, document: OpenApiDocument): string {
+function errorPage(code: ErrorCode, document: OpenApiDocument): string {
   const links = ERROR_CODES.map((other) => {
     return { href: other, text: breakableCode(other), isCurrent: other === code };
   });

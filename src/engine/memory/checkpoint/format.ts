@@ -6,7 +6,7 @@
  *   byte 0    int32    magic | version | number | CRC-32 of the entries | key, two words
  *             float64  3  count of entries   4  weir's time at its start, ms
  *             int32    15  CRC-32 of the header before it
- *   byte 64   entries  64 bytes each: a slot as it is in the table, drawn in `layout.ts`
+ *   byte 64   entries  64 bytes each: a slot as it is in the table, drawn in `memory/layout.ts`
  *
  * The header is written last. A file that was not finished has the header of an older checkpoint,
  * or none, before newer entries, which the CRC detects. Bytes after the last entry are ignored.
