@@ -156,9 +156,9 @@ function fieldName(markdown: string): Html | undefined {
   return html`<code class="name">${path !== '' && html`<span>${path}</span>`}${name}</code>`;
 }
 
-/** A code with places to break the line, after each separator. */
+/** A code with places to break the line, after each separator in it. */
 export function breakableCode(code: string): Html {
-  const parts = code.split(/(?<=[_./])/);
+  const parts = code.split(/(?<=.[_./])/);
   return html`<code>${parts.map((part, i) => [i > 0 && html`<wbr>`, part])}</code>`;
 }
 
