@@ -18,11 +18,12 @@ import {
 } from '../core/constants.ts';
 import { storageErrorCause } from '../core/errno.ts';
 import { FailureLog, type FileFault } from '../core/failure-log.ts';
+import type { Figures } from '../core/figures.ts';
 import type { Log } from '../core/log.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
 import type { AnalyticsDatabase, IdentifiersEntry } from './database.ts';
-import { type Figures, GRANULARITY_MS, type Granularity } from './figures.ts';
+import { GRANULARITY_MS, type Granularity } from './granularity.ts';
 import { mergeLists } from './identifier-list.ts';
 import { decodeLists, type IdentifierLists } from './identifier-record.ts';
 import { LiveSketches } from './live-sketches.ts';

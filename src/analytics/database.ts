@@ -12,41 +12,19 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type Database from 'libsql';
+import { FIGURES, type Figures, figuresOf } from '../core/figures.ts';
 import { restrictFile } from '../core/file-ownership.ts';
 import { requirePackage } from '../core/packages.ts';
 import { inTransaction } from '../core/sqlite.ts';
-import type { Figures, Granularity } from './figures.ts';
+import type { Granularity } from './granularity.ts';
+import { FIGURE_TABLES, schemaVersions } from './schema.ts';
 import type { OverrideUsage, UsageEntry } from './usage-rows.ts';
 
 const Sqlite = requirePackage('libsql');
 
 export const ANALYTICS_FILE = 'analytics.db';
 
-const FIGURE_COLUMNS = ['allowed', 'denied', 'tokens_allowed', 'tokens_denied'] as const;
-const TABLES: Record<Granularity, string> = { minute: 'minutes', hour: 'hours' };
-
-const figureTable = (name: string) =>
-  `CREATE TABLE ${name} (namespace INTEGER NOT NULL, time INTEGER NOT NULL, ` +
-  `${FIGURE_COLUMNS.map((column) => `${column} REAL NOT NULL`).join(', ')}, ` +
-  'PRIMARY KEY (namespace, time)) STRICT, WITHOUT ROWID';
-
-/** What each version of the schema has added. */
-const VERSIONS = [
-  [
-    'CREATE TABLE namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE) STRICT',
-    figureTable(TABLES.minute),
-    figureTable(TABLES.hour),
-    'CREATE TABLE identifiers (namespace INTEGER NOT NULL, hour INTEGER NOT NULL, ' +
-      'run INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (namespace, hour, run)) ' +
-      'STRICT, WITHOUT ROWID',
-  ],
-  [
-    'CREATE TABLE overrides (id BLOB PRIMARY KEY, applied REAL NOT NULL, ' +
-      'last_applied INTEGER NOT NULL) STRICT, WITHOUT ROWID',
-    'CREATE TABLE overrides_since (time INTEGER NOT NULL) STRICT',
-  ],
-];
-const SCHEMA_VERSION = VERSIONS.length;
+const FIGURE_COLUMNS = FIGURES.map(({ column }) => column);
 
 /** Figures to add. */
 export interface FiguresEntry {
@@ -71,12 +49,8 @@ export interface Retention {
   hour: number;
 }
 
-interface FigureRow {
-  allowed: number;
-  denied: number;
-  tokens_allowed: number;
-  tokens_denied: number;
-}
+/** Columns of figures, by their names in the database. */
+type FigureRow = Record<string, number>;
 
 export class AnalyticsDatabase {
   readonly path: string;
@@ -195,8 +169,8 @@ export class AnalyticsDatabase {
             before,
           );
         };
-        remove(TABLES.minute, 'time', minute);
-        remove(TABLES.hour, 'time', hour);
+        remove(FIGURE_TABLES.minute, 'time', minute);
+        remove(FIGURE_TABLES.hour, 'time', hour);
         remove('identifiers', 'hour', hour);
       }
     });
@@ -209,7 +183,7 @@ export class AnalyticsDatabase {
     this.#inTransaction(() => {
       for (const namespace of known) {
         const id = this.#ids.get(namespace)!;
-        for (const table of [TABLES.minute, TABLES.hour, 'identifiers']) {
+        for (const table of [...Object.values(FIGURE_TABLES), 'identifiers']) {
           this.#statement(`DELETE FROM ${table} WHERE namespace = ?`).run(id);
         }
         this.#statement('DELETE FROM namespaces WHERE id = ?').run(id);
@@ -227,11 +201,12 @@ export class AnalyticsDatabase {
   totals(fromHour: number, toHour: number): Map<string, Figures> {
     const totals = new Map<string, Figures>();
     const sums = FIGURE_COLUMNS.map((column) => `sum(${column}) AS ${column}`).join(', ');
-    const sql = `SELECT ${sums} FROM hours WHERE namespace = ? AND time >= ? AND time < ?`;
+    const table = FIGURE_TABLES.hour;
+    const sql = `SELECT ${sums} FROM ${table} WHERE namespace = ? AND time >= ? AND time < ?`;
     for (const [name, id] of this.#ids) {
       const row = this.#statement(sql).get(id, fromHour, toHour) as FigureRow;
       // Sums of no row are null.
-      if (row.allowed !== null) totals.set(name, figuresOf(row));
+      if (row[FIGURE_COLUMNS[0]] !== null) totals.set(name, figuresIn(row));
     }
     return totals;
   }
@@ -246,10 +221,10 @@ export class AnalyticsDatabase {
     const id = this.#ids.get(namespace);
     if (id === undefined) return [];
     const sql =
-      `SELECT time, ${FIGURE_COLUMNS.join(', ')} FROM ${TABLES[granularity]} ` +
+      `SELECT time, ${FIGURE_COLUMNS.join(', ')} FROM ${FIGURE_TABLES[granularity]} ` +
       'WHERE namespace = ? AND time >= ? AND time < ? ORDER BY time';
-    const rows = this.#statement(sql).all(id, from, to) as (FigureRow & { time: number })[];
-    return rows.map((row) => ({ time: row.time, figures: figuresOf(row) }));
+    const rows = this.#statement(sql).all(id, from, to) as FigureRow[];
+    return rows.map((row) => ({ time: row.time, figures: figuresIn(row) }));
   }
 
   /** The records of `IdentifiersEntry` of a namespace, of all runs. */
@@ -271,13 +246,14 @@ export class AnalyticsDatabase {
     const [{ user_version: version }] = this.#database.pragma('user_version') as {
       user_version: number;
     }[];
-    if (version === SCHEMA_VERSION) return;
-    if (version > SCHEMA_VERSION)
-      throw new Error(`its version is ${version}; this weir reads 1 to ${SCHEMA_VERSION}`);
+    const versions = schemaVersions(FIGURES, this.#run);
+    const newest = versions.length;
+    if (version === newest) return;
+    if (version > newest)
+      throw new Error(`its version is ${version}; this weir reads 1 to ${newest}`);
     this.#inTransaction(() => {
-      for (const sql of VERSIONS.slice(version).flat()) this.#database.exec(sql);
-      this.#database.exec(`INSERT INTO overrides_since VALUES (${this.#run})`);
-      this.#database.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
+      for (const sql of versions.slice(version).flat()) this.#database.exec(sql);
+      this.#database.exec(`PRAGMA user_version = ${newest}`);
     });
   }
 
@@ -300,12 +276,14 @@ export class AnalyticsDatabase {
   }
 
   #addFigures(granularity: Granularity, namespace: number, time: number, added: Figures): void {
+    // The order of the columns in the file is that in which versions have added them.
+    const columns = ['namespace', 'time', ...FIGURE_COLUMNS];
     const sums = FIGURE_COLUMNS.map((column) => `${column} = ${column} + excluded.${column}`);
     const sql =
-      `INSERT INTO ${TABLES[granularity]} VALUES (?, ?, ?, ?, ?, ?) ` +
+      `INSERT INTO ${FIGURE_TABLES[granularity]} (${columns.join(', ')}) ` +
+      `VALUES (${columns.map(() => '?').join(', ')}) ` +
       `ON CONFLICT (namespace, time) DO UPDATE SET ${sums.join(', ')}`;
-    const { allowed, denied, tokensAllowed, tokensDenied } = added;
-    this.#statement(sql).run(namespace, time, allowed, denied, tokensAllowed, tokensDenied);
+    this.#statement(sql).run(namespace, time, ...FIGURES.map(({ name }) => added[name]));
   }
 
   /** A transaction that fails leaves no ids behind. */
@@ -329,11 +307,7 @@ export class AnalyticsDatabase {
   }
 }
 
-function figuresOf(row: FigureRow): Figures {
-  return {
-    allowed: row.allowed,
-    denied: row.denied,
-    tokensAllowed: row.tokens_allowed,
-    tokensDenied: row.tokens_denied,
-  };
+function figuresIn(row: FigureRow): Figures {
+  const columns = new Map(FIGURES.map(({ name, column }) => [name, column]));
+  return figuresOf((name) => row[columns.get(name)!]);
 }

@@ -7,6 +7,14 @@
  */
 
 import { ANALYTICS_MINUTE_NAMESPACES_MAX, ANALYTICS_PENDING_MAX } from '../core/constants.ts';
+import {
+  addFigures,
+  FIGURES,
+  type FigureName,
+  type Figures,
+  figuresOf,
+  NO_FIGURES,
+} from '../core/figures.ts';
 import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import {
   type AcceptorStats,
@@ -14,7 +22,7 @@ import {
   OTHER_NAMESPACES_ROW,
 } from '../shared-memory/stats.ts';
 import type { FiguresEntry } from './database.ts';
-import { addFigures, type Figures, GRANULARITY_MS, NO_FIGURES } from './figures.ts';
+import { GRANULARITY_MS } from './granularity.ts';
 
 export class NamespaceFigures {
   readonly #stats: readonly AcceptorStats[];
@@ -68,25 +76,18 @@ export class NamespaceFigures {
 
   #readRow(row: number, key: string): void {
     const before = this.#totals[row] ?? NO_FIGURES;
-    const total = (stat: number) => {
+    const total = (name: FigureName) => {
+      const stat = NAMESPACE_STAT[name];
       return this.#stats.reduce((sum, stats) => sum + stats.namespaceStat(row, stat), 0);
     };
-    const allowed = total(NAMESPACE_STAT.allowed);
-    const denied = total(NAMESPACE_STAT.denied);
-    const tokensAllowed = total(NAMESPACE_STAT.tokensAllowed);
-    const tokensDenied = total(NAMESPACE_STAT.tokensDenied);
-    if (allowed === before.allowed && denied === before.denied) {
-      // A thread counts a decision first, and its tokens right after that.
-      const isSame = tokensAllowed === before.tokensAllowed && tokensDenied === before.tokensDenied;
-      if (isSame) return;
-    }
-    this.#totals[row] = { allowed, denied, tokensAllowed, tokensDenied };
-    this.#add(key, {
-      allowed: allowed - before.allowed,
-      denied: denied - before.denied,
-      tokensAllowed: tokensAllowed - before.tokensAllowed,
-      tokensDenied: tokensDenied - before.tokensDenied,
-    });
+    // There may be many rows, and most of them are the same as before.
+    if (FIGURES.every(({ name }) => total(name) === before[name])) return;
+    const figures = figuresOf(total);
+    this.#totals[row] = figures;
+    this.#add(
+      key,
+      figuresOf((name) => figures[name] - before[name]),
+    );
   }
 
   #add(key: string, figures: Figures): void {

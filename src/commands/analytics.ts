@@ -4,11 +4,11 @@
  * escaped texts.
  */
 
-import type { Figures } from '../analytics/figures.ts';
 import { isNamespaceId } from '../api/common/namespace-reference.ts';
 import type { ResponseV1 } from '../api/v1/responses.ts';
 import { NAMESPACE_MAX_CHARACTERS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
+import { FIGURES, type Figures } from '../core/figures.ts';
 import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import { formatCell, quoted } from './output.ts';
 import type { ServerClient } from './server-client.ts';
@@ -107,8 +107,8 @@ function isCount(value: unknown): boolean {
   return Number.isFinite(value) && (value as number) >= 0;
 }
 
-function areFigures({ allowed, denied, tokensAllowed, tokensDenied }: Figures): boolean {
-  return [allowed, denied, tokensAllowed, tokensDenied].every(isCount);
+function areFigures(figures: Figures): boolean {
+  return FIGURES.every(({ name }) => isCount(figures[name]));
 }
 
 /** Said of lists of identifiers. */

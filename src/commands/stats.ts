@@ -1,13 +1,6 @@
 /** `weir stats`: what the namespaces of a running server, or one of them, have used. */
 
-import {
-  addFigures,
-  type Figures,
-  GRANULARITIES,
-  GRANULARITY_MS,
-  type Granularity,
-  NO_FIGURES,
-} from '../analytics/figures.ts';
+import { GRANULARITIES, GRANULARITY_MS, type Granularity } from '../analytics/granularity.ts';
 import {
   ANALYTICS_NAMESPACES_PAGE_MAX,
   ANALYTICS_QUERY_HOURS_MAX,
@@ -16,6 +9,7 @@ import {
 } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
+import { addFigures, FIGURES, type Figures, NO_FIGURES } from '../core/figures.ts';
 import { isoTime, systemMs } from '../shared-memory/clock.ts';
 import {
   AnalyticsClient,
@@ -29,7 +23,12 @@ import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { parseDuration, parseInteger } from './options.ts';
 import { formatCell, formatTable } from './output.ts';
 
-const FIGURE_TITLES = ['ALLOWED', 'DENIED', 'DENIED %', 'TOKENS ALLOWED', 'TOKENS DENIED'];
+/** The columns of the figures. The share of denied checks follows the denied checks. */
+const FIGURE_COLUMNS = FIGURES.flatMap(({ name, heading }) => {
+  const column = { heading, cell: (figures: Figures) => String(figures[name]) };
+  return name === 'denied' ? [column, { heading: 'DENIED %', cell: deniedShare }] : [column];
+});
+const FIGURE_HEADINGS = FIGURE_COLUMNS.map(({ heading }) => heading);
 const BAR_WIDTH = 20;
 /** The longest `--last` that is shown by minute without `--by`. */
 const MINUTES_UP_TO_MS = 3 * GRANULARITY_MS.hour;
@@ -99,9 +98,9 @@ async function namespacesText(
   if (isJson) return `${JSON.stringify(response)}\n`;
   const { start, end, namespaces, total } = response;
   const rows = namespaces.map((item) => [...figureCells(item), formatCell(item.name)]);
-  const header = [...FIGURE_TITLES, 'NAMESPACE'];
+  const header = [...FIGURE_HEADINGS, 'NAMESPACE'];
   const others = total - rows.length;
-  const table = formatTable(header, rows, FIGURE_TITLES.length);
+  const table = formatTable(header, rows, FIGURE_HEADINGS.length);
   const note = others > 0 ? `\n${others} more with fewer checks: see --limit\n` : '';
   return `${rangeText(start, end)}\n\n${table}${note}`;
 }
@@ -128,7 +127,7 @@ async function namespaceText(
   const hours = rangeText(identifiers.start, identifiers.end);
   return [
     `${rangeText(from, to)}\n`,
-    formatTable([...FIGURE_TITLES, 'NAMESPACE'], [sumRow], FIGURE_TITLES.length),
+    formatTable([...FIGURE_HEADINGS, 'NAMESPACE'], [sumRow], FIGURE_HEADINGS.length),
     timelineTable(points, from, to, GRANULARITY_MS[granularity]),
     `Identifiers, ${hours}${identifiers.complete ? '' : `, ${INCOMPLETE}`}\n`,
     identifiersTable('DENIED', identifiers.denied),
@@ -152,8 +151,8 @@ function timelineTable(
     const figures = pointAt.get(time) ?? NO_FIGURES;
     rows.push([...figureCells(figures), isoTime(time), barOf(figures, most)]);
   }
-  const header = [...FIGURE_TITLES, 'TIME', '# ALLOWED, x DENIED'];
-  return formatTable(header, rows, FIGURE_TITLES.length);
+  const header = [...FIGURE_HEADINGS, 'TIME', '# ALLOWED, x DENIED'];
+  return formatTable(header, rows, FIGURE_HEADINGS.length);
 }
 
 /** A bar of the checks; any check at all has at least one character. */
@@ -169,10 +168,13 @@ function identifiersTable(title: string, items: readonly ListedIdentifier[]): st
   return rows.length === 0 ? `${title}: none\n` : formatTable([title, 'IDENTIFIER'], rows, 1);
 }
 
-function figureCells({ allowed, denied, tokensAllowed, tokensDenied }: Figures): string[] {
+function figureCells(figures: Figures): string[] {
+  return FIGURE_COLUMNS.map(({ cell }) => cell(figures));
+}
+
+function deniedShare({ allowed, denied }: Figures): string {
   const checks = allowed + denied;
-  const share = checks === 0 ? '-' : ((100 * denied) / checks).toFixed(1);
-  return [String(allowed), String(denied), share, String(tokensAllowed), String(tokensDenied)];
+  return checks === 0 ? '-' : ((100 * denied) / checks).toFixed(1);
 }
 
 function rangeText(start: number, end: number): string {

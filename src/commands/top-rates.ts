@@ -4,8 +4,9 @@
  * is missed when an hour ends.
  */
 
-import { addFigures, type Figures, GRANULARITY_MS, NO_FIGURES } from '../analytics/figures.ts';
+import { GRANULARITY_MS } from '../analytics/granularity.ts';
 import { ANALYTICS_IDENTIFIERS_MAX, ANALYTICS_NAMESPACES_PAGE_MAX } from '../core/constants.ts';
+import { addFigures, type Figures, NO_FIGURES } from '../core/figures.ts';
 import { monotonicMs } from '../shared-memory/clock.ts';
 import type { AnalyticsReader, ListedIdentifier, NamespaceFields } from './analytics.ts';
 

@@ -1,9 +1,10 @@
 /**
  * All metrics: what /metrics has, and what docs/metrics.md says about them. `metrics.ts` and
- * `decision-series.ts` read their values.
+ * `decision-series.ts` read their values. Those of namespaces are declared with their counts.
  */
 
 import { METRIC_NAMESPACES_MAX } from '../core/constants.ts';
+import { countsOf, NAMESPACE_METRICS, type NamespaceMetric } from '../core/figures.ts';
 import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
 
@@ -54,20 +55,7 @@ const worker = 'number of the shard worker, from 0';
 const deductionOutcome = '`applied`, `window_ended`, `table_full`';
 
 export const METRICS = {
-  weir_decisions_total: {
-    group: 'Decisions',
-    type: 'counter',
-    unit: 'checks',
-    labels: { namespace, outcome },
-    help: 'Decisions, by namespace and outcome.',
-  },
-  weir_tokens_total: {
-    group: 'Decisions',
-    type: 'counter',
-    unit: 'tokens',
-    labels: { namespace, outcome },
-    help: 'Costs of the checks decided, by namespace and outcome.',
-  },
+  ...namespaceMetrics(),
   weir_overridden_checks_total: {
     group: 'Decisions',
     type: 'counter',
@@ -104,27 +92,6 @@ export const METRICS = {
     unit: 'events',
     labels: { outcome: '`written`, `dropped`' },
     help: 'Decisions that became events: none unless WEIR_EVENTS is set.',
-  },
-  weir_shadow_denials_total: {
-    group: 'Gateways',
-    type: 'counter',
-    unit: 'checks',
-    labels: { namespace },
-    help: 'Denied gateway checks whose request passed because the policy has shadow.',
-  },
-  weir_unidentified_checks_total: {
-    group: 'Gateways',
-    type: 'counter',
-    unit: 'checks',
-    labels: { namespace },
-    help: 'Gateway checks without a part of the identity that the policy names.',
-  },
-  weir_skipped_checks_total: {
-    group: 'Gateways',
-    type: 'counter',
-    unit: 'checks',
-    labels: { namespace },
-    help: 'Gateway checks of requests that the policy allows without a decision, by its skip.',
   },
   weir_gateway_failures_total: {
     group: 'Gateways',
@@ -564,6 +531,22 @@ type NamesOf<Type extends MetricDeclaration['type']> = {
 export type CounterName = NamesOf<'counter'>;
 export type GaugeName = NamesOf<'gauge'>;
 export type HistogramName = NamesOf<'histogram'>;
+
+/** The declarations of the counts of namespaces. */
+function namespaceMetrics() {
+  const names = Object.keys(NAMESPACE_METRICS) as NamespaceMetric[];
+  const declared = names.map((name) => {
+    const { group, unit, help } = NAMESPACE_METRICS[name];
+    const outcomes = countsOf(name).flatMap((count) => count.outcome ?? []);
+    const values = outcomes.map((value) => `\`${value}\``).join(', ');
+    const labels = { namespace, ...(outcomes.length > 0 && { outcome: values }) };
+    return [name, { group, type: 'counter', unit, labels, help }];
+  });
+  return Object.fromEntries(declared) as Record<
+    NamespaceMetric,
+    MetricDeclaration & { type: 'counter' }
+  >;
+}
 
 export function metricDeclaration(name: MetricName): MetricDeclaration {
   return METRICS[name];

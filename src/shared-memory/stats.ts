@@ -27,6 +27,7 @@
 
 import { CACHE_LINE_BYTES, NAMESPACES_MAX, PENDING_CHANGES_MAX } from '../core/constants.ts';
 import { ERRORS, type ErrorCode } from '../core/errors.ts';
+import { type CountName, NAMESPACE_COUNTS } from '../core/figures.ts';
 import { REDIS_ERROR_KINDS, type RedisErrorKind } from '../redis/errors.ts';
 import { NAMESPACE_TOKENS_DOUBLES, NamespaceTokens } from './namespace-tokens.ts';
 import { USAGE_DOUBLES, UsageCounts } from './usage-counts.ts';
@@ -171,20 +172,11 @@ export const LATENCY_BOUNDS_US = [
   250_000, 500_000, 1_000_000,
 ] as const;
 
-/** The counts of a namespace. Costs are summed as doubles: exact up to 2^53-1. */
-export const NAMESPACE_STAT = {
-  allowed: 0,
-  denied: 1,
-  tokensAllowed: 2,
-  tokensDenied: 3,
-  /** Denied by a policy with `shadow`, so that the gateway let the request pass. */
-  shadowDenials: 4,
-  /** Gateway checks whose request lacked what the policy identifies clients by. */
-  unidentifiedChecks: 5,
-  /** Gateway checks of requests that the policy allows without a decision. */
-  skippedChecks: 6,
-} as const;
-/** The indexes of all of them, in order. */
+/** The indexes of the counts of a namespace. Costs are summed as doubles: exact up to 2^53-1. */
+export const NAMESPACE_STAT = Object.fromEntries(
+  NAMESPACE_COUNTS.map(({ name }, index) => [name, index]),
+) as Readonly<Record<CountName, number>>;
+/** All of them, in order. */
 export const NAMESPACE_STATS: readonly number[] = Object.values(NAMESPACE_STAT);
 const NAMESPACE_STAT_COUNT = NAMESPACE_STATS.length;
 

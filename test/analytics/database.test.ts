@@ -2,13 +2,15 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ANALYTICS_FILE, AnalyticsDatabase } from '../../src/analytics/database.ts';
+import { schemaVersions } from '../../src/analytics/schema.ts';
+import { addFigures, FIGURES, NO_FIGURES } from '../../src/core/figures.ts';
 import { requirePackage } from '../../src/core/packages.ts';
 import { removeDirectory, temporaryDirectory } from '../support/server.ts';
 
 const HOUR = 498_660;
 const MINUTE = HOUR * 60;
 const figures = (allowed: number) => {
-  return { allowed, denied: 1, tokensAllowed: 2 * allowed, tokensDenied: 0.5 };
+  return { ...NO_FIGURES, allowed, denied: 1, tokensAllowed: 2 * allowed, tokensDenied: 0.5 };
 };
 const point = (namespace: string, minute: number, allowed: number) => {
   return { namespace, minute, figures: figures(allowed) };
@@ -38,7 +40,7 @@ test('figures of a minute are added up, over writes and over runs, in its hour t
   opened.pop()?.close();
   const second = open(2);
   second.write([point('a', MINUTE, 10)], []);
-  const twoAndThree = { allowed: 15, denied: 3, tokensAllowed: 30, tokensDenied: 1.5 };
+  const twoAndThree = addFigures(addFigures(figures(3), figures(2)), figures(10));
   expect(second.timeline('a', 'minute', MINUTE, MINUTE + 61)).toEqual([
     { time: MINUTE, figures: twoAndThree },
     { time: MINUTE + 60, figures: figures(1) },
@@ -142,13 +144,13 @@ test('the use of an override is added up, over writes and over runs', () => {
 });
 
 test('a file of version 1 keeps its figures, and counts the use of overrides from now on', () => {
-  open(1).write([point('a', MINUTE, 3)], []);
-  opened.pop()?.close();
   const old = new (requirePackage('libsql'))(join(directory, ANALYTICS_FILE));
-  old.exec('DROP TABLE overrides; DROP TABLE overrides_since; PRAGMA user_version = 1');
+  for (const sql of schemaVersions(FIGURES, 1)[0]) old.exec(sql);
+  old.exec("INSERT INTO namespaces VALUES (1, CAST('a' AS BLOB))");
+  old.exec(`INSERT INTO hours VALUES (1, ${HOUR}, 3, 1, 6, 0.5); PRAGMA user_version = 1`);
   old.close();
   const upgraded = open(7);
   expect(damaged).toEqual([]);
-  expect([...upgraded.totals(HOUR, HOUR + 1).keys()]).toEqual(['a']);
+  expect([...upgraded.totals(HOUR, HOUR + 1)]).toEqual([['a', figures(3)]]);
   expect(upgraded.usageSinceMs).toBe(7);
 });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ANALYTICS_FILE } from '../../src/analytics/database.ts';
 import { AMOUNT_MAX, ANALYTICS_NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { NO_FIGURES } from '../../src/core/figures.ts';
 import { OTHER_NAMESPACE } from '../../src/core/namespace.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
 import { describeEngines, describeOnce } from '../support/engine-modes.ts';
@@ -274,7 +275,7 @@ describe('the file of the analytics', () => {
     const second = await own.start();
     await second.check({ ...LONGEST, namespace: 'a', identifier: 'x' });
     expect(await figuresOf(second)).toEqual({
-      a: { allowed: 3, denied: 0, tokensAllowed: 9, tokensDenied: 0 },
+      a: { ...NO_FIGURES, allowed: 3, tokensAllowed: 9 },
     });
     const { complete, spent } = await second.ok('analytics.getIdentifiers', {
       namespaceName: 'a',

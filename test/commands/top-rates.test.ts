@@ -1,10 +1,10 @@
 /** The rates of `weir top`, from a model of a server whose hours end when a test says so. */
 
 import { expect, test } from 'vitest';
-import { addFigures, type Figures, NO_FIGURES } from '../../src/analytics/figures.ts';
 import type { AnalyticsReader, ListedIdentifier } from '../../src/commands/analytics.ts';
 import { IdentifierMeter, NamespaceMeter } from '../../src/commands/top-rates.ts';
 import { ANALYTICS_IDENTIFIERS_MAX } from '../../src/core/constants.ts';
+import { addFigures, type Figures, NO_FIGURES } from '../../src/core/figures.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -16,7 +16,7 @@ class ModelServer implements AnalyticsReader {
 
   count(name: string, allowed: number, denied: number): void {
     const names = this.#hours.get(this.hour) ?? new Map<string, Figures>();
-    const added = { allowed, denied, tokensAllowed: allowed, tokensDenied: denied };
+    const added = { ...NO_FIGURES, allowed, denied };
     this.#hours.set(this.hour, names.set(name, addFigures(names.get(name) ?? NO_FIGURES, added)));
   }
 

@@ -6,6 +6,7 @@
 
 import { ERROR_PAGES_PATH, EXAMPLE_BASE_URL } from '../../src/api/common/paths.ts';
 import { CREATE_NAMESPACE } from '../../src/auth/permissions.ts';
+import { NO_FIGURES } from '../../src/core/figures.ts';
 import type { ApiOperation } from './operations.ts';
 
 export interface Example {
@@ -25,7 +26,7 @@ const END = 4_102_444_800_000;
 const KEY_ID = 'key_23d70cfe6912bd5c8cab0f36';
 const RESET = 1795179600000;
 const HOUR_MS = 3_600_000;
-const FIGURES = { allowed: 1, denied: 1, tokensAllowed: 100, tokensDenied: 1 };
+const FIGURES = { ...NO_FIGURES, allowed: 1, denied: 1, tokensAllowed: 100, tokensDenied: 1 };
 
 function errorV1(status: 400 | 404 | 409, code: string, message: string) {
   const error = { code, docs: DOCS_URL + code, message, requestId: REQUEST_ID };

@@ -7,6 +7,7 @@ import { configSchemaJson, rulesBeyondSchema } from './config-schema.ts';
 import { constantsTable } from './constants.ts';
 import { errorSections, errorsTable } from './errors.ts';
 import { exitCodesTable } from './exit-codes.ts';
+import { figuresTable } from './figures.ts';
 import { gatewayExamples } from './gateway-examples.ts';
 import { GATEWAY_PARTS } from './gateways.ts';
 import type { Generated } from './generator.ts';
@@ -43,6 +44,7 @@ export const GENERATED: Generated = {
     'error-sections': errorSections,
     errors: errorsTable,
     'exit-codes': exitCodesTable,
+    figures: figuresTable,
     permissions: permissionsTables,
     'policy-fields': policyFieldsTable,
     'protocol-constants': protocolConstantsTable,

@@ -4,7 +4,7 @@
  */
 
 import Type from 'typebox';
-import { type Figures, GRANULARITIES, GRANULARITY_MS } from '../../analytics/figures.ts';
+import { GRANULARITIES, GRANULARITY_MS } from '../../analytics/granularity.ts';
 import type { IdentifierList, ListedIdentifier } from '../../analytics/identifier-list.ts';
 import {
   ANALYTICS_NAMESPACES_PAGE_MAX,
@@ -13,6 +13,7 @@ import {
   TIMELINE_POINTS_MAX,
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
+import type { Figures } from '../../core/figures.ts';
 import { namespaceKey, OTHER_NAMESPACE } from '../../core/namespace.ts';
 import { createValidator, field, integer, QUERY } from '../../core/schema.ts';
 import type {

@@ -4,7 +4,7 @@
  */
 
 import Type, { type Static, type TSchema } from 'typebox';
-import { GRANULARITIES } from '../../analytics/figures.ts';
+import { GRANULARITIES } from '../../analytics/granularity.ts';
 import { TEXT_BYTES } from '../../analytics/sketch.ts';
 import { ALGORITHMS } from '../../core/algorithm-fields.ts';
 import {
@@ -14,6 +14,7 @@ import {
   EXPLAINED_OVERRIDES_MAX,
 } from '../../core/constants.ts';
 import { DECISION_CAUSES } from '../../core/decision.ts';
+import { FIGURES, type FigureName } from '../../core/figures.ts';
 import { OTHER_NAMESPACE } from '../../core/namespace.ts';
 import { field } from '../../core/schema.ts';
 import { DEFAULT_RULE } from '../../core/window-rules.ts';
@@ -251,12 +252,9 @@ const count = (description: string) => Type.Integer({ minimum: 0, description })
 const sum = (what: string) => {
   return count(`${what} Exact up to 2^53; a larger sum is rounded with each addition.`);
 };
-const figures = {
-  allowed: sum('Number of allowed checks.'),
-  denied: sum('Number of denied checks.'),
-  tokensAllowed: sum('Sum of the costs of the allowed checks.'),
-  tokensDenied: sum('Sum of the costs of the denied checks.'),
-};
+const figures = Object.fromEntries(
+  FIGURES.map(({ name, description }) => [name, sum(description)]),
+) as Record<FigureName, ReturnType<typeof sum>>;
 const range = (unit: string) => ({
   start: unixMs(`Begin of the range, rounded down to ${unit}`),
   end: unixMs(`End of the range, rounded up to ${unit}`),

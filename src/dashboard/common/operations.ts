@@ -4,7 +4,6 @@
  */
 
 import type { RESPONSES_V1, ResponseV1 } from '../../api/v1/responses.ts';
-import type { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { SessionInfo } from '../../observe/dashboard/snapshot.ts';
 
 export class RequestError extends Error {
@@ -23,9 +22,6 @@ export type Response<Name extends Operation> = Responses[Name];
 export type NamespaceTotals = Response<'analytics.getNamespaces'>['namespaces'][number];
 export type TimelinePoint = Response<'analytics.getTimeline'>['points'][number];
 export type RankedIdentifier = Response<'analytics.getIdentifiers'>['denied'][number];
-
-/** The algorithm of policies and explanations that name none. The browser's code has types only. */
-export const DEFAULT_ALGORITHM: typeof DEFAULT_RULE = 'sliding';
 
 type Fields = Record<string, unknown>;
 

@@ -5,6 +5,7 @@
  */
 
 import { useState } from 'preact/hooks';
+import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { ViewProps } from '../common/context.ts';
 import {
   Confirm,
@@ -18,7 +19,7 @@ import {
 } from '../common/controls.tsx';
 import { formatDuration, formatWhole, parseDuration } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
-import { call, DEFAULT_ALGORITHM, type Response } from '../common/operations.ts';
+import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
 import { ExplanationSection } from './explanation.tsx';
@@ -123,7 +124,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
   };
   const check = async () => {
     // v1 counts in fixed windows by default, unlike policies, v2 and explain.
-    const fields = { algorithm: DEFAULT_ALGORITHM, ...checkFieldsOf(form) };
+    const fields = { algorithm: DEFAULT_RULE, ...checkFieldsOf(form) };
     return { decision: await call('ratelimits.limit', fields) };
   };
   const setField = (name: keyof Question, value: string) => setForm({ ...form, [name]: value });
@@ -182,7 +183,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
               value={form.algorithm}
               onChoose={(name) => setField('algorithm', name)}
               options={[
-                ['', `default (${DEFAULT_ALGORITHM})`],
+                ['', `default (${DEFAULT_RULE})`],
                 ...ALGORITHMS.map((name) => [name, name] as const),
               ]}
             />

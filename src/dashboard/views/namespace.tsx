@@ -1,6 +1,7 @@
 /** One namespace: its decisions over time, its busiest identifiers, its policy and overrides. */
 
 import { useMemo, useState } from 'preact/hooks';
+import { NO_FIGURES } from '../../core/figures.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
 import {
@@ -172,8 +173,7 @@ function withGaps(
   const byTime = new Map(points.map((point) => [point.time, point]));
   const all: TimelinePoint[] = [];
   for (let time = Math.ceil(start / step) * step; time <= end; time += step) {
-    const none = { time, allowed: 0, denied: 0, tokensAllowed: 0, tokensDenied: 0 };
-    all.push(byTime.get(time) ?? none);
+    all.push(byTime.get(time) ?? { time, ...NO_FIGURES });
   }
   return all;
 }

@@ -3,7 +3,8 @@
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Note, Table, useLoad, useTicks } from '../common/controls.tsx';
-import { formatShare, formatWhole } from '../common/format.ts';
+import { FigureCells, figureHeadings } from '../common/figures.tsx';
+import { formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, type NamespaceTotals } from '../common/operations.ts';
 import { RangeSelect, rangeOf, useRange } from '../common/range.tsx';
@@ -61,9 +62,9 @@ export function NamespacesView({ grant, live }: ViewProps) {
       ) : (
         <Table
           caption={`Namespaces: ${formatWhole(rows.length)}`}
-          columns={['Namespace', 'Allowed#', 'Denied#', 'Denied share#', 'Tokens#', 'Id']}
+          columns={['Namespace', ...figureHeadings(), 'Id']}
         >
-          {rows.slice(0, ROWS_MAX).map(({ id, name, allowed, denied, tokensAllowed }) => (
+          {rows.slice(0, ROWS_MAX).map(({ id, name, ...figures }) => (
             <tr key={name}>
               <th scope="row">
                 {id === undefined ? (
@@ -74,10 +75,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
                   </a>
                 )}
               </th>
-              <td class="number">{formatKnown(allowed)}</td>
-              <td class="number">{formatKnown(denied)}</td>
-              <td class="number">{shareOf(allowed, denied)}</td>
-              <td class="number">{formatKnown(tokensAllowed)}</td>
+              <FigureCells figures={figures} format={formatWhole} />
               <td>
                 <code>{id}</code>
               </td>
@@ -94,12 +92,4 @@ export function NamespacesView({ grant, live }: ViewProps) {
 
 function checksOf({ allowed = 0, denied = 0 }: Partial<NamespaceTotals>): number {
   return allowed + denied;
-}
-
-function shareOf(allowed = 0, denied = 0): string {
-  return allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied));
-}
-
-function formatKnown(count: number | undefined): string {
-  return count === undefined ? '–' : formatWhole(count);
 }

@@ -1,10 +1,12 @@
 /** The overview: rates, latency and health, from the event stream. */
 
 import { useMemo } from 'preact/hooks';
+import { type Figures, figuresOf } from '../../core/figures.ts';
 import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
 import { Figure, Note, Select, Table } from '../common/controls.tsx';
+import { FigureCells, figureHeadings } from '../common/figures.tsx';
 import {
   formatBytes,
   formatDuration,
@@ -132,15 +134,14 @@ function Decisions({
   );
   const rows = latest.namespaces
     .map((figures) => {
-      const rate = (field: 'allowed' | 'denied' | 'tokensAllowed') => {
+      const rates = figuresOf((figure) => {
         return recentRate(history, RECENT_S, ({ namespaces }) => {
-          return namespaces.find(({ name }) => name === figures.name)?.recent[field] ?? 0;
+          return namespaces.find(({ name }) => name === figures.name)?.recent[figure] ?? 0;
         });
-      };
-      const [allowed, denied] = [rate('allowed'), rate('denied')];
-      return { ...figures, allowed, denied, tokens: rate('tokensAllowed') };
+      });
+      return { ...figures, rates };
     })
-    .toSorted((a, b) => b.allowed + b.denied - a.allowed - a.denied);
+    .toSorted((a, b) => checksOf(b.rates) - checksOf(a.rates));
   return (
     <section aria-labelledby="decisions">
       <div class="section-head">
@@ -163,9 +164,9 @@ function Decisions({
       ) : (
         <Table
           caption="By namespace, last 10 s"
-          columns={['Namespace', 'Allowed/s#', 'Denied/s#', 'Denied share#', 'Tokens/s#', 'Total#']}
+          columns={['Namespace', ...figureHeadings('/s'), 'Total#']}
         >
-          {rows.map(({ id, name, allowed, denied, tokens, total }) => (
+          {rows.map(({ id, name, rates, total }) => (
             <tr key={name}>
               <th scope="row">
                 {id === undefined ? (
@@ -176,19 +177,18 @@ function Decisions({
                   </a>
                 )}
               </th>
-              <td class="number">{formatRate(allowed)}</td>
-              <td class="number">{formatRate(denied)}</td>
-              <td class="number">
-                {allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied))}
-              </td>
-              <td class="number">{formatRate(tokens)}</td>
-              <td class="number">{formatWhole(total.allowed + total.denied)}</td>
+              <FigureCells figures={rates} format={formatRate} />
+              <td class="number">{formatWhole(checksOf(total))}</td>
             </tr>
           ))}
         </Table>
       )}
     </section>
   );
+}
+
+function checksOf({ allowed, denied }: Figures): number {
+  return allowed + denied;
 }
 
 const LATENCY_SERIES = [

@@ -1,10 +1,11 @@
 /** The active gateway policies. They come from the configuration file, so nothing is changed. */
 
 import { useState } from 'preact/hooks';
+import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Table, useLoad } from '../common/controls.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
-import { callAll, DEFAULT_ALGORITHM, type Response } from '../common/operations.ts';
+import { callAll, type Response } from '../common/operations.ts';
 import { linkTo } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
@@ -82,7 +83,7 @@ export function PolicyDetails({ policy }: { policy: Policy }) {
         caption={`Windows of ${visibleText(policy.namespace)}: all must allow a request`}
         columns={['Limit#', 'Window#', 'Algorithm', 'Burst#']}
       >
-        {policy.windows.map(({ limit, duration, algorithm = DEFAULT_ALGORITHM, burst }) => (
+        {policy.windows.map(({ limit, duration, algorithm = DEFAULT_RULE, burst }) => (
           <tr key={`${limit} ${duration} ${algorithm}`}>
             <td class="number">{formatWhole(limit)}</td>
             <td class="number">{formatDuration(duration)}</td>

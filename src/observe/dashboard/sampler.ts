@@ -4,6 +4,7 @@
  */
 
 import { ERRORS, type ErrorCode } from '../../core/errors.ts';
+import { figuresOf } from '../../core/figures.ts';
 import { OTHER_NAMESPACE } from '../../core/namespace.ts';
 import type { EngineHost } from '../../engine/engine.ts';
 import type { Registry } from '../../registry/registry.ts';
@@ -22,14 +23,7 @@ import {
 import { type NamespaceCounts, namespaceCounts } from '../namespace-counts.ts';
 import type { Readiness } from '../readiness.ts';
 import type { UnknownFields } from '../unknown-fields.ts';
-import type {
-  Count,
-  Decisions,
-  Health,
-  NamespaceFigures,
-  RedisFigures,
-  Snapshot,
-} from './snapshot.ts';
+import type { Count, Health, NamespaceFigures, RedisFigures, Snapshot } from './snapshot.ts';
 
 export interface SamplerSources {
   control: Control;
@@ -124,32 +118,19 @@ export class Sampler {
     const figures = namespaceCounts(statsRows).map((counts): NamespaceFigures => {
       const { name } = counts;
       const id = registry.namespaceByName(name)?.id;
-      return { ...(id !== undefined && { id }), name, ...this.#decisions(totals, counts) };
+      return { ...(id !== undefined && { id }), name, ...this.#figures(totals, counts) };
     });
     return figures.filter(({ name, total }) => {
       return name !== OTHER_NAMESPACE || Object.values(total).some((count) => count > 0);
     });
   }
 
-  #decisions(totals: Totals, { name, total }: NamespaceCounts) {
-    const figures: Decisions = {
-      allowed: total(NAMESPACE_STAT.allowed),
-      denied: total(NAMESPACE_STAT.denied),
-      tokensAllowed: total(NAMESPACE_STAT.tokensAllowed),
-      tokensDenied: total(NAMESPACE_STAT.tokensDenied),
-    };
-    const recent = (field: keyof Decisions) => {
-      return totals.recent(`namespace ${field} ${name}`, figures[field]);
-    };
-    return {
-      total: figures,
-      recent: {
-        allowed: recent('allowed'),
-        denied: recent('denied'),
-        tokensAllowed: recent('tokensAllowed'),
-        tokensDenied: recent('tokensDenied'),
-      },
-    };
+  #figures(totals: Totals, { name, total: totalOf }: NamespaceCounts) {
+    const total = figuresOf((figure) => totalOf(NAMESPACE_STAT[figure]));
+    const recent = figuresOf((figure) => {
+      return totals.recent(`namespace ${figure} ${name}`, total[figure]);
+    });
+    return { total, recent };
   }
 
   #histogram<Stats>(

@@ -1,7 +1,9 @@
 /**
  * The types of what the dashboard gets from the server: the session, and one snapshot a second. The
- * server and the browser share this file, so it imports nothing.
+ * server and the browser share this file, so it imports types only.
  */
+
+import type { Figures } from '../../core/figures.ts';
 
 /** The response to a sign-in, and to GET /dashboard/session. */
 export interface SessionInfo {
@@ -21,22 +23,15 @@ export interface SessionInfo {
   };
 }
 
-/** Decisions of one namespace. `rlns_other` sums up all namespaces without figures of their own. */
+/** Figures of one namespace. `rlns_other` sums up all namespaces without figures of their own. */
 export interface NamespaceFigures {
   /** Absent for `rlns_other`. */
   id?: string;
   name: string;
   /** Since weir started. */
-  total: Decisions;
+  total: Figures;
   /** In the interval of the snapshot. */
-  recent: Decisions;
-}
-
-export interface Decisions {
-  allowed: number;
-  denied: number;
-  tokensAllowed: number;
-  tokensDenied: number;
+  recent: Figures;
 }
 
 export interface Snapshot {

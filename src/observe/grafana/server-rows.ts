@@ -1,7 +1,10 @@
 /** The panels for every weir, with either engine. */
 
+import { NAMESPACE_METRICS, type NamespaceMetric } from '../../core/figures.ts';
+import { metricDeclaration } from '../metric-declarations.ts';
 import {
   gaugeQuery,
+  type Panel,
   percentileQueries,
   type Row,
   rate,
@@ -12,28 +15,23 @@ import {
   sumBy,
 } from './panel.ts';
 
+const [CHECKS, ...OTHER_DECISIONS] = namespacePanels('Decisions');
+const DENIED_SHARE: Panel = {
+  title: 'Share of denied checks',
+  metrics: [],
+  description: 'Share of the checks of a namespace that were denied.',
+  unit: 'percentunit',
+  max: 1,
+  queries: [shareQuery('weir_decisions_total', 'outcome="denied"', ['namespace'])],
+};
+
 export const SERVER_ROWS: readonly Row[] = [
   {
     title: 'Decisions',
     panels: [
-      {
-        title: 'Checks',
-        metrics: ['weir_decisions_total'],
-        queries: [rateQuery('weir_decisions_total', ['namespace', 'outcome'])],
-      },
-      {
-        title: 'Share of denied checks',
-        metrics: [],
-        description: 'Share of the checks of a namespace that were denied.',
-        unit: 'percentunit',
-        max: 1,
-        queries: [shareQuery('weir_decisions_total', 'outcome="denied"', ['namespace'])],
-      },
-      {
-        title: 'Tokens',
-        metrics: ['weir_tokens_total'],
-        queries: [rateQuery('weir_tokens_total', ['namespace', 'outcome'])],
-      },
+      CHECKS,
+      DENIED_SHARE,
+      ...OTHER_DECISIONS,
       {
         title: 'Events of decisions',
         metrics: ['weir_events_total'],
@@ -130,21 +128,7 @@ export const SERVER_ROWS: readonly Row[] = [
   {
     title: 'Gateways',
     panels: [
-      {
-        title: 'Denials of policies with shadow',
-        metrics: ['weir_shadow_denials_total'],
-        queries: [rateQuery('weir_shadow_denials_total', ['namespace'])],
-      },
-      {
-        title: 'Checks without an identity',
-        metrics: ['weir_unidentified_checks_total'],
-        queries: [rateQuery('weir_unidentified_checks_total', ['namespace'])],
-      },
-      {
-        title: 'Requests that policies skip',
-        metrics: ['weir_skipped_checks_total'],
-        queries: [rateQuery('weir_skipped_checks_total', ['namespace'])],
-      },
+      ...namespacePanels('Gateways'),
       {
         title: 'Failures decided by onError',
         metrics: ['weir_gateway_failures_total'],
@@ -332,3 +316,18 @@ export const SERVER_ROWS: readonly Row[] = [
     ],
   },
 ];
+
+/** The panels of the counts of namespaces. @param group of their metrics */
+function namespacePanels(group: 'Decisions' | 'Gateways'): Panel[] {
+  const names = Object.keys(NAMESPACE_METRICS) as NamespaceMetric[];
+  return names
+    .filter((name) => NAMESPACE_METRICS[name].group === group)
+    .map((name): Panel => {
+      const labels = Object.keys(metricDeclaration(name).labels ?? {});
+      return {
+        title: NAMESPACE_METRICS[name].panel,
+        metrics: [name],
+        queries: [rateQuery(name, labels)],
+      };
+    });
+}

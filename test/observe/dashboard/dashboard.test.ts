@@ -375,7 +375,7 @@ describe('the event stream', () => {
       namespaces.filter((it) => it.name === 'live'),
     );
     const total = { allowed: 1, denied: 4, tokensAllowed: 2, tokensDenied: 8 };
-    expect(live.at(-1)?.total).toEqual(total);
+    expect(live.at(-1)?.total).toMatchObject(total);
     const sum = (name: 'allowed' | 'denied') => {
       return live.reduce((all, { recent }) => all + recent[name], 0);
     };

@@ -83,7 +83,10 @@ async function run(
 async function analyticsOf(server: ServerProcess): Promise<Record<string, Sums>> {
   const { namespaces } = await callOperationOk(server.port, 'analytics.getNamespaces');
   return Object.fromEntries(
-    (namespaces as Fields[]).map(({ id: _, name, ...sums }) => [name, sums as unknown as Sums]),
+    (namespaces as (Fields & Sums)[]).map((namespace) => {
+      const sums = SUM_NAMES.map((sum) => [sum, namespace[sum]]);
+      return [namespace.name, Object.fromEntries(sums)];
+    }),
   );
 }
 

@@ -1,0 +1,44 @@
+/** The columns that tables have for the figures of a namespace. */
+
+import { Fragment } from 'preact';
+import { FIGURES, type Figures } from '../../core/figures.ts';
+import { formatShare } from './format.ts';
+
+const SHOWN = FIGURES.filter(({ label }) => label !== undefined);
+
+/**
+ * The headings, in the form that `Table` takes. The share of denied checks follows those.
+ * @param per the time of each figure, as `/s`
+ */
+export function figureHeadings(per = ''): string[] {
+  return SHOWN.flatMap(({ name, label }) => {
+    const heading = `${label}${per}#`;
+    return name === 'denied' ? [heading, 'Denied share#'] : [heading];
+  });
+}
+
+interface FigureCellsProps {
+  figures: Partial<Figures>;
+  format: (figure: number) => string;
+}
+
+/** The cells under these headings. */
+export function FigureCells({ figures, format }: FigureCellsProps) {
+  return (
+    <>
+      {SHOWN.map(({ name }) => {
+        const figure = figures[name];
+        return (
+          <Fragment key={name}>
+            <td class="number">{figure === undefined ? '–' : format(figure)}</td>
+            {name === 'denied' && <td class="number">{deniedShare(figures)}</td>}
+          </Fragment>
+        );
+      })}
+    </>
+  );
+}
+
+function deniedShare({ allowed = 0, denied = 0 }: Partial<Figures>): string {
+  return allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied));
+}
