@@ -20,6 +20,7 @@ import type { RedisSettings } from '../../src/redis/settings.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../src/shared-memory/stats.ts';
+import { redisSettings } from '../../test/support/redis-settings.ts';
 import { quantile, replay } from '../../test/support/replay.ts';
 import { startDelayProxy } from '../../test/system/redis/delay-proxy.ts';
 import { type RedisServer, startRedis } from '../peers/redis-server.ts';
@@ -244,12 +245,10 @@ export async function withMachines<T>(
 }
 
 function settingsFor(port: number): RedisSettings {
-  return {
-    ...{ url: `redis://127.0.0.1:${port}`, password: undefined, prefix: 'goals' },
-    tls: { ca: undefined, cert: undefined, key: undefined },
-    ...{ timeoutMs: TIMEOUT_MS, leases: true, syncMs: 100, onEngineDown: 'deny' },
-    ...{ localShare: 'whole', recovery: 'exact', eviction: 'refuse', waitForReplicas: 0 },
-  };
+  return redisSettings(`redis://127.0.0.1:${port}`, {
+    ...{ redisPrefix: 'goals', redisTimeoutMs: TIMEOUT_MS, onEngineDown: 'deny' },
+    recovery: 'exact',
+  });
 }
 
 async function waitUntilJoined(machines: readonly Machine[]): Promise<void> {

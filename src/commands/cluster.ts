@@ -91,8 +91,8 @@ const forget = subcommand({
   },
 });
 
-function contextOf({ url, prefix, recovery }: RedisSettings): ScriptContext {
-  const keys = new KeySpace(prefix, parseRedisUrl(url).kind === 'cluster');
+function contextOf({ redisUrl, redisPrefix, recovery }: RedisSettings): ScriptContext {
+  const keys = new KeySpace(redisPrefix, parseRedisUrl(redisUrl).kind === 'cluster');
   return { keys, isAvailable: recovery === 'available' };
 }
 

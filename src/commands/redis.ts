@@ -50,7 +50,7 @@ export async function withRedis<T>(
   const link = openRedis(redis);
   try {
     await link.ready(REDIS_DEADLINE_MS);
-    const registry = new SharedRegistryClient(link, redis.prefix, REDIS_DEADLINE_MS);
+    const registry = new SharedRegistryClient(link, redis.redisPrefix, REDIS_DEADLINE_MS);
     return await work({ settings: { ...settings, redis }, link, registry });
   } catch (error) {
     if (!(error instanceof RedisError)) throw error;

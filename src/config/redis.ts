@@ -8,17 +8,12 @@ import { createSecureContext } from 'node:tls';
 import { REDIS_PASSWORD_MAX_CHARACTERS } from '../core/constants.ts';
 import { describeFileError } from '../core/errno.ts';
 import { StartError } from '../core/errors.ts';
-import type { RedisSettings } from '../redis/settings.ts';
+import { REDIS_SETTINGS, type RedisSettings } from '../redis/settings.ts';
 import { parseRedisUrl } from '../redis/url.ts';
 import { environmentName, type SettingName, type Settings } from './schema.ts';
 import { readText, SettingsError } from './setting-value.ts';
 
-/** Settings that mean nothing to the memory engine. */
-const REDIS_SETTINGS = [
-  ...(['redisUrl', 'redisPasswordFile', 'redisCa', 'redisCert', 'redisKey'] as const),
-  ...(['redisPrefix', 'redisTimeoutMs', 'redisWait', 'leases', 'syncMs', 'onEngineDown'] as const),
-  ...(['localShare', 'recovery', 'redisEviction'] as const),
-] satisfies SettingName[];
+const REDIS_SETTING_NAMES = Object.keys(REDIS_SETTINGS) as (keyof typeof REDIS_SETTINGS)[];
 
 /**
  * @param isSet whether a setting has another source than its default, also if it is invalid
@@ -30,7 +25,7 @@ export function loadRedisSettings(
   isSet: (name: SettingName) => boolean,
 ): RedisSettings | undefined {
   if (settings.engine !== 'redis') {
-    const set = REDIS_SETTINGS.find(isSet);
+    const set = REDIS_SETTING_NAMES.find(isSet);
     if (set === undefined) return undefined;
     throw new SettingsError(
       [set],
@@ -53,20 +48,9 @@ export function loadRedisSettings(
       'WEIR_REDIS_URL names a user without a password: add it, or set WEIR_REDIS_PASSWORD_FILE',
     );
   }
-  return {
-    url: redisUrl,
-    password,
-    tls: readTlsFiles(settings, redisUrl),
-    timeoutMs: settings.redisTimeoutMs,
-    prefix: settings.redisPrefix,
-    leases: settings.leases === 'on',
-    syncMs: settings.syncMs,
-    onEngineDown: settings.onEngineDown,
-    localShare: settings.localShare,
-    recovery: settings.recovery,
-    eviction: settings.redisEviction,
-    waitForReplicas: settings.redisWait,
-  };
+  const values = Object.fromEntries(REDIS_SETTING_NAMES.map((name) => [name, settings[name]]));
+  const tls = readTlsFiles(settings, redisUrl);
+  return { ...(values as unknown as RedisSettings), redisUrl, password, tls };
 }
 
 function readPassword(path: string | undefined, url: string): string | undefined {

@@ -1,6 +1,6 @@
 /**
- * The only declaration of each setting: type, bounds, default and description. Flags, environment
- * variables, the names in the JSON file and the text of --help are all derived from it.
+ * The only declaration of each setting; `redis/settings.ts` declares those of the engine in Redis.
+ * A new setting has one more place, which reads it: `core/setting.ts` says what derives from it.
  */
 
 import Type, { type Static } from 'typebox';
@@ -19,354 +19,400 @@ import {
   EVENT_FILES_MAX,
   EVENT_SAMPLE_MAX,
   KEY_MAX_CHARACTERS,
-  REDIS_PREFIX_MAX_CHARACTERS,
-  REDIS_TIMEOUT_MAX_MS,
-  REDIS_TIMEOUT_MIN_MS,
-  REDIS_WAIT_MAX,
   ROOT_KEY_MIN_CHARACTERS,
   SOCKET_PATH_MAX_BYTES,
-  SYNC_INTERVAL_MAX_MS,
-  SYNC_INTERVAL_MIN_MS,
   UNRESPONSIVE_DEFAULT_MS,
   UNRESPONSIVE_MAX_MS,
   UNRESPONSIVE_MIN_MS,
   WORKERS_MAX,
 } from '../core/constants.ts';
 import { FULL_TABLE_POLICIES } from '../core/decision.ts';
+import {
+  choice,
+  declarationOf,
+  duration,
+  type Explanation,
+  integer,
+  path,
+  type SettingDeclaration,
+  text,
+} from '../core/setting.ts';
 import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
 import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
-import {
-  ENGINE_DOWN_POLICIES,
-  EVICTION_MODES,
-  LOCAL_SHARES,
-  RECOVERY_MODES,
-} from '../redis/settings.ts';
-import { REDIS_URL_FORMS } from '../redis/url.ts';
+import { REDIS_SETTINGS } from '../redis/settings.ts';
 import { availableCores } from './resources.ts';
+import { describeInvalidHosts, describeInvalidUrl } from './validators.ts';
 
 const cores = availableCores();
 
-const text = (accepts: string, description: string) =>
-  Type.String({ minLength: 1, accepts, description });
-const integer = (
-  minimum: number,
-  maximum: number,
-  initial: number,
-  description: string,
-  defaultRule?: string,
-) =>
-  Type.Integer({
-    minimum,
-    maximum,
-    default: initial,
-    accepts: `an integer from ${minimum} to ${maximum}`,
-    description,
-    ...(defaultRule === undefined ? {} : { defaultRule }),
-  });
-/** A duration in ms. A text with a unit is valid too: `requireValid` converts it. */
-const duration = (minimum: number, maximum: number, initial: number, description: string) =>
-  Type.Integer({
-    minimum,
-    maximum,
-    default: initial,
-    accepts: `an integer from ${minimum} to ${maximum}, or a duration such as 500ms or 5s`,
-    description,
-    isDuration: true,
-  });
-const socketPath = (description: string) =>
+const socketPath = (explanation: Explanation) =>
   Type.Optional(
-    Type.String({
+    text({
       pattern: '^[^\\0]+$',
       accepts: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
-      description,
+      isInChart: false,
+      ...explanation,
     }),
   );
-const socketMode = (description: string) =>
-  Type.String({
+const socketMode = (explanation: Explanation) =>
+  text({
     pattern: '^0?[0-7]{3}$',
     default: '0660',
     accepts: 'three octal digits, as in 0660',
-    description,
-  });
-const choice = <T extends string>(choices: readonly T[], initial: T, description: string) =>
-  Type.Enum([...choices], {
-    default: initial,
-    accepts: choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`,
-    description,
+    isInChart: false,
+    ...explanation,
   });
 
 export const Settings = Type.Object({
-  config: Type.Optional(
-    text('a path', 'JSON file with settings in camelCase, and with the policies of gateways'),
-  ),
-  host: Type.String({
-    minLength: 1,
+  config: path({
+    group: 'Addresses',
+    description: 'JSON file with settings in camelCase, and with the policies of gateways',
+    details: 'The file itself cannot set it. See [Configuration file](#configuration-file).',
+  }),
+  host: text({
     default: '127.0.0.1',
     accepts: 'an address or a host name',
+    group: 'Addresses',
     description: 'address for checks',
+    details: 'Use `0.0.0.0` to accept clients on other machines.',
+    examples: ['0.0.0.0', '::'],
+    isInChart: false,
   }),
-  port: integer(0, 65_535, 7070, 'port for checks; 0 selects a free port'),
+  port: integer({
+    minimum: 0,
+    maximum: 65_535,
+    default: 7070,
+    group: 'Addresses',
+    description: 'port for checks; 0 selects a free port',
+    isInChart: false,
+  }),
   publicUrl: Type.Optional(
-    text(
-      'an http or https URL without credentials, query and fragment, as in https://weir.example',
-      'base URL of the port for checks as clients see it, for links in errors and in the log',
-    ),
+    text({
+      accepts:
+        'an http or https URL without credentials, query and fragment, as in https://weir.example',
+      group: 'Addresses',
+      description:
+        'base URL of the port for checks as clients see it, for links in errors and in the log',
+      details:
+        'The startup message uses it too. It may have a path. By default links contain ' +
+        '`WEIR_HOST`; if that is `0.0.0.0` or `::`, they are relative. `/docs` and ' +
+        '`/openapi.json` show it too. By default they show the header `Host` of their request, ' +
+        'with `https` if the port has TLS.',
+      examples: ['https://weir.example', 'https://gateway.example/weir'],
+      describeInvalid: describeInvalidUrl,
+    }),
   ),
-  socket: socketPath('additional Unix socket for checks'),
-  socketMode: socketMode('permissions of WEIR_SOCKET: owner, group, others'),
-  gatewayHost: Type.String({
+  socket: socketPath({
+    group: 'Addresses',
+    description: 'additional Unix socket for checks',
+    details:
+      'weir removes the socket when it stops. See [Unix sockets](deployment.md#unix-sockets).',
+    examples: ['/run/weir/checks.sock'],
+  }),
+  socketMode: socketMode({
+    group: 'Addresses',
+    description: 'permissions of WEIR_SOCKET: owner, group, others',
+  }),
+  gatewayHost: text({
     pattern: '^(127(\\.\\d{1,3}){3}|::1)$',
     default: '127.0.0.1',
     accepts: '127.x.x.x or ::1',
+    group: 'Gateways',
     description: 'loopback address for gateway checks, without a key',
+    details: 'weir rejects other addresses, because this listener needs no key.',
+    isInChart: false,
   }),
   gatewayPort: Type.Optional(
-    Type.Integer({
+    integer({
       minimum: 0,
       maximum: 65_535,
-      accepts: 'an integer from 0 to 65535',
+      group: 'Gateways',
       description: 'port for gateway checks, without a key; 0 selects a free port',
+      details: 'The log names the selected port. By default weir opens no such port.',
+      examples: [7072],
+      isInChart: false,
     }),
   ),
-  gatewaySocket: socketPath('Unix socket for gateway checks, without a key'),
-  gatewaySocketMode: socketMode('permissions of WEIR_GATEWAY_SOCKET: owner, group, others'),
-  tlsCert: Type.Optional(
-    text(
-      'a path',
-      'certificate chain in PEM, which enables TLS on WEIR_PORT; read again on SIGHUP',
-    ),
-  ),
-  tlsKey: Type.Optional(
-    text('a path', 'private key of the certificate in PEM, without a passphrase'),
-  ),
-  adminHost: Type.String({
-    minLength: 1,
+  gatewaySocket: socketPath({
+    group: 'Gateways',
+    description: 'Unix socket for gateway checks, without a key',
+    details: 'weir removes the socket when it stops.',
+    examples: ['/run/weir/gateway.sock'],
+  }),
+  gatewaySocketMode: socketMode({
+    group: 'Gateways',
+    description: 'permissions of WEIR_GATEWAY_SOCKET: owner, group, others',
+  }),
+  tlsCert: path({
+    group: 'TLS',
+    description: 'certificate chain in PEM, which enables TLS on WEIR_PORT; read again on SIGHUP',
+    details:
+      'It requires `WEIR_TLS_KEY`. Unix sockets and the admin port have no TLS. See ' +
+      '[TLS](deployment.md#tls).',
+    examples: ['/etc/weir/tls.crt'],
+  }),
+  tlsKey: path({
+    group: 'TLS',
+    description: 'private key of the certificate in PEM, without a passphrase',
+    details: `It requires \`WEIR_TLS_CERT\`. weir reads the file again on SIGHUP.`,
+    examples: ['/etc/weir/tls.key'],
+  }),
+  adminHost: text({
     default: '127.0.0.1',
     accepts: 'an address or a host name',
+    group: 'Health, metrics and dashboard',
     description: 'address for health, metrics and the dashboard',
+    details:
+      'Use `0.0.0.0` for the probes of a kubelet or a Prometheus on another machine. This port ' +
+      'needs no key.',
+    examples: ['0.0.0.0'],
+    isInChart: false,
   }),
-  adminPort: integer(
-    0,
-    65_535,
-    7071,
-    'port for health, metrics and the dashboard; 0 selects a free port',
-  ),
+  adminPort: integer({
+    minimum: 0,
+    maximum: 65_535,
+    default: 7071,
+    group: 'Health, metrics and dashboard',
+    description: 'port for health, metrics and the dashboard; 0 selects a free port',
+    isInChart: false,
+  }),
   adminHosts: Type.Optional(
-    text(
-      'host names without ports, separated by commas',
-      'host names accepted in the header Host on the admin port, beside addresses and localhost;' +
-        ' /livez, /readyz and /metrics accept any',
-    ),
+    text({
+      accepts: 'host names without ports, separated by commas',
+      group: 'Health, metrics and dashboard',
+      description:
+        'host names accepted in the header Host on the admin port, beside addresses and ' +
+        'localhost; /livez, /readyz and /metrics accept any',
+      details:
+        'On all other paths weir rejects other names, as a protection against DNS rebinding.',
+      examples: ['weir.example, weir.internal'],
+      describeInvalid: describeInvalidHosts,
+    }),
   ),
-  dashboard: choice(
-    ['auto', 'true', 'false'],
-    'auto',
-    'whether the admin port serves the dashboard; auto: if WEIR_ADMIN_HOST is a loopback address',
-  ),
-  dataDir: Type.String({
-    minLength: 1,
+  dashboard: choice({
+    choices: ['auto', 'true', 'false'],
+    default: 'auto',
+    group: 'Health, metrics and dashboard',
+    description:
+      'whether the admin port serves the dashboard; auto: if WEIR_ADMIN_HOST is a loopback address',
+    details:
+      'The admin port has no TLS. Use `true` only behind a proxy with TLS, or in a network ' +
+      'that you trust. See [Dashboard](dashboard.md#exposure).',
+  }),
+  dataDir: text({
     default: './weir-data',
     accepts: 'a path',
+    group: 'Data',
     description:
       'directory of the store and the counters; created if missing, used by one process only',
+    details: 'See [Data directory](deployment.md#data-directory) for owners and modes.',
+    examples: ['/var/lib/weir'],
+    isInChart: false,
   }),
   rootKey: Type.Optional(
-    Type.String({
+    text({
       pattern: `^[\\x21-\\x7e]{${ROOT_KEY_MIN_CHARACTERS},${KEY_MAX_CHARACTERS}}$`,
       accepts:
         `${ROOT_KEY_MIN_CHARACTERS} to ${KEY_MAX_CHARACTERS} visible ASCII characters ` +
         'without spaces' +
         ' (openssl rand -hex 32 makes a good key)',
+      secret: true,
+      group: 'Keys',
       description: 'root key, in addition to the stored keys',
-      secret: true,
+      details:
+        'It has no flag, because every user of the machine can read the flags of a process. ' +
+        'In a container prefer `WEIR_ROOT_KEY_FILE`.',
     }),
   ),
-  rootKeyFile: Type.Optional(
-    text('a path', 'file that contains the root key; /dev/stdin reads standard input'),
-  ),
-  acceptors: integer(
-    1,
-    ACCEPTORS_MAX,
-    Math.min(8, Math.max(1, Math.floor(cores / 2))),
-    'threads that answer checks',
-    'half of the available cores, at most 8, fewer with a low memory limit',
-  ),
-  workers: integer(
-    1,
-    WORKERS_MAX,
-    Math.min(4, Math.max(1, Math.floor(cores / 4))),
-    'threads that maintain the counters',
-    'a quarter of the available cores, at most 4, fewer with a low memory limit',
-  ),
-  connections: integer(
-    1,
-    CONNECTIONS_MAX,
-    10_000,
-    'maximum number of open connections; lower if the limit of open files requires it',
-  ),
-  decide: choice(
-    ['in-place', 'worker'],
-    'in-place',
-    'what decides a single check: the acceptor that received it, or a shard worker',
-  ),
-  counters: integer(
-    COUNTERS_MIN,
-    COUNTERS_MAX,
-    COUNTERS_DEFAULT_MAX,
-    'live counters stored without eviction: 128 bytes each, 384 with WEIR_ENGINE=redis',
-    `${COUNTERS_DEFAULT_MAX}, fewer with a low memory limit`,
-  ),
-  onFull: choice(
-    FULL_TABLE_POLICIES,
-    'deny',
-    'decision for a check that needs a new counter when the table is full',
-  ),
-  checkpointMs: duration(
-    CHECKPOINT_INTERVAL_MIN_MS,
-    CHECKPOINT_INTERVAL_MAX_MS,
-    1_000,
-    'interval in ms between checkpoints of the counters, which the next start loads',
-  ),
-  drainMs: duration(
-    0,
-    DRAIN_MAX_MS,
-    250,
-    'time in ms after SIGTERM during which requests are still answered',
-  ),
-  unresponsiveMs: duration(
-    UNRESPONSIVE_MIN_MS,
-    UNRESPONSIVE_MAX_MS,
-    UNRESPONSIVE_DEFAULT_MS,
-    'time in ms without a heartbeat after which an acceptor ends the process as unresponsive; ' +
-      'the time that it waits for a CPU does not count',
-  ),
-  engine: choice(
-    ['memory', 'redis'],
-    'memory',
-    'where counters are: in the memory of this process, or in a Redis that several weirs share',
-  ),
-  redisUrl: Type.Optional(
-    Type.String({
-      pattern: '^[Rr][Ee][Dd][Ii][Ss][Ss]?(\\+[A-Za-z]+)?://[^\\s#]+$',
-      accepts: REDIS_URL_FORMS,
-      description: 'URL of the Redis or Valkey that all weirs share',
-      secret: true,
-    }),
-  ),
-  redisPasswordFile: Type.Optional(
-    text('a path', 'file that contains the password of Redis; /dev/stdin reads standard input'),
-  ),
-  redisCa: Type.Optional(
-    text('a path', 'certificates in PEM that sign those of Redis, in place of those of the system'),
-  ),
-  redisCert: Type.Optional(
-    text('a path', 'certificate chain in PEM that weir shows to Redis as a client'),
-  ),
-  redisKey: Type.Optional(
-    text('a path', 'private key of WEIR_REDIS_CERT in PEM, without a passphrase'),
-  ),
-  redisPrefix: Type.String({
-    pattern: `^[A-Za-z0-9._:-]{1,${REDIS_PREFIX_MAX_CHARACTERS}}$`,
-    default: 'weir',
-    accepts: `1 to ${REDIS_PREFIX_MAX_CHARACTERS} letters, digits and characters of . _ : -`,
-    description: 'first part of the names of all keys and channels in Redis',
+  rootKeyFile: path({
+    group: 'Keys',
+    description: 'file that contains the root key; /dev/stdin reads standard input',
+    details: 'It cannot be combined with `WEIR_ROOT_KEY`. See [Keys](security.md#keys).',
+    examples: ['/run/secrets/weir', '/dev/stdin'],
   }),
-  redisTimeoutMs: duration(
-    REDIS_TIMEOUT_MIN_MS,
-    REDIS_TIMEOUT_MAX_MS,
-    200,
-    'time in ms that a check waits for Redis; WEIR_ON_ENGINE_DOWN decides it then',
-  ),
-  redisWait: integer(
-    0,
-    REDIS_WAIT_MAX,
-    0,
-    'replicas that must have received a change before the change counts as stored',
-  ),
-  leases: choice(
-    ['on', 'off'],
-    'on',
-    'whether weir takes tokens of busy counters in advance, and decides with them in memory',
-  ),
-  syncMs: duration(
-    SYNC_INTERVAL_MIN_MS,
-    SYNC_INTERVAL_MAX_MS,
-    100,
-    'interval in ms at which usage that Redis does not know is reported to it',
-  ),
-  onEngineDown: choice(
-    ENGINE_DOWN_POLICIES,
-    'local',
-    'decision for a check that needs Redis when Redis does not answer',
-  ),
-  localShare: choice(
-    LOCAL_SHARES,
-    'whole',
-    'limit that each weir applies alone: the whole limit, or divided by the number of weirs',
-  ),
-  recovery: choice(
-    RECOVERY_MODES,
-    'available',
-    'what happens after Redis has lost usage while a weir is missing: go on, or wait for it',
-  ),
-  redisEviction: choice(
-    EVICTION_MODES,
-    'refuse',
-    'whether weir starts with a Redis whose maxmemory-policy is not noeviction',
-  ),
-  analytics: choice(
-    ['on', 'off'],
-    'on',
-    'whether weir stores what each namespace and its busiest identifiers use',
-  ),
-  analyticsMinutes: integer(
-    60,
-    ANALYTICS_MINUTES_MAX,
-    1_440,
-    'minutes for which the figures of each minute are kept',
-  ),
-  analyticsHours: integer(
-    24,
-    ANALYTICS_HOURS_MAX,
-    720,
-    'hours for which the figures and the identifiers of each hour are kept',
-  ),
-  events: choice(
-    EVENT_SELECTIONS,
-    'off',
-    'decisions that are written as events, each a line of JSON',
-  ),
-  eventsOneIn: integer(
-    1,
-    EVENT_SAMPLE_MAX,
-    1,
-    'a sample: the decisions that WEIR_EVENTS selects are written for one of so many requests, ' +
+  acceptors: integer({
+    minimum: 1,
+    maximum: ACCEPTORS_MAX,
+    default: Math.min(8, Math.max(1, Math.floor(cores / 2))),
+    defaultRule: 'half of the available cores, at most 8, fewer with a low memory limit',
+    group: 'Threads',
+    description: 'threads that answer checks',
+    details: 'Each acceptor after the first uses 24 MiB.',
+    examples: [4],
+  }),
+  workers: integer({
+    minimum: 1,
+    maximum: WORKERS_MAX,
+    default: Math.min(4, Math.max(1, Math.floor(cores / 4))),
+    defaultRule: 'a quarter of the available cores, at most 4, fewer with a low memory limit',
+    group: 'Threads',
+    description: 'threads that maintain the counters',
+    details: 'Each shard worker after the first uses 8 MiB.',
+    examples: [2],
+  }),
+  connections: integer({
+    minimum: 1,
+    maximum: CONNECTIONS_MAX,
+    default: 10_000,
+    group: 'Addresses',
+    description: 'maximum number of open connections; lower if the limit of open files requires it',
+    details:
+      'If the number is lowered, the log says so. If gateways have a listener of their own, an ' +
+      'eighth of the connections is reserved for them. See [Overload](operations.md#overload).',
+  }),
+  decide: choice({
+    choices: ['in-place', 'worker'],
+    default: 'in-place',
+    group: 'Threads',
+    description: 'what decides a single check: the acceptor that received it, or a shard worker',
+    details:
+      'Keep the default: with `worker` each check costs two wake-ups of threads, and clients ' +
+      'cannot pipeline requests.',
+  }),
+  counters: integer({
+    minimum: COUNTERS_MIN,
+    maximum: COUNTERS_MAX,
+    default: COUNTERS_DEFAULT_MAX,
+    defaultRule: `${COUNTERS_DEFAULT_MAX}, fewer with a low memory limit`,
+    group: 'Counters',
+    description:
+      'live counters stored without eviction: 128 bytes each, 384 with WEIR_ENGINE=redis',
+    details:
+      'Memory is used when counters are stored, not before. weir does not start with a number ' +
+      'that cannot fit into the memory limit. See [Memory](operations.md#memory).',
+    examples: [1_048_576],
+  }),
+  onFull: choice({
+    choices: FULL_TABLE_POLICIES,
+    default: 'deny',
+    group: 'Counters',
+    description: 'decision for a check that needs a new counter when the table is full',
+    details: 'See [Eviction](concepts.md#eviction).',
+  }),
+  checkpointMs: duration({
+    minimum: CHECKPOINT_INTERVAL_MIN_MS,
+    maximum: CHECKPOINT_INTERVAL_MAX_MS,
+    default: 1_000,
+    group: 'Data',
+    description: 'interval in ms between checkpoints of the counters, which the next start loads',
+    details:
+      'A `kill -9` loses at most the decisions of this interval and of the time to write one ' +
+      'checkpoint.',
+  }),
+  drainMs: duration({
+    minimum: 0,
+    maximum: DRAIN_MAX_MS,
+    default: 250,
+    group: 'Threads',
+    description: 'time in ms after SIGTERM during which requests are still answered',
+    details: 'weir stops earlier if no client is connected.',
+  }),
+  unresponsiveMs: duration({
+    minimum: UNRESPONSIVE_MIN_MS,
+    maximum: UNRESPONSIVE_MAX_MS,
+    default: UNRESPONSIVE_DEFAULT_MS,
+    group: 'Threads',
+    description:
+      'time in ms without a heartbeat after which an acceptor ends the process as unresponsive; ' +
+      'the time that it waits for a CPU does not count',
+    details:
+      'See [Threads without a CPU](operations.md#threads-without-a-cpu). Without procfs, as on ' +
+      'macOS, it counts too.',
+  }),
+  engine: choice({
+    choices: ['memory', 'redis'],
+    default: 'memory',
+    group: 'Redis',
+    description:
+      'where counters are: in the memory of this process, or in a Redis that several weirs share',
+    details: 'With `redis` the following settings apply, and `WEIR_REDIS_URL` is required.',
+    isInChart: false,
+  }),
+  ...REDIS_SETTINGS,
+  analytics: choice({
+    choices: ['on', 'off'],
+    default: 'on',
+    group: 'Analytics',
+    description: 'whether weir stores what each namespace and its busiest identifiers use',
+    details: 'The figures are in `analytics.db` in the data directory.',
+  }),
+  analyticsMinutes: integer({
+    minimum: 60,
+    maximum: ANALYTICS_MINUTES_MAX,
+    default: 1_440,
+    group: 'Analytics',
+    description: 'minutes for which the figures of each minute are kept',
+    details: 'A day. The figures of older minutes remain in those of their hour.',
+  }),
+  analyticsHours: integer({
+    minimum: 24,
+    maximum: ANALYTICS_HOURS_MAX,
+    default: 720,
+    group: 'Analytics',
+    description: 'hours for which the figures and the identifiers of each hour are kept',
+    details: 'Thirty days.',
+  }),
+  events: choice({
+    choices: EVENT_SELECTIONS,
+    default: 'off',
+    group: 'Events',
+    description: 'decisions that are written as events, each a line of JSON',
+    details: 'See [Events](events.md).',
+  }),
+  eventsOneIn: integer({
+    minimum: 1,
+    maximum: EVENT_SAMPLE_MAX,
+    default: 1,
+    group: 'Events',
+    description:
+      'a sample: the decisions that WEIR_EVENTS selects are written for one of so many requests, ' +
       'at random',
-  ),
+  }),
   eventsFile: Type.Optional(
-    text(
-      '- or a path',
-      'file of events, or - for standard output; default: events.jsonl in WEIR_DATA_DIR',
-    ),
+    text({
+      accepts: '- or a path',
+      group: 'Events',
+      description:
+        'file of events, or - for standard output; default: events.jsonl in WEIR_DATA_DIR',
+      details: 'weir does not start if it cannot write the file.',
+    }),
   ),
-  eventsFileMib: integer(
-    1,
-    EVENT_FILE_MIB_MAX,
-    100,
-    'size in MiB at which the file of events is rotated',
-  ),
-  eventsFiles: integer(0, EVENT_FILES_MAX, 5, 'rotated files of events that are kept'),
-  eventsIdentifier: choice(
-    IDENTIFIER_FORMS,
-    'text',
-    'whether events show identifiers, or their hash by the secret key of the data directory',
-  ),
-  logLevel: choice(
-    ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
-    'info',
-    'lowest level that is logged on standard error',
-  ),
-  logFormat: choice(['json', 'text'], 'json', 'format of log lines'),
+  eventsFileMib: integer({
+    minimum: 1,
+    maximum: EVENT_FILE_MIB_MAX,
+    default: 100,
+    group: 'Events',
+    description: 'size in MiB at which the file of events is rotated',
+  }),
+  eventsFiles: integer({
+    minimum: 0,
+    maximum: EVENT_FILES_MAX,
+    default: 5,
+    group: 'Events',
+    description: 'rotated files of events that are kept',
+    details: 'They are `events.jsonl.1`, the newest one, to `events.jsonl.5`.',
+  }),
+  eventsIdentifier: choice({
+    choices: IDENTIFIER_FORMS,
+    default: 'text',
+    group: 'Events',
+    description:
+      'whether events show identifiers, or their hash by the secret key of the data directory',
+  }),
+  logLevel: choice({
+    choices: ['fatal', 'error', 'warn', 'info', 'debug', 'silent'],
+    default: 'info',
+    group: 'Log',
+    description: 'lowest level that is logged on standard error',
+    details: 'See [Log](operations.md#log) for what each level logs.',
+  }),
+  logFormat: choice({
+    choices: ['json', 'text'],
+    default: 'json',
+    group: 'Log',
+    description: 'format of log lines',
+    details: '`json` prints one JSON object per line, `text` one line of text.',
+  }),
 });
 
 export type Settings = Static<typeof Settings>;
@@ -384,21 +430,10 @@ export function flagName(name: SettingName): string {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** The options of a setting in the schema. */
-interface Annotations {
-  /** The accepted values, for messages. */
-  accepts: string;
-  description: string;
-  default?: string | number;
-  /** How the default follows from the machine, where it does. */
-  defaultRule?: string;
-  /** Milliseconds, which may be a text with a unit. */
-  isDuration?: boolean;
-  /** A secret has no flag: every user of the machine could read it. */
-  secret?: boolean;
-  type: string;
-}
+const DECLARATIONS = Object.fromEntries(
+  SETTING_NAMES.map((name) => [name, declarationOf(Settings.properties[name])]),
+) as Record<SettingName, SettingDeclaration>;
 
-export function annotations(name: SettingName): Annotations {
-  return Settings.properties[name] as unknown as Annotations;
+export function annotations(name: SettingName): SettingDeclaration {
+  return DECLARATIONS[name];
 }

@@ -12,7 +12,6 @@ import { StartError } from '../core/errors.ts';
 import type { TextPosition } from '../core/json-text.ts';
 import { nearestName } from '../core/nearest.ts';
 import { annotations, type SettingName, Settings } from './schema.ts';
-import { describeInvalidValue } from './validators.ts';
 
 export interface SettingValue {
   /** A flag, a variable, or a name in the file, as in messages. */
@@ -81,7 +80,7 @@ export function describeFault(
   value: unknown,
 ): string | undefined {
   const got = Check(Settings.properties[name], withMilliseconds(name, value))
-    ? describeInvalidValue(name, value)
+    ? annotations(name).describeInvalid?.(value as string)
     : describeValue(name, value);
   return got && `${source} must be ${annotations(name).accepts}; got ${got}`;
 }

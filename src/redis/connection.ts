@@ -7,15 +7,15 @@ import { type LinkOptions, SingleLink } from './single-link.ts';
 import { parseRedisUrl } from './url.ts';
 
 export function openRedis(
-  settings: Pick<RedisSettings, 'url' | 'password' | 'tls' | 'waitForReplicas'>,
+  settings: Pick<RedisSettings, 'redisUrl' | 'password' | 'tls' | 'redisWait'>,
   events: RedisEvents = {},
 ): RedisLink {
-  const target = parseRedisUrl(settings.url);
+  const target = parseRedisUrl(settings.redisUrl);
   const password = settings.password ?? target.password;
   const options: LinkOptions = {
     tls: target.usesTls ? settings.tls : undefined,
     credentials: password === undefined ? undefined : { username: target.username, password },
-    waitForReplicas: settings.waitForReplicas,
+    waitForReplicas: settings.redisWait,
   };
   return target.kind === 'cluster'
     ? new ClusterLink(target, options, events)

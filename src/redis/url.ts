@@ -146,3 +146,14 @@ function parseDatabase(digits: string): number {
   if (database <= REDIS_DATABASE_MAX) return database;
   throw new RedisUrlError(`one with a database that is no integer from 0 to ${REDIS_DATABASE_MAX}`);
 }
+
+/** Reveals nothing of the URL, which may contain a password. */
+export function describeInvalidRedisUrl(text: string): string | undefined {
+  try {
+    parseRedisUrl(text);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof RedisUrlError)) throw error;
+    return error.message;
+  }
+}

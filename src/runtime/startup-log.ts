@@ -61,7 +61,7 @@ export function logStartup(log: Log, foundation: Foundation): void {
       workers: settings.workers,
       engine: settings.engine,
       machine: engineData.engine === 'redis' ? engineData.processId : undefined,
-      redis: settings.redis && describeTarget(parseRedisUrl(settings.redis.url)),
+      redis: settings.redis && describeTarget(parseRedisUrl(settings.redis.redisUrl)),
       decide: settings.redis === undefined ? settings.decide : undefined,
       counters: settings.counters,
       ...memoryLogFields(settings.memory),

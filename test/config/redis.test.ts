@@ -24,18 +24,18 @@ describe('the settings of the engine in Redis', () => {
 
   test('have the documented defaults', () => {
     expect(loadSettings([], PLAIN)?.redis).toEqual({
-      url: 'redis://redis.example',
+      redisUrl: 'redis://redis.example',
       password: undefined,
       tls: { ca: undefined, cert: undefined, key: undefined },
-      timeoutMs: 200,
-      prefix: 'weir',
-      leases: true,
+      redisTimeoutMs: 200,
+      redisPrefix: 'weir',
+      leases: 'on',
       syncMs: 100,
       onEngineDown: 'local',
       localShare: 'whole',
       recovery: 'available',
-      eviction: 'refuse',
-      waitForReplicas: 0,
+      redisEviction: 'refuse',
+      redisWait: 0,
     });
   });
 
@@ -45,28 +45,34 @@ describe('the settings of the engine in Redis', () => {
       redisUrl: 'rediss://redis.example',
       redisPrefix: 'limits:v1',
     };
+    const files = {
+      redisPasswordFile: file('pass word\n'),
+      redisCa: file(CERTIFICATE_B.cert),
+      redisCert: file(CERTIFICATE_A.cert),
+      redisKey: file(CERTIFICATE_A.key),
+    };
     const args = [
       `--config=${file(JSON.stringify(settings))}`,
-      ...['--redis-password-file', file('pass word\n')],
-      ...['--redis-ca', file(CERTIFICATE_B.cert)],
-      ...['--redis-cert', file(CERTIFICATE_A.cert), '--redis-key', file(CERTIFICATE_A.key)],
+      ...['--redis-password-file', files.redisPasswordFile, '--redis-ca', files.redisCa],
+      ...['--redis-cert', files.redisCert, '--redis-key', files.redisKey],
       ...['--leases', 'off', '--local-share', 'divided', '--recovery', 'available'],
     ];
     const env = { WEIR_SYNC_MS: '10', WEIR_ON_ENGINE_DOWN: 'deny', WEIR_REDIS_WAIT: '1' };
     Object.assign(env, { WEIR_REDIS_TIMEOUT_MS: '50', WEIR_REDIS_EVICTION: 'accept' });
     expect(loadSettings(args, env)?.redis).toEqual({
-      url: 'rediss://redis.example',
+      ...files,
+      redisUrl: 'rediss://redis.example',
       password: 'pass word',
       tls: { ca: CERTIFICATE_B.cert, cert: CERTIFICATE_A.cert, key: CERTIFICATE_A.key },
-      timeoutMs: 50,
-      prefix: 'limits:v1',
-      leases: false,
+      redisTimeoutMs: 50,
+      redisPrefix: 'limits:v1',
+      leases: 'off',
       syncMs: 10,
       onEngineDown: 'deny',
       localShare: 'divided',
       recovery: 'available',
-      eviction: 'accept',
-      waitForReplicas: 1,
+      redisEviction: 'accept',
+      redisWait: 1,
     });
   });
 

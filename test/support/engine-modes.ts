@@ -10,6 +10,7 @@ import { migrate } from '../../src/registry/shared/migration.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import { isRedisMissing, type RedisServer, startRedis } from './programs/redis.ts';
+import { redisSettings } from './redis-settings.ts';
 import {
   DECIDE_MODES,
   type ServerOptions,
@@ -108,8 +109,7 @@ export async function startEngineServer(
 async function migrateRecords(dataDir: string, url: string, prefix: string): Promise<void> {
   const directory = DataDirectory.open(dataDir);
   const store = SqliteStore.open(directory);
-  const tls = { ca: undefined, cert: undefined, key: undefined };
-  const link = openRedis({ url, password: undefined, tls, waitForReplicas: 0 });
+  const link = openRedis(redisSettings(url));
   try {
     await link.ready(READY_MS);
     await migrate(store, new SharedRegistryClient(link, prefix), false);

@@ -26,10 +26,10 @@ import { attachChannel } from '../../src/engine/worker/queue.ts';
 import { Breaker } from '../../src/redis/breaker.ts';
 import { openRedis } from '../../src/redis/connection.ts';
 import type { RedisLink } from '../../src/redis/link.ts';
-import type { RedisSettings } from '../../src/redis/settings.ts';
 import { parseRedisUrl } from '../../src/redis/url.ts';
 import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
+import { redisSettings } from './redis-settings.ts';
 
 const WORKER_LOCK_OWNER = 1_000;
 
@@ -84,12 +84,10 @@ export class RedisMachine {
   ) {
     const { prefix = 'weir', leases = true, syncMs = 100, timeoutMs, counters = 4_096 } = options;
     const { callTimeoutMs = timeoutMs, fullTablePolicy = 'deny', isAvailable = false } = options;
-    const settings: RedisSettings = {
-      ...{ url, password: undefined, prefix, leases, syncMs, waitForReplicas: 0, timeoutMs },
-      tls: { ca: undefined, cert: undefined, key: undefined },
-      ...{ onEngineDown: 'deny', localShare: 'whole', eviction: 'refuse' },
-      recovery: isAvailable ? 'available' : 'exact',
-    };
+    const settings = redisSettings(url, {
+      ...{ redisPrefix: prefix, leases: leases ? 'on' : 'off', syncMs, redisTimeoutMs: timeoutMs },
+      ...{ onEngineDown: 'deny', recovery: isAvailable ? 'available' : 'exact' },
+    });
     this.control = control;
     new ClockPublisher(control);
     this.clock = new Clock(control);

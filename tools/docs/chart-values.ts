@@ -3,7 +3,7 @@
  * rules. `chart.ts` renders `values.yaml`, `values.schema.json` and the table of the documentation.
  */
 
-import { SETTING_NAMES, type SettingName } from '../../src/config/schema.ts';
+import { annotations, SETTING_NAMES } from '../../src/config/schema.ts';
 import { configSchema, type JsonSchema } from './config-schema.ts';
 
 interface ChartValue {
@@ -16,17 +16,11 @@ interface ChartValue {
   schema: JsonSchema;
 }
 
-/** Settings that templates set, that need a mounted file, or that are secret. */
-const NOT_IN_CONFIG: readonly SettingName[] = [
-  ...(['config', 'host', 'port', 'adminHost', 'adminPort', 'dataDir', 'engine'] as const),
-  ...(['rootKey', 'rootKeyFile', 'redisUrl', 'redisPasswordFile'] as const),
-  ...(['tlsCert', 'tlsKey', 'redisCa', 'redisCert', 'redisKey'] as const),
-  ...(['socket', 'socketMode', 'gatewaySocket', 'gatewaySocketMode'] as const),
-  ...(['gatewayHost', 'gatewayPort'] as const),
-];
-
 /** The settings that the value `config` accepts. */
-export const CONFIG_SETTINGS = SETTING_NAMES.filter((name) => !NOT_IN_CONFIG.includes(name));
+export const CONFIG_SETTINGS = SETTING_NAMES.filter((name) => {
+  const { isInChart = true, secret = false } = annotations(name);
+  return isInChart && !secret;
+});
 
 const REPLICAS_MAX = 100;
 

@@ -36,7 +36,6 @@ import {
   WindowSchema,
 } from '../../src/policies/policy.ts';
 import { documentedSchema } from './openapi.ts';
-import { detailsOf } from './settings.ts';
 
 /** A JSON Schema of draft-07. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
@@ -67,33 +66,6 @@ export const RULES_BEYOND_SCHEMA = {
   windows: 'The windows of a policy differ in their duration.',
   parts: 'No part of `identify` is repeated. The case of letters in a header name does not matter.',
 } as const;
-
-/** What each setting of the file may be, for settings without a default that shows it. */
-const SETTING_EXAMPLES: Partial<Record<SettingName, readonly (string | number)[]>> = {
-  host: ['0.0.0.0', '::'],
-  publicUrl: ['https://weir.example', 'https://gateway.example/weir'],
-  socket: ['/run/weir/checks.sock'],
-  gatewayPort: [7072],
-  gatewaySocket: ['/run/weir/gateway.sock'],
-  tlsCert: ['/etc/weir/tls.crt'],
-  tlsKey: ['/etc/weir/tls.key'],
-  adminHost: ['0.0.0.0'],
-  adminHosts: ['weir.example, weir.internal'],
-  dataDir: ['/var/lib/weir'],
-  rootKeyFile: ['/run/secrets/weir', '/dev/stdin'],
-  redisUrl: [
-    'redis://redis.example',
-    'redis+sentinel://a.example,b.example/primary',
-    'rediss+cluster://a.example:6380,b.example:6380',
-  ],
-  redisPasswordFile: ['/run/secrets/redis'],
-  redisCa: ['/etc/weir/redis-ca.crt'],
-  redisCert: ['/etc/weir/redis.crt'],
-  redisKey: ['/etc/weir/redis.key'],
-  acceptors: [4],
-  workers: [2],
-  counters: [1_048_576],
-};
 
 const POLICY_EXAMPLES: Readonly<Record<string, readonly unknown[]>> = {
   limit: [100],
@@ -164,30 +136,33 @@ export function configSchema(): JsonSchema {
 }
 
 function setting(name: SettingName): JsonSchema {
-  const { accepts, defaultRule, description, isDuration } = annotations(name);
-  const rule: JsonSchema = { ...documentedSchema(Settings.properties[name]) };
-  const declared = isDuration ? orWithUnit(rule) : rule;
+  const {
+    accepts,
+    defaultRule,
+    description,
+    details = '',
+    examples,
+    isDuration,
+  } = annotations(name);
+  const schema = documentedSchema(Settings.properties[name]);
   // A default that follows from the machine is described, and is not the same everywhere.
-  const omitted = [
-    'secret',
-    'isDuration',
-    'defaultRule',
-    ...(defaultRule === undefined ? [] : ['default']),
-  ];
-  const rules = Object.entries(declared).filter(([keyword]) => !omitted.includes(keyword));
-  const isFreeText = declared.type === 'string' && declared.enum === undefined;
+  const omitted = ['setting', ...(defaultRule === undefined ? [] : ['default'])];
+  const rule = Object.entries(schema).filter(([keyword]) => !omitted.includes(keyword));
+  const isFreeText = schema.type === 'string' && schema.enum === undefined;
   const sentences = [
     `${description[0].toUpperCase()}${description.slice(1)}.`,
-    detailsOf(name),
+    details,
     ...(isFreeText ? [`Accepts ${accepts}.`] : []),
     ...(defaultRule === undefined ? [] : [`Default: ${defaultRule}.`]),
   ];
-  const examples = SETTING_EXAMPLES[name];
-  return {
-    ...Object.fromEntries(rules),
+  const declared = {
+    ...Object.fromEntries(rule),
     description: withoutLinks(sentences.join(' ')),
     ...SETTING_RULES[name],
-    ...('pattern' in { ...declared, ...SETTING_RULES[name] } && patternMessage(accepts)),
+  };
+  return {
+    ...(isDuration ? orWithUnit(declared) : declared),
+    ...('pattern' in declared && patternMessage(accepts)),
     ...(examples !== undefined && { examples }),
   };
 }

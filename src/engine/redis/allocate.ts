@@ -54,7 +54,7 @@ export function allocateRedisEngine(
 ): RedisEngineData {
   const { settings, directory } = options;
   const groups = groupsFor(counters);
-  const isCluster = parseRedisUrl(settings.url).kind === 'cluster';
+  const isCluster = parseRedisUrl(settings.redisUrl).kind === 'cluster';
   const state = allocateEngineState(control.workerCount, isCluster ? CLUSTER_BUCKETS : 1);
   const engineState = new EngineState(state);
   const now = { unixMs: clock.nowMs(), monotonicMs: clock.monotonicMs() };

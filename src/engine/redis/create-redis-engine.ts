@@ -36,8 +36,8 @@ export function createRedisEngine(
     withoutRedis,
     clock,
     stats,
-    deadlineMs: settings.timeoutMs,
+    deadlineMs: settings.redisTimeoutMs,
     isExact: settings.recovery === 'exact',
   };
-  return new RedisEngine(parts, settings.leases);
+  return new RedisEngine(parts, settings.leases === 'on');
 }

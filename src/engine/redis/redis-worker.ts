@@ -72,7 +72,7 @@ async function runUntilStop(
   const clock = new Clock(control);
   const nowMs = () => clock.monotonicMs();
   const state = new EngineState(data.engine.state);
-  const keys = new KeySpace(settings.prefix, state.bucketCount > 1);
+  const keys = new KeySpace(settings.redisPrefix, state.bucketCount > 1);
   const member = `${processId}.${index}`;
   const link = openRedis(settings, {
     onConnected: () => worker.probe(),
@@ -97,7 +97,7 @@ async function runUntilStop(
         isAvailable: settings.recovery === 'available',
         predecessor: predecessor?.processId,
       },
-      settings.timeoutMs,
+      settings.redisTimeoutMs,
     ),
     newBreaker: () => new Breaker(),
     settings,

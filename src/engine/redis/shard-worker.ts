@@ -56,7 +56,7 @@ export interface ShardWorkerParts {
   scripts: MemberScripts;
   /** Called once for each bucket. */
   newBreaker: () => CallBreaker;
-  settings: Pick<RedisSettings, 'leases' | 'syncMs' | 'timeoutMs'>;
+  settings: Pick<RedisSettings, 'leases' | 'syncMs' | 'redisTimeoutMs'>;
   /** The process before this one, which has handed over what it knew. */
   predecessor?: Predecessor | undefined;
   stats: WorkerStats;
@@ -97,7 +97,7 @@ export class RedisShardWorker {
     this.#parts = parts;
     this.#tables = parts.tables.filter((table) => table !== undefined);
     this.#wallOffsetMs = parts.systemMs() - nowMs();
-    const recoveryParkMs = Math.max(PARK_MS, settings.timeoutMs * RECOVERY_PARK_SHARE);
+    const recoveryParkMs = Math.max(PARK_MS, settings.redisTimeoutMs * RECOVERY_PARK_SHARE);
     this.client = new LeaseClient({
       tableOf: (identity) => this.#tableOf(identity),
       bucketOf: (identity) => state.bucketOf(identity),
@@ -109,7 +109,7 @@ export class RedisShardWorker {
       onSlidingLease: (identity, key, deadlineMs) => {
         this.#sync.returnAtEnd(identity, key, deadlineMs);
       },
-      leases: settings.leases,
+      leases: settings.leases === 'on',
       inheritsFrom: (identity) => {
         return 1 + workerOf(shardOf(identity), parts.predecessor?.workers ?? state.workerCount);
       },

@@ -59,8 +59,8 @@ export class SharedRegistry {
 
   private constructor({ settings, store, log }: SharedRegistryOptions) {
     this.#link = openRedis(settings);
-    this.serverWatch = new ServerWatch(this.#link, settings.eviction, log);
-    this.#client = new SharedRegistryClient(this.#link, settings.prefix);
+    this.serverWatch = new ServerWatch(this.#link, settings.redisEviction, log);
+    this.#client = new SharedRegistryClient(this.#link, settings.redisPrefix);
     this.#log = log;
     this.replica = new Replica(store, log);
     this.replicator = new Replicator({

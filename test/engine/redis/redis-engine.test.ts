@@ -35,20 +35,10 @@ import {
   checkOf as engineCheckOf,
   skipMonotonicTime,
 } from '../../support/engines.ts';
+import { redisSettings } from '../../support/redis-settings.ts';
 
 const WORKER_LOCK_OWNER = 1_000;
-const SETTINGS: RedisSettings = {
-  ...{ url: 'redis://127.0.0.1', password: undefined, prefix: 'weir', leases: true, syncMs: 100 },
-  tls: { ca: undefined, cert: undefined, key: undefined },
-  ...{
-    onEngineDown: 'local',
-    localShare: 'whole',
-    recovery: 'exact',
-    eviction: 'refuse',
-    waitForReplicas: 0,
-    timeoutMs: 20,
-  },
-};
+const SETTINGS = redisSettings('redis://127.0.0.1', { recovery: 'exact', redisTimeoutMs: 20 });
 const confirm = () => {};
 const checkOf = (identifier: string, terms: Partial<Check> = {}) => {
   return engineCheckOf(identifier, { limit: 100, ...terms });
@@ -219,7 +209,7 @@ describe('a check', () => {
   });
 
   test('is always decided by its worker when leases are off', async () => {
-    const acceptor = open({ leases: false });
+    const acceptor = open({ leases: 'off' });
     const check = checkOf('a');
     acceptor.lend(check, 6);
     const later = acceptor.decide(check);

@@ -21,6 +21,7 @@ import {
   startSentinels,
   waitUntilSynchronized,
 } from '../../support/programs/redis.ts';
+import { redisSettings } from '../../support/redis-settings.ts';
 import { freePort, removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
 import { startLyingProxy } from '../faults/lying-proxy.ts';
 import { startDelayProxy } from './delay-proxy.ts';
@@ -59,18 +60,13 @@ function closeLater<T extends { close: () => unknown }>(resource: T): T {
 interface OpenOptions {
   password?: string;
   tls?: typeof NO_TLS | { ca: string; cert?: string; key?: string };
-  waitForReplicas?: number;
+  redisWait?: number;
   events?: RedisEvents;
 }
 function open(url: string, options: OpenOptions = {}): RedisLink {
-  const { password, tls = NO_TLS, waitForReplicas = 0, events } = options;
-  const settings = {
-    url,
-    password,
-    tls: { ...NO_TLS, ...tls },
-    waitForReplicas,
-  };
-  return closeLater(openRedis(settings, events));
+  const { password, tls = NO_TLS, redisWait = 0, events } = options;
+  const changes = { password, tls: { ...NO_TLS, ...tls }, redisWait };
+  return closeLater(openRedis(redisSettings(url, changes), events));
 }
 
 async function openReady(url: string, options?: OpenOptions): Promise<RedisLink> {
@@ -215,7 +211,7 @@ describe.each(PROGRAMS)('with $name', ({ name, isMissing, options }) => {
     });
 
     test('waits for replicas, and says if too few have a change', async () => {
-      const link = await openReady(server.url, { waitForReplicas: 1 });
+      const link = await openReady(server.url, { redisWait: 1 });
       const failure = await failureOf(add(link));
       expect(failure.kind).toBe('notReplicated');
       const replica = closeLater(
@@ -434,7 +430,7 @@ describe.skipIf(isRedisMissing)('a primary behind Sentinels', () => {
 
   test('fails calls after a failover from its one replica, if they wait for one, until it is back', async () => {
     const set = closeLater(await startSentinels());
-    const link = await openReady(set.url, { waitForReplicas: 1 });
+    const link = await openReady(set.url, { redisWait: 1 });
     await add(link);
     const first = await set.primary();
     await first.kill();

@@ -18,6 +18,7 @@ import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
 import type { Change } from '../../../src/registry/store/store.ts';
 import { Writer } from '../../../src/registry/writer.ts';
+import { redisSettings } from '../../support/redis-settings.ts';
 import { removeDirectory, temporaryDirectory, waitUntil } from '../../support/server.ts';
 
 export const SYNC_MS = 20;
@@ -43,7 +44,7 @@ export interface MachineOptions {
   path?: string;
   /** Faults of its connection. */
   faults?: Faults;
-  waitForReplicas?: number;
+  redisWait?: number;
   /** Its time, which the test moves. */
   clock?: { nowMs: number };
 }
@@ -137,10 +138,8 @@ export async function startMachine(url: string, options: MachineOptions = {}): P
   const directory = DataDirectory.open(path);
   const store = SqliteStore.open(directory);
   const { log, lines: logged } = recordingLog();
-  const { waitForReplicas = 0, clock = { nowMs: 5 } } = options;
-  const settings = { url, password: undefined, waitForReplicas };
-  const tls = { ca: undefined, cert: undefined, key: undefined };
-  const link = openRedis({ ...settings, tls });
+  const { redisWait = 0, clock = { nowMs: 5 } } = options;
+  const link = openRedis(redisSettings(url, { redisWait }));
   const client = new SharedRegistryClient(
     new FaultyLink(link, options.faults ?? new Faults()),
     PREFIX,

@@ -9,6 +9,7 @@ import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
 import type { Store } from '../../../src/registry/store/store.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
+import { redisSettings } from '../../support/redis-settings.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { addRecords, fillWithKeys, withStore } from '../../support/store.ts';
 import { removeMachines, startMachine } from './machine.ts';
@@ -21,8 +22,7 @@ describe.skipIf(isRedisMissing)('a migration', () => {
   let close: () => void;
   beforeEach(async () => {
     path = temporaryDirectory();
-    const tls = { ca: undefined, cert: undefined, key: undefined };
-    const link = openRedis({ url: redis.url, password: undefined, waitForReplicas: 0, tls });
+    const link = openRedis(redisSettings(redis.url));
     await link.ready(20_000);
     client = new SharedRegistryClient(link, 'weir');
     close = () => link.close();

@@ -297,7 +297,7 @@ describe.skipIf(isRedisMissing)('machines with one Redis', () => {
   });
 
   test('acknowledge no change that too few replicas have, and do not lose it', async () => {
-    const [a, b] = [await start({ waitForReplicas: 1 }), await start()];
+    const [a, b] = [await start({ redisWait: 1 }), await start()];
     await expect(addKey(a, 'one')).rejects.toThrow('something may have been changed');
     await convergence();
     expect([keyNames(a), keyNames(b)]).toEqual([['one'], ['one']]);

@@ -9,6 +9,7 @@ import { SharedRegistry } from '../../../src/registry/shared/shared-registry.ts'
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
 import { isRedisMissing, startCluster } from '../../support/programs/redis.ts';
+import { redisSettings } from '../../support/redis-settings.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { addKey } from '../../support/store.ts';
 import { recordingLog } from './machine.ts';
@@ -19,13 +20,7 @@ describe.skipIf(isRedisMissing)('a start', () => {
   let settings: RedisSettings;
   let closing: (() => Promise<void> | void)[];
   beforeAll(() => {
-    settings = {
-      url: redis.url,
-      password: undefined,
-      tls: { ca: undefined, cert: undefined, key: undefined },
-      ...{ prefix: 'weir', leases: true, syncMs: 20, waitForReplicas: 0, timeoutMs: 20 },
-      ...{ onEngineDown: 'local', localShare: 'whole', recovery: 'exact', eviction: 'refuse' },
-    };
+    settings = redisSettings(redis.url, { syncMs: 20, redisTimeoutMs: 20, recovery: 'exact' });
   });
   beforeEach(() => {
     closing = [];
@@ -54,7 +49,7 @@ describe.skipIf(isRedisMissing)('a start', () => {
     closing.push(() => shared.close());
     return { shared, lines };
   };
-  const UNREACHABLE = { url: 'redis://127.0.0.1:1' };
+  const UNREACHABLE = { redisUrl: 'redis://127.0.0.1:1' };
 
   test('with records that Redis never had is refused, and says what to do', async () => {
     const { store } = openStore();
@@ -124,7 +119,7 @@ describe.skipIf(isRedisMissing)('a start', () => {
     );
     expect(await redis.command('DBSIZE')).toBe(0);
     const { store } = openStore();
-    const { shared, lines } = await join(store, { eviction: 'accept' });
+    const { shared, lines } = await join(store, { redisEviction: 'accept' });
     expect(lines.filter((line) => line.includes('memory is full'))).toEqual([
       expect.stringMatching(/^warn: /),
     ]);
@@ -138,14 +133,14 @@ describe.skipIf(isRedisMissing)('a start', () => {
     const cluster = await startCluster(3);
     closing.push(() => cluster.close());
     const { store } = openStore();
-    await (await join(store, { url: cluster.url })).shared.close();
+    await (await join(store, { redisUrl: cluster.url })).shared.close();
     const ofRegistry = await cluster.ownerOf(slotOfKey('weir:{registry}:head'));
     const [evicting] = cluster.nodes.filter((node) => node !== ofRegistry);
     await evicting.command('CONFIG', 'SET', 'maxmemory-policy', 'volatile-lru');
     // It answers after the registry has.
     evicting.suspend();
     setTimeout(() => evicting.resume(), 500);
-    const joining = join(store, { url: cluster.url });
+    const joining = join(store, { redisUrl: cluster.url });
     await expect(joining).rejects.toThrow(`got 127.0.0.1:${evicting.port}: volatile-lru (`);
   });
 });
