@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { StartError } from '../core/errors.ts';
 import { type MigrationResult, migrate as migrateStore } from '../registry/shared/migration.ts';
 import { DataDirectory, STORE_FILE } from '../registry/store/directory.ts';
+import { TABLE_NAMES, TABLES } from '../registry/store/schema.ts';
 import { SqliteStore } from '../registry/store/sqlite.ts';
 import { type Command, subcommand } from './command.ts';
 import { formatCount } from './output.ts';
@@ -64,12 +65,10 @@ const OUTCOMES: Readonly<Record<MigrationResult['status'], string>> = {
 };
 
 function describe({ status, records }: MigrationResult): string {
-  const counts = [
-    formatCount(records.keys, 'key'),
-    formatCount(records.namespaces, 'namespace'),
-    formatCount(records.overrides, 'override'),
-    formatCount(records.audit, 'entry of the audit log', 'entries of the audit log'),
-  ];
+  const counts = TABLE_NAMES.flatMap((table) => {
+    const { nouns } = TABLES[table];
+    return nouns === undefined ? [] : [formatCount(records[table], ...nouns)];
+  });
   return `${OUTCOMES[status]}: ${counts.join(', ')}.`;
 }
 

@@ -10,7 +10,8 @@ import type { Log } from '../core/log.ts';
 import { isPattern } from '../overrides/pattern.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Override, Registry } from './registry.ts';
-import type { AuditEntry, Change, ImportCounts, NamespaceRecord, WithRow } from './store/store.ts';
+import type { AuditEntry, ImportCounts, NamespaceRecord, WithRow } from './store/schema.ts';
+import type { Change } from './store/store.ts';
 
 /** An entry without the time and the author of the change. */
 export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;

@@ -18,7 +18,8 @@ import type {
 } from './known-namespaces.ts';
 import { hasEnded, type Override, type Registry } from './registry.ts';
 import type { StatsRows } from './stats-rows.ts';
-import type { Change, NamespaceRecord } from './store/store.ts';
+import type { NamespaceRecord } from './store/schema.ts';
+import type { Change } from './store/store.ts';
 import type { Publisher } from './writer.ts';
 
 /** The state at the start. Also fills the tables, to which later changes are applied. */

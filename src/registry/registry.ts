@@ -14,14 +14,13 @@ import { isExact, type OverrideEntry } from '../overrides/sets.ts';
 import type { Policy } from '../policies/policy.ts';
 import type {
   AuditEntry,
-  Change,
   NamespaceRecord,
   OverrideRecord,
   RecordTypes,
-  Store,
   TableName,
   WithRow,
-} from './store/store.ts';
+} from './store/schema.ts';
+import type { Change, Store } from './store/store.ts';
 
 type StoredKey = WithRow<KeyRecord>;
 export type StoredNamespace = WithRow<NamespaceRecord>;

@@ -10,7 +10,7 @@ import { Hasher } from '../core/hash.ts';
 import { namespaceKey } from '../core/namespace.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import type { Registry } from '../registry/registry.ts';
-import type { NamespaceRecord } from '../registry/store/store.ts';
+import type { NamespaceRecord } from '../registry/store/schema.ts';
 
 export class DeletedCounters {
   readonly #engine: Pick<EngineHost, 'removeNamespaces'>;

@@ -2,8 +2,9 @@
 
 import { type KeyRecord, makeKey, rootKeyRecord } from '../../src/auth/keys.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
+import type { RecordTypes, TableName } from '../../src/registry/store/schema.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
-import type { Change, RecordTypes, Store, TableName } from '../../src/registry/store/store.ts';
+import type { Change, Store } from '../../src/registry/store/store.ts';
 
 export function withStore<T>(dataDir: string, work: (store: Store) => T): T {
   const directory = DataDirectory.open(dataDir);

@@ -20,7 +20,7 @@ import { field } from '../../core/schema.ts';
 import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import { PRECEDENCE_RULES } from '../../overrides/precedence.ts';
 import { GATEWAYS } from '../../policies/gateways.ts';
-import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../registry/store/store.ts';
+import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../registry/store/schema.ts';
 import {
   amount,
   flagged,

@@ -7,12 +7,8 @@ import { AUDIT_ENTRIES_MAX } from '../../core/constants.ts';
 import { RedisError } from '../../redis/errors.ts';
 import type { RedisLink } from '../../redis/link.ts';
 import type { Script } from '../../redis/script.ts';
-import {
-  type Change,
-  type ReplicaMark,
-  TABLE_NAMES as SHARED_TABLES,
-  type TableName,
-} from '../store/store.ts';
+import { TABLE_NAMES as SHARED_TABLES, type TableName } from '../store/schema.ts';
+import type { Change, ReplicaMark } from '../store/store.ts';
 import {
   CLAIM_FIRST_KEY,
   COMMIT,

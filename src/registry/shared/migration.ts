@@ -6,7 +6,8 @@
 
 import { randomBytes } from 'node:crypto';
 import { StartError } from '../../core/errors.ts';
-import { type Store, TABLE_NAMES, type TableName } from '../store/store.ts';
+import { TABLE_NAMES, type TableName } from '../store/schema.ts';
+import type { Store } from '../store/store.ts';
 import type { SharedRegistryClient } from './client.ts';
 import { Snapshot } from './snapshot.ts';
 

@@ -7,15 +7,16 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
-import { AMOUNT_MAX } from '../../core/constants.ts';
-import { canonicalBlock } from '../../overrides/cidr.ts';
 import {
-  type Change,
+  isCount,
+  isObject,
   type RecordTypes,
   TABLE_NAMES,
+  TABLES,
   type TableName,
   type WithRow,
-} from '../store/store.ts';
+} from '../store/schema.ts';
+import type { Change } from '../store/store.ts';
 
 export type AnyRecord = WithRow<RecordTypes[TableName]>;
 
@@ -87,14 +88,10 @@ const TABLES_IN_ORDER = [
   ...TABLE_NAMES.filter((table) => table !== 'namespaces'),
 ] as const;
 
-/** A text that stays the same when a record changes. An entry of the audit log never changes. */
+/** A text that stays the same when a record changes. */
 function identityOf(table: TableName, record: AnyRecord): string {
-  const { row, ...fields } = record as unknown as Record<string, unknown>;
-  if (table === 'audit') return JSON.stringify(fields);
-  if (table === 'policies') return String(fields.namespace);
-  if (table === 'namespaces') return JSON.stringify([fields.id, fields.name]);
-  if (table === 'keys') return JSON.stringify([fields.id, fields.digest]);
-  return JSON.stringify([row, fields.scope, fields.identifier, fields.isCidr === true]);
+  const identity = TABLES[table].identity as (record: AnyRecord) => readonly unknown[];
+  return JSON.stringify(identity(record));
 }
 
 /** A record without its row, as Redis stores it. */
@@ -128,56 +125,13 @@ export function decodeChanges(text: string): Change[] {
   });
 }
 
-const isText = (value: unknown) => typeof value === 'string';
-const isObject = (value: unknown) => typeof value === 'object' && value !== null;
-const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
-const isOptionalCount = (value: unknown) => value === undefined || isCount(value);
-const isAmount = (value: unknown) => isCount(value) && (value as number) <= AMOUNT_MAX;
-const isDigest = (value: unknown) => isText(value) && /^[0-9a-f]{64}$/.test(value as string);
-const isOverrideId = (value: unknown) =>
-  isText(value) && /^rlor_[0-9a-f]{24}$/.test(value as string);
-const areTexts = (value: unknown) => Array.isArray(value) && value.every(isText);
-
-type FieldCheck = (value: unknown, record: Readonly<Record<string, unknown>>) => boolean;
-
-/** The fields that each record must have. */
-const FIELDS: Readonly<Record<TableName, Readonly<Record<string, FieldCheck>>>> = {
-  keys: {
-    id: isText,
-    digest: isDigest,
-    name: isText,
-    permissions: areTexts,
-    createdMs: isCount,
-    expiresMs: (value) => value === null || isCount(value),
-  },
-  namespaces: {
-    id: isText,
-    name: isText,
-    createdMs: isCount,
-    predecessor: isOptionalCount,
-    deletedMs: isOptionalCount,
-  },
-  overrides: {
-    id: isOverrideId,
-    scope: isText,
-    identifier: isText,
-    isCidr: (value, { identifier }) =>
-      value === undefined || (value === true && canonicalBlock(String(identifier)) === identifier),
-    limit: isAmount,
-    durationMs: isAmount,
-    isAsync: (value) => typeof value === 'boolean',
-    createdMs: isCount,
-    expiresMs: isOptionalCount,
-  },
-  audit: { at: isCount, action: isText, target: isObject },
-  policies: { namespace: isText },
-};
-
 function requireRecord(table: TableName, value: unknown): AnyRecord {
   const record = (isObject(value) ? value : {}) as Record<string, unknown>;
   const isValid =
     isCount(record.row) &&
-    Object.entries(FIELDS[table]).every(([name, isOfType]) => isOfType(record[name], record));
+    Object.entries(TABLES[table].fields).every(([name, isOfType]) =>
+      isOfType(record[name], record),
+    );
   if (!isValid) throw new Error(`the registry in Redis has an invalid record of ${table}`);
   return record as unknown as AnyRecord;
 }

@@ -1,77 +1,181 @@
 /**
- * The tables of a store, and the upgrade of a store of an older version. A new store is completed
- * under a temporary name and then renamed, so that a file under the final name is never incomplete.
- * An upgrade is one transaction. Failures are those of SQLite.
+ * The only list of the tables of the store, and their records. Creation and upgrade of a store, the
+ * registry in Redis, and `weir migrate` derive from it. The names and the order of the tables, the
+ * fields of records, and the versions are stored: they do not change.
  */
 
-import { randomBytes } from 'node:crypto';
-import { chmodSync, closeSync, fsyncSync, openSync, renameSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { crc32 } from 'node:zlib';
-import type Database from 'libsql';
-import { HASH_KEY_BYTES } from '../../core/hash.ts';
-import { requirePackage } from '../../core/packages.ts';
-import { inTransaction } from '../../core/sqlite.ts';
-import { UNFINISHED_STORE_FILE } from './directory.ts';
-import type { TableName } from './store.ts';
+import type { KeyRecord } from '../../auth/keys.ts';
+import { AMOUNT_MAX } from '../../core/constants.ts';
+import { canonicalBlock } from '../../overrides/cidr.ts';
+import type { Policy } from '../../policies/policy.ts';
 
-const Sqlite = requirePackage('libsql');
-
-export const MARKER = 'weir';
-
-/** The tables that each version has added. */
-const TABLES_BY_VERSION: readonly (readonly TableName[])[] = [
-  ['keys', 'namespaces'],
-  ['overrides'],
-  ['audit', 'policies'],
-];
-export const SCHEMA_VERSION = TABLES_BY_VERSION.length;
-export const TABLES = TABLES_BY_VERSION.flat();
-
-export const WRITE_META = 'INSERT OR REPLACE INTO meta (name, record, crc) VALUES (?, ?, ?)';
-
-/** Records are blobs: libsql ends the process if a damaged text is not valid UTF-8. */
-const CREATE_META =
-  'CREATE TABLE meta (name TEXT PRIMARY KEY, record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT';
-
-export function isKnownVersion(version: string): boolean {
-  return TABLES_BY_VERSION.some((_, i) => String(i + 1) === version);
+export interface NamespaceRecord {
+  id: string;
+  name: string;
+  createdMs: number;
+  /** The row of the namespace of the same name that was deleted last. */
+  predecessor?: number;
+  /** Set when it is deleted. The record is kept for its row, which its successor refers to. */
+  deletedMs?: number;
 }
 
-export function createStore(directory: string, path: string): void {
-  const unfinished = join(directory, UNFINISHED_STORE_FILE);
-  const database = new Sqlite(unfinished);
-  chmodSync(unfinished, 0o600);
-  database.exec('PRAGMA synchronous = FULL');
-  inTransaction(database, () => {
-    database.exec(CREATE_META);
-    writeMeta(database, 'marker', MARKER);
-    writeMeta(database, 'revision', '1');
-    writeMeta(database, 'hashKey', randomBytes(HASH_KEY_BYTES).toString('hex'));
-    addTables(database, 0);
-  });
-  database.close();
-  renameSync(unfinished, path);
-  const handle = openSync(dirname(path), 'r');
-  fsyncSync(handle);
-  closeSync(handle);
+export interface OverrideRecord {
+  id: string;
+  /** The id of a namespace, or a pattern of names. */
+  scope: string;
+  identifier: string;
+  /** Whether `identifier` is a CIDR block. Only set where it is true. */
+  isCidr?: boolean;
+  limit: number;
+  durationMs: number;
+  isAsync: boolean;
+  createdMs: number;
+  /** The end, Unix time in ms: from then on it does not apply. Only set where there is one. */
+  expiresMs?: number;
 }
 
-/** Adds the tables that a store of an older version lacks, all or none. */
-export function upgradeSchema(database: Database.Database, from: number): void {
-  if (from === SCHEMA_VERSION) return;
-  inTransaction(database, () => addTables(database, from));
+export const AUDIT_ACTIONS = [
+  'key.create',
+  'key.revoke',
+  'namespace.create',
+  'namespace.delete',
+  'override.create',
+  'override.update',
+  'override.delete',
+  'overrides.delete',
+  'overrides.import',
+  'policy.create',
+  'policy.update',
+  'policy.delete',
+] as const;
+
+/** The sources of changes that are made without an API key. `expiry`: an override has ended. */
+export const AUDIT_SOURCES = [
+  'configuration file',
+  'command line',
+  'first start',
+  'expiry',
+] as const;
+
+/** The record of one change. */
+export interface AuditEntry {
+  /** Unix time in ms. */
+  at: number;
+  action: (typeof AUDIT_ACTIONS)[number];
+  /** The id of the API key that made the change; null without one. */
+  keyId: string | null;
+  /** Set if `keyId` is null. */
+  by?: (typeof AUDIT_SOURCES)[number];
+  /** The key, override, policy or namespaces that changed. */
+  target: object;
+  before?: object;
+  after?: object;
+  /** For an import, instead of `before` and `after`. */
+  counts?: ImportCounts;
 }
 
-/** @param from the version whose tables exist; 0 for none */
-function addTables(database: Database.Database, from: number): void {
-  for (const table of TABLES_BY_VERSION.slice(from).flat()) {
-    database.exec(`CREATE TABLE ${table} (record BLOB NOT NULL, crc INTEGER NOT NULL) STRICT`);
-    writeMeta(database, `${table}.count`, '0');
-  }
-  writeMeta(database, 'version', String(SCHEMA_VERSION));
+/** The numbers of overrides in an import. */
+export interface ImportCounts {
+  created: number;
+  updated: number;
+  unchanged: number;
 }
 
-function writeMeta(database: Database.Database, name: string, value: string): void {
-  database.prepare(WRITE_META).run(name, Buffer.from(value), crc32(name + value));
+/** A record and its row. The row never changes, and later records have higher rows. */
+export type WithRow<T> = T & { row: number };
+
+export interface RecordTypes {
+  keys: KeyRecord;
+  namespaces: NamespaceRecord;
+  overrides: OverrideRecord;
+  audit: AuditEntry;
+  /** Compared with the configuration file at a start, to find changes made while no server ran. */
+  policies: Policy;
 }
+
+export type TableName = keyof RecordTypes;
+
+const isText = (value: unknown) => typeof value === 'string';
+export const isObject = (value: unknown) => typeof value === 'object' && value !== null;
+export const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
+const isOptionalCount = (value: unknown) => value === undefined || isCount(value);
+const isAmount = (value: unknown) => isCount(value) && (value as number) <= AMOUNT_MAX;
+const isDigest = (value: unknown) => isText(value) && /^[0-9a-f]{64}$/.test(value as string);
+const isOverrideId = (value: unknown) =>
+  isText(value) && /^rlor_[0-9a-f]{24}$/.test(value as string);
+const areTexts = (value: unknown) => Array.isArray(value) && value.every(isText);
+
+type FieldCheck = (value: unknown, record: Readonly<Record<string, unknown>>) => boolean;
+
+interface Table<Record> {
+  /** The version of the store that has added it. */
+  since: number;
+  /** What a message calls one of its records, and several. Without it, they are not counted. */
+  nouns?: readonly [one: string, many: string];
+  /** What stays the same when a record changes. */
+  identity: (record: WithRow<Record>) => readonly unknown[];
+  /** What the fields of a record from Redis must be. */
+  fields: { readonly [Name in keyof Record]?: FieldCheck };
+}
+
+/** In their order in Redis, where the scripts name them by their position. */
+export const TABLES: { readonly [Name in TableName]: Table<RecordTypes[Name]> } = {
+  keys: {
+    since: 1,
+    nouns: ['key', 'keys'],
+    identity: ({ id, digest }) => [id, digest],
+    fields: {
+      id: isText,
+      digest: isDigest,
+      name: isText,
+      permissions: areTexts,
+      createdMs: isCount,
+      expiresMs: (value) => value === null || isCount(value),
+    },
+  },
+  namespaces: {
+    since: 1,
+    nouns: ['namespace', 'namespaces'],
+    identity: ({ id, name }) => [id, name],
+    fields: {
+      id: isText,
+      name: isText,
+      createdMs: isCount,
+      predecessor: isOptionalCount,
+      deletedMs: isOptionalCount,
+    },
+  },
+  overrides: {
+    since: 2,
+    nouns: ['override', 'overrides'],
+    identity: ({ row, scope, identifier, isCidr }) => [row, scope, identifier, isCidr === true],
+    fields: {
+      id: isOverrideId,
+      scope: isText,
+      identifier: isText,
+      isCidr: (value, { identifier }) =>
+        value === undefined ||
+        (value === true && canonicalBlock(String(identifier)) === identifier),
+      limit: isAmount,
+      durationMs: isAmount,
+      isAsync: (value) => typeof value === 'boolean',
+      createdMs: isCount,
+      expiresMs: isOptionalCount,
+    },
+  },
+  audit: {
+    since: 3,
+    nouns: ['entry of the audit log', 'entries of the audit log'],
+    // An entry never changes.
+    identity: ({ row: _, ...fields }) => [fields],
+    fields: { at: isCount, action: isText, target: isObject },
+  },
+  policies: {
+    since: 3,
+    identity: ({ namespace }) => [namespace],
+    fields: { namespace: isText },
+  },
+};
+
+export const TABLE_NAMES = Object.keys(TABLES) as TableName[];
+export const SCHEMA_VERSION = Math.max(...TABLE_NAMES.map((name) => TABLES[name].since));

@@ -16,25 +16,17 @@ import { storageErrorCause } from '../../core/errno.ts';
 import { StartError } from '../../core/errors.ts';
 import { requirePackage } from '../../core/packages.ts';
 import { inTransaction } from '../../core/sqlite.ts';
+import { createStore, isKnownVersion, MARKER, upgradeSchema, WRITE_META } from './create-store.ts';
 import { type DataDirectory, withStartError } from './directory.ts';
 import {
-  createStore,
-  isKnownVersion,
-  MARKER,
+  type AuditEntry,
+  type RecordTypes,
   SCHEMA_VERSION,
-  TABLES,
-  upgradeSchema,
-  WRITE_META,
+  TABLE_NAMES,
+  type TableName,
+  type WithRow,
 } from './schema.ts';
-import type {
-  AuditEntry,
-  Change,
-  RecordTypes,
-  ReplicaMark,
-  Store,
-  TableName,
-  WithRow,
-} from './store.ts';
+import type { Change, ReplicaMark, Store } from './store.ts';
 
 const Sqlite = requirePackage('libsql');
 
@@ -309,7 +301,7 @@ export class SqliteStore implements Store {
       );
     }
     upgradeSchema(this.#database, Number(version));
-    for (const table of TABLES) {
+    for (const table of TABLE_NAMES) {
       const rows = this.#database.prepare(`SELECT count(*) AS found FROM ${table}`).get();
       const { found } = rows as { found: number };
       const expected = Number(this.#readMeta(`${table}.count`));

@@ -18,8 +18,10 @@ import { StartError } from '../../../src/core/errors.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../../src/policies/policy.ts';
 import { Registry } from '../../../src/registry/registry.ts';
 import { DataDirectory } from '../../../src/registry/store/directory.ts';
+import type { AuditEntry } from '../../../src/registry/store/schema.ts';
+import { TABLE_NAMES } from '../../../src/registry/store/schema.ts';
 import { SqliteStore } from '../../../src/registry/store/sqlite.ts';
-import type { AuditEntry, Change } from '../../../src/registry/store/store.ts';
+import type { Change } from '../../../src/registry/store/store.ts';
 import { removeDirectory, temporaryDirectory } from '../../support/server.ts';
 import { addKey, addRecords, readRecords, withStore } from '../../support/store.ts';
 import { writeStoreVersion2 } from '../../support/store-version-2.ts';
@@ -63,10 +65,9 @@ const POLICY: Policy = {
   windows: [{ limit: 5, duration: 60_000 }],
   identify: ['ip'],
 };
-const TABLES = ['keys', 'namespaces', 'overrides', 'audit', 'policies'] as const;
 /** Opens the store and counts the records of each table. */
 const countRecords = () =>
-  withStore(dataDir, (store) => TABLES.map((table) => store.read(table).length));
+  withStore(dataDir, (store) => TABLE_NAMES.map((table) => store.read(table).length));
 const FILLED = [1, 400, 100, 20, 1];
 /** Gives the store another version, with a valid checksum. */
 const setVersion = (version: string) => {
@@ -196,7 +197,7 @@ describe('the store', () => {
       expect(oldest.row).toBe(4);
       expect(store.newestAuditRow).toBe(AUDIT_ENTRIES_MAX + 3);
     });
-    expect(countRecords()[TABLES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
+    expect(countRecords()[TABLE_NAMES.indexOf('audit')]).toBe(AUDIT_ENTRIES_MAX);
   });
 
   test('reads pages of the audit log, newest first, despite damaged entries in other pages', () => {
@@ -297,7 +298,10 @@ describe('a store that cannot be trusted stops the start with one sentence', () 
     fill();
     const contents = () =>
       withStore(dataDir, (store) => {
-        return JSON.stringify([[...store.hashKey], ...TABLES.map((table) => store.read(table))]);
+        return JSON.stringify([
+          [...store.hashKey],
+          ...TABLE_NAMES.map((table) => store.read(table)),
+        ]);
       });
     const expected = contents();
     const intact = readFileSync(path);
