@@ -5,7 +5,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type Plugin } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import GuaranteeReporter from './support/levels/guarantee-reporter.ts';
 import LevelReporter from './support/levels/level-reporter.ts';
@@ -53,6 +53,17 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** Scripts of Redis are texts, as in the bundles of `npm run build`. */
+const luaFiles: Plugin = {
+  name: 'lua-files',
+  enforce: 'pre',
+  load: (path) => {
+    if (!path.endsWith('.lua')) return undefined;
+    return `export default ${JSON.stringify(readFileSync(path, 'utf8'))}`;
+  },
+};
+const plugins = [luaFiles];
+
 const timeouts = {
   testTimeout: 60_000,
   hookTimeout: 60_000,
@@ -76,10 +87,12 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     projects: [
       {
+        plugins,
         test: { ...first, name: 'tests', include: ['test/**/*.test.ts'], exclude: [SYSTEM, LONG] },
       },
-      { test: { ...system, name: 'system modes', include: OTHER_MODES, isolate: true } },
+      { plugins, test: { ...system, name: 'system modes', include: OTHER_MODES, isolate: true } },
       {
+        plugins,
         test: {
           ...system,
           name: 'system',
@@ -88,6 +101,7 @@ export default defineConfig({
         },
       },
       {
+        plugins,
         test: {
           ...shared,
           name: 'system faults',
@@ -96,7 +110,10 @@ export default defineConfig({
           sequence: { groupOrder: 2 },
         },
       },
-      { test: { ...timeouts, name: 'long', include: [LONG, ...WITH_LONG_FORM], maxWorkers: 1 } },
+      {
+        plugins,
+        test: { ...timeouts, name: 'long', include: [LONG, ...WITH_LONG_FORM], maxWorkers: 1 },
+      },
     ],
   },
 });

@@ -6,8 +6,11 @@
  * its effect.
  */
 
-import { exchange } from '../../src/engine/redis/scripts/exchange.ts';
-import { decodeExchange, encodeExchange } from '../../src/engine/redis/scripts/exchange-codec.ts';
+import {
+  decodeExchange,
+  encodeExchange,
+  exchange,
+} from '../../src/engine/redis/scripts/exchange.ts';
 import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
 import {
   decodePresentMembers,

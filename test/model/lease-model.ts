@@ -5,7 +5,6 @@
  * must fail.
  */
 
-import { CLEARED } from '../../src/engine/redis/scripts/prelude.ts';
 import {
   CALL_STATUS,
   type CallAnswer,
@@ -20,7 +19,6 @@ import {
 } from '../../src/engine/redis/scripts/protocol.ts';
 import {
   ANCHOR_US,
-  ASK_AGAIN_US,
   AWAIT_US,
   CLOCK_SLEW_RATE,
   CONTACT_US,
@@ -42,10 +40,12 @@ import {
   PAUSE_TOKENS_SHARE,
   QUIET_US,
   RECALL_AGAIN_US,
+  REPORT_AGAIN_US,
   SCAN_US,
   SHARED_RECALL_US,
   WRITE_OFF_US,
 } from '../../src/engine/redis/scripts/protocol-constants.ts';
+import { CLEARED_BASE } from '../../src/engine/redis/scripts/records.ts';
 import { share } from '../../src/engine/windows/sliding.ts';
 
 /** What a member is known to have of one counter and window. Tokens are integers. */
@@ -908,7 +908,7 @@ class Exchange {
     // A member that knows nothing of the window has used nothing since its base.
     let [used, held] = [base, 0];
     if (window === this.#window - 1) held = keeps(rules, 'settlesPreviousWithKept') ? kept : 0;
-    if (base < CLEARED) {
+    if (base < CLEARED_BASE) {
       if (window === this.#window) used = previousSpent;
       else if (window === this.#window - 1) used = spent;
     }
@@ -1146,7 +1146,7 @@ class Exchange {
       Object.assign(record, { mustReport: false, isMissed: true, ...nothing });
       return;
     }
-    const againUs = isOverdue ? ASK_AGAIN_US : RECALL_AGAIN_US;
+    const againUs = isOverdue ? REPORT_AGAIN_US : RECALL_AGAIN_US;
     if (nowUs - record.lastRecallUs < againUs) return;
     if (record.lastRecallUs === 0) record.firstRecallUs = nowUs;
     record.lastRecallUs = nowUs;
@@ -1246,7 +1246,7 @@ export function resetCounter(
   delete counter.reported;
   for (const record of Object.values(members)) {
     const deducted = isOver ? 0 : record.deducted - record.spent;
-    const base = isOver ? CLEARED : record.base + record.spent;
+    const base = isOver ? CLEARED_BASE : record.base + record.spent;
     Object.assign(record, { base, deducted, spent: 0, denies: false });
     record.isMissed = false;
     if (!record.mustReport) Object.assign(record, { firstRecallUs: 0, lastRecallUs: 0 });

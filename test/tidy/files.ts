@@ -38,6 +38,9 @@ export const code: readonly CodeFile[] = tracked
   .filter((path) => /\.tsx?$/.test(path))
   .map((path) => ({ path, text: read(path) }));
 export const sources = code.filter(({ path }) => path.startsWith('src/'));
+export const luaFiles: readonly CodeFile[] = tracked
+  .filter((path) => path.startsWith('src/') && path.endsWith('.lua'))
+  .map((path) => ({ path, text: read(path) }));
 export const tools = code.filter(({ path }) => path.startsWith('tools/'));
 
 /** Runs in browsers. */

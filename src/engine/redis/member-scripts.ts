@@ -5,8 +5,12 @@ import type { Identity } from '../../core/hash.ts';
 import { RedisError } from '../../redis/errors.ts';
 import type { RedisLink } from '../../redis/link.ts';
 import type { Script } from '../../redis/script.ts';
-import { exchange, exchangeAtMaxmemory } from './scripts/exchange.ts';
-import { decodeExchange, encodeExchange } from './scripts/exchange-codec.ts';
+import {
+  decodeExchange,
+  encodeExchange,
+  exchange,
+  exchangeAtMaxmemory,
+} from './scripts/exchange.ts';
 import {
   decodeGcra,
   encodeGcra,

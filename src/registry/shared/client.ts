@@ -13,6 +13,7 @@ import {
   CLAIM_FIRST_KEY,
   COMMIT,
   CREATE,
+  FIRST_TABLE_INDEX,
   FORGET,
   INSTALL,
   MACHINES,
@@ -22,9 +23,6 @@ import {
   STAGE,
 } from './scripts.ts';
 import { decodeChanges, decodeRecord, encodeChanges, encodeRecord, Snapshot } from './snapshot.ts';
-
-/** The index of the first table in the keys of the scripts, from 1 as in Lua. */
-const FIRST_TABLE_INDEX = 3;
 
 /** A machine that fell behind by more bytes than this reads all records instead of the log. */
 const LOG_MAX_BYTES = 4_194_304;

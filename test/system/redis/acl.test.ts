@@ -25,7 +25,7 @@ const allowed = (rule: string) => [...rule.matchAll(/\+(\S+)/g)].map(([, command
 function sourcesOf(...folders: string[]): string {
   const files = folders.flatMap((folder) => {
     const names = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' });
-    return names.filter((name) => name.endsWith('.ts')).map((name) => join(folder, name));
+    return names.filter((name) => /\.(ts|lua)$/.test(name)).map((name) => join(folder, name));
   });
   return files.map(read).join('\n');
 }

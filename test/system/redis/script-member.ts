@@ -3,11 +3,11 @@
 import { createClient } from '@redis/client';
 import { afterAll, beforeAll } from 'vitest';
 import type { Identity } from '../../../src/core/hash.ts';
-import { exchange } from '../../../src/engine/redis/scripts/exchange.ts';
 import {
   decodeExchange,
   encodeExchange,
-} from '../../../src/engine/redis/scripts/exchange-codec.ts';
+  exchange,
+} from '../../../src/engine/redis/scripts/exchange.ts';
 import { KeySpace } from '../../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../../src/engine/redis/scripts/member-messages.ts';
 import {

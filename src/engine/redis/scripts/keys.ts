@@ -1,18 +1,13 @@
 /**
- * The names of all keys and channels of counters. Counters are divided into buckets; all keys of a
- * bucket have the same hash tag and lie in one slot of a Redis Cluster. One script call is for one
- * bucket.
- *
- *   weir:{tag}:m                                clock, epoch and members of the bucket
- *   weir:{tag}:c:<identity>:<duration>:<window> a counter of one window
- *   weir:{tag}:g:<identity>:<duration>          a GCRA bucket
- *   weir:{tag}:i:<identity>                     which of them the identity has
- *   weir:{tag}:r:<member>                       channel: messages to a member
+ * The names of all keys and channels of counters, which `records.ts` draws. Counters are divided
+ * into buckets; all keys of a bucket have the same hash tag and lie in one slot of a Redis Cluster.
+ * One script call is for one bucket.
  */
 
 import { CLUSTER_BUCKETS } from '../../../core/constants.ts';
 import type { Identity } from '../../../core/hash.ts';
 import { CLUSTER_SLOTS, slotOfKey } from '../../../redis/slot.ts';
+import { NAMES } from './records.ts';
 
 const PREFIX = /^[^{}\s]+$/;
 
@@ -39,7 +34,7 @@ export class KeySpace {
   }
 
   members(bucket: number): string {
-    return `${this.#heads[bucket]}m`;
+    return this.#heads[bucket] + NAMES.BUCKET_KEY;
   }
 
   /**
@@ -47,19 +42,19 @@ export class KeySpace {
    * a Redis Cluster refuses scripts while it moves the slot: half of the keys would be missing.
    */
   counter(identity: Identity, durationMs: number): string {
-    return `${this.#head(identity)}c:${hexOf(identity)}:${durationMs}`;
+    return `${this.#head(identity)}${NAMES.COUNTER_KEY}${hexOf(identity)}:${durationMs}`;
   }
 
   gcra(identity: Identity, durationMs: number): string {
-    return `${this.#head(identity)}g:${hexOf(identity)}:${durationMs}`;
+    return `${this.#head(identity)}${NAMES.GCRA_KEY}${hexOf(identity)}:${durationMs}`;
   }
 
   index(identity: Identity): string {
-    return `${this.#head(identity)}i:${hexOf(identity)}`;
+    return this.#head(identity) + NAMES.INDEX_KEY + hexOf(identity);
   }
 
   channel(bucket: number, member: string): string {
-    return `${this.#heads[bucket]}r:${member}`;
+    return this.#heads[bucket] + NAMES.CHANNEL_KEY + member;
   }
 
   #head(identity: Identity): string {

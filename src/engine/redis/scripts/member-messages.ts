@@ -1,30 +1,28 @@
-/** What scripts publish to a member. An invalid message throws. */
+/** The notices that scripts publish to a member. An invalid notice throws. */
 
 import { identityFromHex } from './keys.ts';
 import type { MemberMessage } from './protocol.ts';
-import { EPOCH, Line } from './reply.ts';
+import { NOTICES } from './records.ts';
+import { EPOCH, InvalidReply, Line } from './reply.ts';
 
-const KIND = /^(?:recall|wake|reset|report|bucket|epoch)$/;
 const IDENTITY = /^[0-9a-f]{32}$/;
 
 export function decodeMemberMessage(message: string): MemberMessage {
+  const kind = message.split(' ', 1)[0] as MemberMessage['kind'];
+  if (!Object.hasOwn(NOTICES, kind)) throw new InvalidReply('publish', message);
   const fields = new Line('publish', message);
-  const decoded = decodeFields(fields.text(KIND) as MemberMessage['kind'], fields);
-  fields.end();
-  return decoded;
-}
-
-function decodeFields(kind: MemberMessage['kind'], fields: Line): MemberMessage {
-  if (kind === 'epoch') return { kind, epoch: fields.text(EPOCH) };
-  const identity = identityFromHex(fields.text(IDENTITY));
-  const durationMs = fields.integer(1);
+  fields.requireCount(NOTICES[kind].count);
+  if (kind === 'epoch') return { kind, epoch: fields.text(NOTICES.epoch.at.epoch, EPOCH) };
+  const { at } = NOTICES[kind];
+  const identity = identityFromHex(fields.text(at.identity, IDENTITY));
+  const durationMs = fields.integer(at.durationMs, 1);
   if (kind === 'bucket') return { kind, identity, durationMs };
-  const counter = { identity, durationMs, window: fields.integer(0) };
+  const counter = { identity, durationMs, window: fields.integer(NOTICES[kind].at.window, 0) };
   switch (kind) {
     case 'recall':
-      return { kind, ...counter, recall: fields.integer(1) };
+      return { kind, ...counter, recall: fields.integer(NOTICES[kind].at.number, 1) };
     case 'report':
-      return { kind, ...counter, report: fields.integer(1) };
+      return { kind, ...counter, report: fields.integer(NOTICES[kind].at.number, 1) };
     default:
       return { kind, ...counter };
   }

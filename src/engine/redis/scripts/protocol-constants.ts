@@ -144,7 +144,7 @@ export const AWAIT_US = 1_000_000;
  * A request for a report is repeated with each try of a check, and after AWAIT_US so often, µs. A
  * check that has waited for so long is then tried as often, ms.
  */
-export const ASK_AGAIN_US = 50_000;
+export const REPORT_AGAIN_US = 50_000;
 export const UNKNOWN_RETRY_MS = 50;
 /** The part of the time that an acceptor waits for a check, so that its denial is not late. */
 export const RECOVERY_PARK_SHARE = 0.8;
@@ -196,7 +196,7 @@ const INVARIANTS: readonly [boolean, string][] = [
   ],
   [
     PAUSE_MAX_MS < SHARED_LEASE_MS,
-    'a machine asks for tokens of a shared window again before they are returned',
+    'a machine requests tokens of a shared window again before it returns what it has',
   ],
   [
     SHARED_RECALL_US > QUIET_US && SHARED_RECALL_US > WRITE_OFF_US,
@@ -219,11 +219,11 @@ const INVARIANTS: readonly [boolean, string][] = [
     'an empty Redis waits for machines that connect again',
   ],
   [
-    ASK_AGAIN_US <= UNKNOWN_RETRY_MS * 1_000 && ASK_AGAIN_US > RECALL_AGAIN_US,
+    REPORT_AGAIN_US <= UNKNOWN_RETRY_MS * 1_000 && REPORT_AGAIN_US > RECALL_AGAIN_US,
     'each slow try of a check repeats the request for reports',
   ],
   [
-    AWAIT_US > ASK_AGAIN_US && UNKNOWN_MS > UNKNOWN_RETRY_MS,
+    AWAIT_US > REPORT_AGAIN_US && UNKNOWN_MS > UNKNOWN_RETRY_MS,
     'a slow report is requested again before it is given up, and usage is missing meanwhile',
   ],
   [RECOVERY_PARK_SHARE < 1, 'a check in a recovery is denied before its acceptor decides it'],

@@ -1,9 +1,10 @@
 /**
- * The messages between a machine and the scripts in Redis about counters with windows. Messages
+ * The meaning of the messages between members and scripts; `records.ts` has their layout. Messages
  * carry cumulative numbers, never amounts, and a sequence number: lost, repeated and reordered
  * messages then allow nothing extra, and the next message returns lost tokens.
  *
- * A member is one shard worker of one machine. Each counter of a machine belongs to one member.
+ * A machine is a process of weir. A member is one shard worker of a machine. Each counter of a
+ * machine belongs to one member, so the lease of a machine is that of this member.
  */
 
 import type { Identity } from '../../../core/hash.ts';
@@ -20,7 +21,7 @@ export interface TokenCheck {
   countsDenied: boolean;
 }
 
-/** What a member tells about one counter, and wants of it. At most MESSAGES_PER_CALL in a call. */
+/** What a member reports of a counter, and requests. At most MESSAGES_PER_CALL are in a call. */
 export interface CounterMessage {
   identity: Identity;
   durationMs: number;
@@ -51,9 +52,9 @@ export interface CounterMessage {
   firstSequence: number;
   /** Whether Redis has answered that it stores a record of this member in `window`. */
   isStored: boolean;
-  /** Use of all other members in `window`, as far as this one knows; negative after a reset. */
+  /** Usage of all other members in `window`, as far as this one knows; negative after a reset. */
   others: number;
-  /** Use of all members in the window before, as far as this one knows. */
+  /** Usage of all members in the window before, as far as this one knows. */
   previousKnown: number;
   /** The number of the request for a report that the message answers; 0 for none. */
   report: number;
@@ -99,23 +100,23 @@ export interface CounterAnswer {
   leftUs: number;
   /** Whether a record of the member is stored. Not, if it has only sent checks with cost 0. */
   isStored: boolean;
-  /** Whether `others` may deny checks: the member is told when the known use falls. */
+  /** Whether `others` may deny checks: the member gets a notice when the known usage falls. */
   mayDeny: boolean;
   /**
-   * For how long the member is to ask for no more tokens of a sliding window that machines share
-   * and that is used up, ms; 0: it may ask at once.
+   * For how long the member requests no more tokens of a sliding window that machines share and
+   * that is used up, ms; 0: it may request some at once.
    */
   pauseMs: number;
   /**
-   * All use that is known in this window, less `spent` of the message. Negative after a reset,
+   * The known usage of this window, less `spent` of the message. Negative after a reset,
    * because `spent` goes on.
    */
   others: number;
   /** The same with the tokens that other members hold, or have used and not reported. */
   othersDeducted: number;
   /**
-   * Use of the window before, of all members: with tokens in leases, and without. 0, unless the
-   * message or one of its checks is sliding, or tells of the window before.
+   * Usage of the window before, of all members: with tokens in leases, and without. 0, unless the
+   * message or one of its checks is sliding, or the message is about the window before.
    */
   previousUse: number;
   previousKnownUse: number;

@@ -6,6 +6,7 @@
 import { RedisError } from '../../../redis/errors.ts';
 import type { KeySpace } from './keys.ts';
 import { CALL_STATUS, type CallAnswer, type CallHeader } from './protocol.ts';
+import { ANSWERS, CALL_FLAG, MESSAGES } from './records.ts';
 
 /** How a machine uses Redis: the same in all its calls. */
 export interface ScriptContext {
@@ -29,8 +30,15 @@ export function headerArguments(
   numbers: readonly number[] = [],
 ): (string | Buffer)[] {
   const { member, reportedEpoch, membersVersion, clockUs } = header;
-  const flags = (keys.isCluster ? 1 : 0) + (isAvailable ? 2 : 0);
-  return [member, reportedEpoch, packed([membersVersion, clockUs, flags, ...numbers])];
+  const callFlags =
+    (keys.isCluster ? CALL_FLAG.isCluster : 0) + (isAvailable ? CALL_FLAG.isAvailable : 0);
+  const { at } = MESSAGES.HEADER;
+  const all: number[] = [];
+  all[at.acknowledged] = membersVersion;
+  all[at.seenUs] = clockUs;
+  all[at.callFlags] = callFlags;
+  for (const number of numbers) all.push(number);
+  return [member, reportedEpoch, packed(all)];
 }
 
 /** A number as an argument. */
@@ -76,7 +84,6 @@ export class Line {
   readonly #script: string;
   readonly #line: string;
   readonly #fields: string[];
-  #at = 0;
 
   constructor(script: string, line: string) {
     this.#script = script;
@@ -84,35 +91,36 @@ export class Line {
     this.#fields = line.split(' ');
   }
 
-  text(pattern: RegExp): string {
-    const field = this.#fields[this.#at++];
+  /** @param at the place of the field in its layout */
+  text(at: number, pattern: RegExp): string {
+    const field = this.#fields[at];
     if (field === undefined || !pattern.test(field)) throw this.#invalid();
     return field;
   }
 
   /** An exact integer. */
-  integer(from: number, to = Number.MAX_SAFE_INTEGER): number {
-    const number = Number(this.text(INTEGER));
+  integer(at: number, from: number, to = Number.MAX_SAFE_INTEGER): number {
+    const number = Number(this.text(at, INTEGER));
     if (!(number >= from && number <= to)) throw this.#invalid();
     return number;
   }
 
   /** An exact integer of any sign. */
-  signed(): number {
-    return this.integer(-Number.MAX_SAFE_INTEGER);
+  signed(at: number): number {
+    return this.integer(at, -Number.MAX_SAFE_INTEGER);
   }
 
-  boolean(): boolean {
-    return this.integer(0, 1) === 1;
+  boolean(at: number): boolean {
+    return this.integer(at, 0, 1) === 1;
   }
 
-  get hasMore(): boolean {
-    return this.#at < this.#fields.length;
+  hasMoreThan(count: number): boolean {
+    return this.#fields.length > count;
   }
 
-  /** All fields must have been read. */
-  end(): void {
-    if (this.#at !== this.#fields.length) throw this.#invalid();
+  /** There must be so many fields. */
+  requireCount(count: number): void {
+    if (this.#fields.length !== count) throw this.#invalid();
   }
 
   #invalid(): InvalidReply {
@@ -125,22 +133,24 @@ export const EPOCH = /^[0-9a-f]{40}\.(?:0|[1-9][0-9]{0,15})$/;
 
 /** What an answer says before its counters. */
 export function decodeHeader(script: string, line: string): Omit<CallAnswer, 'counters'> {
+  const { at, count } = ANSWERS.ANSWER_HEADER;
   const fields = new Line(script, line);
   const header = {
-    status: fields.integer(CALL_STATUS.done, CALL_STATUS.needsMembers),
-    clockUs: fields.integer(1),
-    epoch: fields.text(EPOCH),
-    isRecovering: fields.boolean(),
-    membersVersion: fields.integer(0),
-    machineCount: fields.integer(0),
+    status: fields.integer(at.status, CALL_STATUS.done, CALL_STATUS.needsMembers),
+    clockUs: fields.integer(at.clockUs, 1),
+    epoch: fields.text(at.epoch, EPOCH),
+    isRecovering: fields.boolean(at.isRecovering),
+    membersVersion: fields.integer(at.membersVersion, 0),
+    machineCount: fields.integer(at.machineCount, 0),
     openedUs: 0,
     aheadUs: 0,
   };
-  if (fields.hasMore) {
-    header.openedUs = fields.integer(0);
-    header.aheadUs = fields.integer(0);
+  if (fields.hasMoreThan(count)) {
+    const end = ANSWERS.ANSWER_HEADER_END;
+    header.openedUs = fields.integer(count + end.at.openedUs, 0);
+    header.aheadUs = fields.integer(count + end.at.aheadUs, 0);
+    fields.requireCount(count + end.count);
   }
-  fields.end();
   return header;
 }
 

@@ -1,9 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  decodeExchange,
-  encodeExchange,
-} from '../../../../src/engine/redis/scripts/exchange-codec.ts';
+import { decodeExchange, encodeExchange } from '../../../../src/engine/redis/scripts/exchange.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../../../src/engine/redis/scripts/member-messages.ts';
 import {

@@ -2,7 +2,9 @@ import { createClient } from '@redis/client';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
-import { QUOTIENT, SHARE } from '../../../../src/engine/redis/scripts/arithmetic.ts';
+import quotient from '../../../../src/engine/redis/scripts/quotient.lua';
+import share from '../../../../src/engine/redis/scripts/share.lua';
+import { composeLua } from '../../../../src/redis/script.ts';
 import { isRedisMissing } from '../../../support/programs/redis.ts';
 import { useRedis } from '../use-redis.ts';
 
@@ -38,7 +40,8 @@ describe.skipIf(isRedisMissing)('the arithmetic of scripts', () => {
   afterAll(() => client?.destroy());
 
   const evaluate = async (text: string, result: string, rows: readonly number[][]) => {
-    const script = HEAD + text + FORMAT.replace('RESULT', `lines[#lines + 1] = ${result}`);
+    const lua = HEAD + text + FORMAT.replace('RESULT', `lines[#lines + 1] = ${result}`);
+    const script = composeLua(lua, {}, { AMOUNT_MAX });
     const args = rows.flatMap((row) => [...row, 0].slice(0, 4)).map(String);
     return (await client.eval(script, { arguments: args })) as string[];
   };
@@ -48,7 +51,7 @@ describe.skipIf(isRedisMissing)('the arithmetic of scripts', () => {
       .tuple(integer(AMOUNT_MAX), duration, fc.double({ min: 0, max: 1, noNaN: true }))
       .map(([amount, whole, part]) => [amount, Math.floor(whole * part), whole]);
     const property = fc.asyncProperty(fc.array(rows, { minLength: 50 }), async (cases) => {
-      const results = await evaluate(SHARE, "string.format('%d', share(a, b, c))", cases);
+      const results = await evaluate(share, "string.format('%d', share(a, b, c))", cases);
       cases.forEach(([amount, part, whole], i) => {
         expect(BigInt(results[i])).toBe((BigInt(amount) * BigInt(part)) / BigInt(whole));
       });
@@ -66,7 +69,7 @@ describe.skipIf(isRedisMissing)('the arithmetic of scripts', () => {
     const divided = `(function(q, r) return string.format('%d %d', min(q, 2 ^ 60), r) end)`;
     const rows = factors.map(([a, b, c, limit]) => [a, b, Math.min(c, limit), limit + 1]);
     const property = fc.asyncProperty(fc.array(rows, { minLength: 50 }), async (cases) => {
-      const results = await evaluate(QUOTIENT, `${divided}(${name}(a, b, c, d))`, cases);
+      const results = await evaluate(quotient, `${divided}(${name}(a, b, c, d))`, cases);
       cases.forEach(([a, b, c, divisor], i) => {
         const [quotient, rest] = results[i].split(' ').map(BigInt);
         const dividend = BigInt(a) * BigInt(b) + sign * BigInt(c);

@@ -2,11 +2,12 @@
 
 import { describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
-import { exchange, exchangeAtMaxmemory } from '../../../../src/engine/redis/scripts/exchange.ts';
 import {
   decodeExchange,
   encodeExchange,
-} from '../../../../src/engine/redis/scripts/exchange-codec.ts';
+  exchange,
+  exchangeAtMaxmemory,
+} from '../../../../src/engine/redis/scripts/exchange.ts';
 import { hexOf } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   CALL_STATUS,

@@ -7,11 +7,11 @@
 
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { exchange as exchangeScript } from '../../../../src/engine/redis/scripts/exchange.ts';
 import {
   decodeExchange,
   encodeExchange,
-} from '../../../../src/engine/redis/scripts/exchange-codec.ts';
+  exchange as exchangeScript,
+} from '../../../../src/engine/redis/scripts/exchange.ts';
 import {
   decodeLeave,
   decodePresentMembers,

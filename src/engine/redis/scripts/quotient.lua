@@ -1,39 +1,4 @@
-/**
- * Exact arithmetic for scripts. The numbers of Lua are doubles: integers are exact up to 2^53, and
- * the quotient of two of them is rounded by less than its distance to the next integer above.
- */
-
-import { AMOUNT_MAX } from '../../../core/constants.ts';
-
-export const SHARE = `
-local AMOUNT_MAX = ${AMOUNT_MAX}
-
--- An amount as it may be told.
-local function bounded(amount)
-  return max(-AMOUNT_MAX, min(amount, AMOUNT_MAX))
-end
-
--- floor(amount * part / whole), exact for integers with 0 <= part <= whole < 2^42. A product above
--- 2^53 is divided in steps of 10 bits of the part: each dividend is below 2^53.
-local function share(amount, part, whole)
-  if amount <= 0 then return 0 end
-  amount = min(amount, AMOUNT_MAX)
-  local product = amount * part
-  if product <= AMOUNT_MAX then return floor(product / whole) end
-  local quotient = floor(amount / whole)
-  local rest = amount - quotient * whole
-  local sum, remainder = 0, 0
-  for bits = 40, 0, -10 do
-    local dividend = remainder * 1024 + rest * (floor(part / 2 ^ bits) % 1024)
-    local step = floor(dividend / whole)
-    sum, remainder = sum * 1024 + step, dividend - step * whole
-  end
-  return quotient * part + sum
-end
-`;
-
-export const QUOTIENT = `
-local AMOUNT_MAX = ${AMOUNT_MAX}
+-- Exact arithmetic of GCRA, as in `share.lua`.
 
 -- a * b / divisor as two parts of the quotient and the remainder, for integers from 0 and a divisor
 -- below 2^42. The first part is exact up to 2^53.
@@ -77,4 +42,3 @@ local function floorOf(a, b, c, divisor)
   local last = floor((remainder + c) / divisor)
   return large + (small + last), remainder + c - last * divisor
 end
-`;
