@@ -10,7 +10,7 @@
  */
 
 import { composeLua, defineScript, type Script } from '../../redis/script.ts';
-import { TABLE_NAMES } from '../store/store.ts';
+import { TABLE_NAMES } from '../store/schema.ts';
 import claimFirstKey from './scripts/claim-first-key.lua';
 import commit from './scripts/commit.lua';
 import create from './scripts/create.lua';
