@@ -3,6 +3,9 @@
  * an invalid body is found only then. Each field describes its values in the annotation `accepts`.
  * Failures are ApiErrors (400): the field, the value received, the values accepted.
  *
+ * A schema is compiled at its first use: a thread loads many that it may never need, and compiling
+ * one takes milliseconds and memory.
+ *
  * A number is what `JSON.parse` returns, a double: 1.0 and 1e3 are integers; a value over 2^53-1,
  * negative zero, a fraction and an infinite value are not.
  */
@@ -33,14 +36,20 @@ const NO_NAMES: readonly string[] = [];
  * @param subject what an error calls the validated object
  */
 export function createValidator<S extends TObject>(schema: S, subject = 'the body'): Validator<S> {
-  const compiled = Compile(schema);
+  let compiled: ReturnType<typeof Compile<S>> | undefined;
+  const compile = () => {
+    compiled ??= Compile(schema);
+    return compiled;
+  };
   const fields = Object.keys(schema.properties);
   const known = new Set(fields);
   const firstError = (body: unknown) => {
-    const paths = compiled.Errors(truncateArrays(schema, body)).flatMap((error) => {
-      if (error.keyword !== 'required') return [error.instancePath];
-      return error.params.requiredProperties.map((name) => `${error.instancePath}/${name}`);
-    });
+    const paths = compile()
+      .Errors(truncateArrays(schema, body))
+      .flatMap((error) => {
+        if (error.keyword !== 'required') return [error.instancePath];
+        return error.params.requiredProperties.map((name) => `${error.instancePath}/${name}`);
+      });
     // In schema order; an error of the body itself comes before those of its fields.
     const indexOf = (path: string) => fields.indexOf(path.split('/')[1] ?? '');
     const [first] = paths.toSorted((a, b) => indexOf(a) - indexOf(b));
@@ -50,7 +59,7 @@ export function createValidator<S extends TObject>(schema: S, subject = 'the bod
   return {
     schema,
     validate: (body) => {
-      if (compiled.Check(body)) return body;
+      if (compile().Check(body)) return body;
       throw firstError(body);
     },
     // Bodies of checks pass here too: it allocates nothing unless there is such a field.
