@@ -12,7 +12,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type Database from 'libsql';
-import { FIGURES, type Figures, figuresOf } from '../core/figures.ts';
+import { FIGURES, type Figures } from '../core/figures.ts';
 import { restrictFile } from '../core/file-ownership.ts';
 import { requirePackage } from '../core/packages.ts';
 import { inTransaction } from '../core/sqlite.ts';
@@ -308,6 +308,5 @@ export class AnalyticsDatabase {
 }
 
 function figuresIn(row: FigureRow): Figures {
-  const columns = new Map(FIGURES.map(({ name, column }) => [name, column]));
-  return figuresOf((name) => row[columns.get(name)!]);
+  return Object.fromEntries(FIGURES.map(({ name, column }) => [name, row[column]])) as Figures;
 }

@@ -15,18 +15,6 @@ import {
 import { choice, duration, integer, path, text } from '../core/setting.ts';
 import { describeInvalidRedisUrl, REDIS_URL_FORMS } from './url.ts';
 
-export const ENGINE_DOWN_POLICIES = ['local', 'allow', 'deny'] as const;
-export type EngineDownPolicy = (typeof ENGINE_DOWN_POLICIES)[number];
-
-export const LOCAL_SHARES = ['whole', 'divided'] as const;
-export type LocalShare = (typeof LOCAL_SHARES)[number];
-
-export const RECOVERY_MODES = ['exact', 'available'] as const;
-export type RecoveryMode = (typeof RECOVERY_MODES)[number];
-
-export const EVICTION_MODES = ['refuse', 'accept'] as const;
-export type EvictionMode = (typeof EVICTION_MODES)[number];
-
 /** The settings that mean nothing to the memory engine. */
 export const REDIS_SETTINGS = {
   redisUrl: Type.Optional(
@@ -122,7 +110,7 @@ export const REDIS_SETTINGS = {
       'sooner when little is left of their limit.',
   }),
   onEngineDown: choice({
-    choices: ENGINE_DOWN_POLICIES,
+    choices: ['local', 'allow', 'deny'],
     default: 'local',
     group: 'Redis',
     description: 'decision for a check that needs Redis when Redis does not answer',
@@ -131,7 +119,7 @@ export const REDIS_SETTINGS = {
       'what was left. With `allow` there is no limit. With `deny` no check passes.',
   }),
   localShare: choice({
-    choices: LOCAL_SHARES,
+    choices: ['whole', 'divided'],
     default: 'whole',
     group: 'Redis',
     description:
@@ -141,7 +129,7 @@ export const REDIS_SETTINGS = {
       'that gets more than its share of the checks denies too early.',
   }),
   recovery: choice({
-    choices: RECOVERY_MODES,
+    choices: ['exact', 'available'],
     default: 'available',
     group: 'Redis',
     description:
@@ -151,7 +139,7 @@ export const REDIS_SETTINGS = {
       'of counters whose usage may be missing until it is proven.',
   }),
   redisEviction: choice({
-    choices: EVICTION_MODES,
+    choices: ['refuse', 'accept'],
     default: 'refuse',
     group: 'Redis',
     description: 'whether weir starts with a Redis whose maxmemory-policy is not noeviction',
@@ -170,3 +158,7 @@ export interface RedisSettings extends Static<typeof RedisSettingsSchema> {
   /** PEM texts. A CA replaces those of the system. */
   tls: { ca: string | undefined; cert: string | undefined; key: string | undefined };
 }
+
+export type EngineDownPolicy = RedisSettings['onEngineDown'];
+export type LocalShare = RedisSettings['localShare'];
+export type EvictionMode = RedisSettings['redisEviction'];
