@@ -21,12 +21,14 @@ export function defineScript(name: string, text: string, { readsOnly = false } =
 }
 
 const INCLUDE = /^ *--#include (\S+)\n/gm;
-const COMMENT = /^ *--.*\n/gm;
+/** Lines without code, and what indents the others. */
+const NO_CODE = /^ *(?:--.*)?\n|^ +/gm;
 /** Texts, in which a name stands for itself, and names of constants. */
 const TEXT_OR_CONSTANT = /'[^'\n]*'|\b[A-Z][A-Z0-9_]*\b/g;
 
 /**
- * The text that Redis gets. It has no comments, so a changed comment does not change the hash.
+ * The text that Redis gets. It has no comments, so that a comment does not change the hash. Every
+ * server keeps it in memory, so nothing is indented.
  * @param text a Lua file
  * @param files those that may be included, by name
  * @param constants that are written into the text: a local of Lua would take time in each call
@@ -38,7 +40,7 @@ export function composeLua(
   { readsOnly = false, allowsOom = false } = {},
 ): string {
   const flags = readsOnly ? ' flags=no-writes' : allowsOom ? ' flags=allow-oom' : '';
-  const code = includeFiles(text, files).replace(COMMENT, '');
+  const code = includeFiles(text, files).replace(NO_CODE, '');
   const written = code.replace(TEXT_OR_CONSTANT, (name) => {
     if (!Object.hasOwn(constants, name)) return name;
     const value = constants[name];

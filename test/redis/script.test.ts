@@ -6,7 +6,7 @@ describe('a script of Lua files', () => {
     const files = { 'a.lua': '--#include b.lua\nlocal a = b\n', 'b.lua': 'local b = 1\n' };
     const text = 'if true then\n  --#include a.lua\n  return a\nend\n';
     expect(composeLua(text, files)).toBe(
-      '#!lua\nif true then\nlocal b = 1\nlocal a = b\n  return a\nend\n',
+      '#!lua\nif true then\nlocal b = 1\nlocal a = b\nreturn a\nend\n',
     );
   });
 
@@ -14,8 +14,9 @@ describe('a script of Lua files', () => {
     expect(() => composeLua('--#include a.lua\n')).toThrow('a.lua, which does not exist');
   });
 
-  it('has no comments, so the hash does not change with them', () => {
-    expect(composeLua("-- One.\nreturn '--'\n  -- Two.\n")).toBe("#!lua\nreturn '--'\n");
+  it('has no comments and no indentation, so the hash does not change with them', () => {
+    const text = "-- One.\n\nreturn {\n  '--',\n  -- Two.\n}\n";
+    expect(composeLua(text)).toBe("#!lua\nreturn {\n'--',\n}\n");
   });
 
   it('has the values of constants, but not in texts', () => {
