@@ -164,7 +164,7 @@ export const RECORDS = {
   GCRA: doubles('newest', 'current', 'lastLimit', 'indexedUntil', 'keptUntil', 'heldUntil'),
 } as const;
 
-export const TOTALS_FLAG = {
+const TOTALS_FLAG = {
   /** Members wait for tokens. */
   hasWaiting: 1,
   /** Machines deny checks by the known usage. */
@@ -181,7 +181,7 @@ export const TOTALS_FLAG = {
   awaited: 64,
 } as const;
 
-export const ACCOUNT_FLAG = {
+const ACCOUNT_FLAG = {
   /** Its lease is written off. */
   writtenOff: 1,
   /** It denies checks by the known usage, and gets a notice when that falls. */
@@ -220,7 +220,7 @@ export const MESSAGES = {
   ),
 } as const;
 
-export const HEADER_ARGUMENTS = 3;
+const HEADER_ARGUMENTS = 3;
 export const CALL_FLAG = { isCluster: 1, isAvailable: 2 } as const;
 export const MESSAGE_FLAG = {
   ...{ wantsLease: 1, recalls: 2, isStored: 4, hasPrevious: 8, isSliding: 16, hasRefund: 32 },

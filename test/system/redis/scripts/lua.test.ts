@@ -19,7 +19,7 @@ const scripts = [exchange, gcra, inspect, members, reset, registry]
 const OPTIONS = [
   '-',
   ...['--std', 'lua51', '--read-globals', 'redis', 'struct', 'KEYS', 'ARGV'],
-  // Of the files, which have names where the scripts have numbers, `test/tidy.test.ts` checks it.
+  // Of the files, which have names where the scripts have numbers, `test/tidy/lines.test.ts` checks it.
   ...['--no-max-line-length', '--formatter', 'plain', '--codes'],
 ];
 
