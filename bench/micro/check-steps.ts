@@ -7,7 +7,7 @@ import { BodyScanner } from '../../src/api/common/body-scanner.ts';
 import { parseBody } from '../../src/api/common/input.ts';
 import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
-import { CheckReaderV1, limitValidator, writeResponseV1 } from '../../src/api/v1/limit.ts';
+import { CheckReaderV1, limitV1, writeResponseV1 } from '../../src/api/operations/v1/limit.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
 import { rootKeyRecord } from '../../src/auth/keys.ts';
 import { Bytes } from '../../src/core/bytes.ts';
@@ -339,7 +339,7 @@ export function stepSubjects(): BenchSubject[] {
     repeatedSubject('decode UTF-8, strictly', (i) => decoder.decode(bodies[i])),
     repeatedSubject('JSON.parse', (i) => JSON.parse(texts[i])),
     repeatedSubject('decode, parse', (i) => parseBody(bodies[i])),
-    repeatedSubject('schema', (i) => limitValidator.validate(parsed[i])),
+    repeatedSubject('schema', (i) => limitV1.validator.validate(parsed[i])),
     repeatedSubject('scan instead of these', (i) => scan.scanBody(bodies[i])),
     repeatedSubject('read the check', (i) => reader.read(key, bodies[i])),
     repeatedSubject('clock', () => clock.nowMs()),

@@ -14,58 +14,10 @@ import { ApiError } from '../core/errors.ts';
 import type { AuditDetails } from '../registry/audit-entries.ts';
 import type { Writer } from '../registry/writer.ts';
 import { parseBody, parseQuery } from './common/input.ts';
-import {
-  type OperationContext,
-  type OperationHandler,
-  UnfinishedDeletion,
-} from './common/operation-context.ts';
-import {
-  EXECUTED,
-  type OperationName,
-  type OperationRequest,
-  type OperationResult,
-  type QuestionName,
-} from './common/operations.ts';
+import { type OperationContext, UnfinishedDeletion } from './common/operation-context.ts';
 import type { UnknownFieldListener } from './common/unknown-fields.ts';
-import { getIdentifiers, getNamespaces, getTimeline } from './v1/analytics.ts';
-import { listAudit } from './v1/audit.ts';
-import { explainFacts } from './v1/explain-facts.ts';
-import { createKey, listKeys, revokeKey } from './v1/keys.ts';
-import { deleteNamespace, listNamespaces } from './v1/namespaces.ts';
-import {
-  deleteOverride,
-  exportOverrides,
-  getOverride,
-  importOverrides,
-  listOverrides,
-  setOverride,
-} from './v1/overrides.ts';
-import { listPolicies } from './v1/policies.ts';
-import { deleteOverrideV2, getOverrideV2, listOverridesV2, setOverrideV2 } from './v2/overrides.ts';
-
-const HANDLERS: Record<OperationName | QuestionName, OperationHandler> = {
-  'ratelimits.explain': explainFacts,
-  'ratelimits.setOverride': setOverride,
-  'ratelimits.getOverride': getOverride,
-  'ratelimits.listOverrides': listOverrides,
-  'ratelimits.deleteOverride': deleteOverride,
-  'ratelimits.exportOverrides': exportOverrides,
-  'ratelimits.importOverrides': importOverrides,
-  'ratelimits.listNamespaces': listNamespaces,
-  'ratelimits.deleteNamespace': deleteNamespace,
-  'ratelimits.listPolicies': listPolicies,
-  'keys.create': createKey,
-  'keys.list': listKeys,
-  'keys.revoke': revokeKey,
-  'audit.list': listAudit,
-  'analytics.getNamespaces': getNamespaces,
-  'analytics.getTimeline': getTimeline,
-  'analytics.getIdentifiers': getIdentifiers,
-  'ratelimit.setOverride': setOverrideV2,
-  'ratelimit.getOverride': getOverrideV2,
-  'ratelimit.listOverrides': listOverridesV2,
-  'ratelimit.deleteOverride': deleteOverrideV2,
-};
+import { EXECUTED, OPERATIONS, type OperationName } from './operations/main-operations.ts';
+import type { OperationRequest, OperationResult } from './operations/messages.ts';
 
 /** What handlers get, except what depends on the key of a request. */
 export type ExecutorContext = Omit<OperationContext, 'permissions' | 'validate' | 'audit'>;
@@ -88,14 +40,14 @@ export class OperationExecutor {
   /** Never rejects: a failure is a result with its code, or without one when it is internal. */
   async execute({ operation, keyId, input }: OperationRequest): Promise<OperationResult> {
     try {
-      const { isWrite } = EXECUTED[operation];
+      const { isWrite, execute } = EXECUTED[operation];
       // Items of an import may have the same ones.
       const unknownFields = new Set<string>();
       let unfinished: UnfinishedDeletion | undefined;
       // Parsed when it executes: a waiting write takes only the memory of its bytes.
       const work = () => {
         const context = this.#contextFor(keyId, unknownFields);
-        return HANDLERS[operation](context, parseInput(input), unfinished);
+        return execute(context, parseInput(operation, input), unfinished);
       };
       const run = async () => (isWrite ? this.#writer.submit(input.length, work) : work());
       let body = await run();
@@ -142,6 +94,11 @@ function incomplete(error: unknown, { overrides }: UnfinishedDeletion): unknown 
   return new ApiError(error.code, `${state}; repeat the request: ${cause}`);
 }
 
-function parseInput(input: OperationRequest['input']): unknown {
-  return typeof input === 'string' ? parseQuery(input) : parseBody(input, IMPORT_VALUES_MAX);
+function parseInput(
+  operation: OperationRequest['operation'],
+  input: OperationRequest['input'],
+): unknown {
+  if (typeof input !== 'string') return parseBody(input, IMPORT_VALUES_MAX);
+  // A question has no query.
+  return parseQuery(input, OPERATIONS[operation as OperationName].validator.schema);
 }

@@ -33,7 +33,7 @@ export const GLOBAL_PERMISSIONS = [
   'keys.revoke',
   'read_audit',
 ] as const;
-type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
+export type GlobalPermission = (typeof GLOBAL_PERMISSIONS)[number];
 
 export class Permissions {
   /** These two are computed once, because checks read them. */

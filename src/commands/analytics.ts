@@ -5,7 +5,7 @@
  */
 
 import { isNamespaceId } from '../api/common/namespace-reference.ts';
-import type { ResponseV1 } from '../api/v1/responses.ts';
+import type { ResponseOf } from '../api/operations/documentation.ts';
 import { NAMESPACE_MAX_CHARACTERS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { FIGURES, type Figures } from '../core/figures.ts';
@@ -13,9 +13,9 @@ import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import { formatCell, quoted } from './output.ts';
 import type { ServerClient } from './server-client.ts';
 
-type NamespacesResponse = ResponseV1<'analytics.getNamespaces'>;
-type TimelineResponse = ResponseV1<'analytics.getTimeline'>;
-type IdentifiersResponse = ResponseV1<'analytics.getIdentifiers'>;
+type NamespacesResponse = ResponseOf<'analytics.getNamespaces'>;
+type TimelineResponse = ResponseOf<'analytics.getTimeline'>;
+type IdentifiersResponse = ResponseOf<'analytics.getIdentifiers'>;
 export type ListedIdentifier = IdentifiersResponse['denied'][number];
 
 /** Unix ms. The server has defaults for both. */

@@ -1,6 +1,6 @@
 /** `weir namespaces`: lists and deletes the namespaces of a running server. */
 
-import type { ResponseV1 } from '../api/v1/responses.ts';
+import type { ResponseOf } from '../api/operations/documentation.ts';
 import { parseNamespaceArgument } from './analytics.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { formatCell, formatCount, quoted } from './output.ts';
@@ -22,7 +22,7 @@ const remove = subcommand({
     const [namespace] = call.positionals;
     const fields = parseNamespaceArgument(namespace);
     const server = call.server();
-    const response = await server.post<ResponseV1<'ratelimits.deleteNamespace'>>(
+    const response = await server.post<ResponseOf<'ratelimits.deleteNamespace'>>(
       'ratelimits.deleteNamespace',
       fields,
     );

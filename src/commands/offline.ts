@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { addKey, newKey } from '../api/v1/keys.ts';
+import { addKey, createKey, newKey } from '../api/operations/v1/keys-create.ts';
 import { ApiError, StartError } from '../core/errors.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { Registry } from '../registry/registry.ts';
@@ -17,15 +17,15 @@ import { withFlag } from './server-client.ts';
  */
 export function createKeyOffline(path: string, fields: object): { keyId: string; key: string } {
   try {
-    return createKey(path, fields);
+    return storeKey(path, fields);
   } catch (error) {
     throw error instanceof ApiError ? new StartError(withFlag(error.message)) : error;
   }
 }
 
-function createKey(path: string, fields: object): { keyId: string; key: string } {
+function storeKey(path: string, fields: object): { keyId: string; key: string } {
   const at = systemMs();
-  const { key, record } = newKey(fields, at);
+  const { key, record } = newKey(createKey.validator.validate(fields), at);
   if (!existsSync(join(path, STORE_FILE))) {
     throw new StartError(
       `--data-dir must be the data directory of a server; ${resolve(path)} has no ${STORE_FILE}`,

@@ -4,7 +4,7 @@
  * a path is replaced.
  */
 
-import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
+import type { OperationRequest, OperationResult } from '../api/operations/messages.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import { annotations, environmentName, SETTING_NAMES } from '../config/schema.ts';
 import { statusOf } from '../core/errors.ts';

@@ -3,14 +3,18 @@
  * operations, reads the counts of the acceptors, and logs each field of a key once.
  */
 
-import { OPERATION_NAMES, OPERATIONS, type OperationName } from '../api/common/operations.ts';
 import {
   ReportedFields,
   shownField,
-  UNKNOWN_FIELD_STATS,
   type UnknownField,
   type UnknownFieldListener,
 } from '../api/common/unknown-fields.ts';
+import {
+  OPERATION_NAMES,
+  OPERATIONS,
+  type OperationName,
+} from '../api/operations/main-operations.ts';
+import { UNKNOWN_FIELD_STATS } from '../api/operations/unknown-field-stats.ts';
 import type { Log } from '../core/log.ts';
 import type { Control } from '../shared-memory/control.ts';
 import { type AcceptorStats, totalOf } from '../shared-memory/stats.ts';

@@ -6,13 +6,13 @@
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { SketchAnnouncement } from '../analytics/recorder.ts';
+import type { UnknownField } from '../api/common/unknown-fields.ts';
 import type {
   CounterOperationRequest,
   CounterOperationResult,
   OperationRequest,
   OperationResult,
-} from '../api/common/operations.ts';
-import type { UnknownField } from '../api/common/unknown-fields.ts';
+} from '../api/operations/messages.ts';
 import { HEARTBEAT_MS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { killProcess } from '../core/fatal.ts';

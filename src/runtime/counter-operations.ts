@@ -4,7 +4,10 @@
  * an answer in time, the result is an ApiError (503).
  */
 
-import type { CounterOperationRequest, CounterOperationResult } from '../api/common/operations.ts';
+import type {
+  CounterOperationRequest,
+  CounterOperationResult,
+} from '../api/operations/messages.ts';
 import { COUNTER_OPERATION_TIMEOUT_MS, PENDING_COUNTER_OPERATIONS_MAX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 

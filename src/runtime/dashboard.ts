@@ -3,7 +3,7 @@
  * servers get one, and its operations run where those of the API run.
  */
 
-import type { OperationRequest, OperationResult } from '../api/common/operations.ts';
+import type { OperationRequest, OperationResult } from '../api/operations/messages.ts';
 import { ApiError } from '../core/errors.ts';
 import type { Dashboard, DashboardSources, Operations } from '../observe/dashboard/dashboard.ts';
 import type { Acceptors } from './acceptors.ts';

@@ -2,6 +2,7 @@
  * The parts of a start that exist before its first thread. Each part is a step of `main.ts`.
  */
 
+import { mainRoutes } from '../api/operations/main-operations.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { initialPublication } from '../registry/publication.ts';
@@ -43,6 +44,7 @@ export function acceptorData(
     control: state.controlBuffer,
     engine: state.engineData,
     hashKey: store.hashKey,
+    mainRoutes: mainRoutes(),
     isReportingErrors: settings.logLevel === 'debug',
     events: state.events,
     activePublication: {

@@ -7,9 +7,9 @@
 
 import { hostname } from 'node:os';
 import type { Analytics } from '../analytics/analytics.ts';
-import type { OperationRequest } from '../api/common/operations.ts';
 import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
+import type { OperationRequest } from '../api/operations/messages.ts';
 import type { KeyRecord } from '../auth/keys.ts';
 import { CLOCK_TICK_MS } from '../core/constants.ts';
 import { Hasher } from '../core/hash.ts';

@@ -194,7 +194,7 @@ export class Acceptor {
     const gatewayRoutes = this.#gateway.routes(false);
     const portRoutes = [
       ...this.#gateway.routes(true),
-      ...apiRoutes(keyring, servers, counters, this.#operations, recorder),
+      ...apiRoutes(keyring, servers, counters, data.mainRoutes, this.#operations, recorder),
     ];
     const docs = new Docs(responders.v1, data.url, data.isPublicUrl);
     this.#apps = new Apps(data.tls, hasGateway, (app, kind) => {

@@ -3,16 +3,13 @@
  * and JSON where it has a body. Failures are ApiErrors (401, 415).
  */
 
+import { type MainRoute, pathOf } from '../api/common/operation.ts';
+import type { ByVersion } from '../api/common/versions.ts';
 import {
-  COUNTER_OPERATION_NAMES,
   COUNTER_OPERATIONS,
   type CounterOperationName,
-  counterOperationPath,
-  OPERATION_NAMES,
-  OPERATIONS,
-  operationPath,
-} from '../api/common/operations.ts';
-import type { ByVersion } from '../api/common/versions.ts';
+} from '../api/operations/counter-operations.ts';
+import type { OperationName } from '../api/operations/main-operations.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { formatValue } from '../core/describe.ts';
 import { ApiError } from '../core/errors.ts';
@@ -54,11 +51,12 @@ export function apiRoutes(
   keyring: Keyring,
   servers: ByVersion<ApiServer>,
   counters: CounterHandlers,
+  mainRoutes: readonly MainRoute<OperationName>[],
   operations: OperationForwarder,
   recorder: DecisionRecorder,
 ): Route[] {
-  const counterRoute = (name: CounterOperationName): Route => {
-    const { version, method, maxBytes } = COUNTER_OPERATIONS[name];
+  const counterRoutes = Object.values(COUNTER_OPERATIONS).map((operation): Route => {
+    const { name, version, method, maxBytes } = operation;
     const { bodyReader } = servers[version];
     const onBody = counters[name];
     const handle: Handler = (res, req, framing) => {
@@ -67,23 +65,23 @@ export function apiRoutes(
       const handler = recorder.samples() ? sampledHandler(onBody, req) : onBody;
       bodyReader.read(res, framing, maxBytes, key, handler);
     };
-    return { method, path: counterOperationPath(name), handle };
-  };
-  const operationRoutes = OPERATION_NAMES.map((name): Route => {
-    const { method } = OPERATIONS[name];
+    return { method, path: pathOf(operation), handle };
+  });
+  const forwardedRoutes = mainRoutes.map((route): Route => {
+    const { method } = route;
     const handle: Handler = (res, req, framing) => {
       const key = keyring.verify(req.getHeader(AUTHORIZATION));
       if (method === 'GET') {
         // Undefined for a URL without `?`, against the declared type.
-        operations.get(res, name, key, req.getQuery() ?? '');
+        operations.get(res, route, key, req.getQuery() ?? '');
         return;
       }
       requireJson(req);
-      operations.post(res, framing, name, key);
+      operations.post(res, framing, route, key);
     };
-    return { method, path: operationPath(name), handle };
+    return { method, path: pathOf(route), handle };
   });
-  return [...COUNTER_OPERATION_NAMES.map(counterRoute), ...operationRoutes];
+  return [...counterRoutes, ...forwardedRoutes];
 }
 
 /** The handler of one request of the sample: it keeps what an event says of the head. */

@@ -7,10 +7,12 @@ import { BodyScanner } from '../api/common/body-scanner.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { RequestIds } from '../api/common/request-ids.ts';
-import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
+import type { UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { ByVersion } from '../api/common/versions.ts';
-import { CheckReaderV1, writeResponseV1 } from '../api/v1/limit.ts';
-import { CheckReaderV2, writeMultiResponse, writeResponseV2 } from '../api/v2/limit.ts';
+import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
+import { CheckReaderV1, writeResponseV1 } from '../api/operations/v1/limit.ts';
+import { CheckReaderV2, writeResponseV2 } from '../api/operations/v2/limit.ts';
+import { CheckListReader, writeListResponse } from '../api/operations/v2/multi-limit.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import type { Check } from '../core/check.ts';
 import { MULTI_LIMIT_MAX, RESPONSE_MAX_BYTES } from '../core/constants.ts';
@@ -94,6 +96,7 @@ export class CheckHandler {
   readonly #dependencies: CheckDependencies;
   readonly #readerV1: CheckReaderV1;
   readonly #readerV2: CheckReaderV2;
+  readonly #listReader: CheckListReader;
   readonly #writer = new JsonWriter(RESPONSE_MAX_BYTES);
   /** Those of a list that is decided in its turn. */
   readonly #usageRows = new Int32Array(MULTI_LIMIT_MAX);
@@ -109,6 +112,7 @@ export class CheckHandler {
     this.#dependencies = dependencies;
     this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents);
     this.#readerV2 = new CheckReaderV2(scanner, finder);
+    this.#listReader = new CheckListReader(scanner, finder);
     this.#routeV1 = createRoute(responders.v1, deferredResponses, recorder, writeResponseV1);
     this.#routeV2 = createRoute(responders.v2, deferredResponses, recorder, (check, decision) =>
       writeResponseV2(writer, ids, check, decision),
@@ -147,7 +151,7 @@ export class CheckHandler {
     const { keyring, clock, turns, overrides } = this.#dependencies;
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
-    const checks = this.#readerV2.readMany(key, bytes);
+    const checks = this.#listReader.read(key, bytes);
     turns.addChecks(checks.length);
     const usageRows = this.#usageRows;
     const { activation } = overrides;
@@ -296,7 +300,7 @@ export class CheckHandler {
 
   #sendList({ res, checks }: CheckList, { allowed, decisions }: BatchDecision): void {
     const { ids, responders } = this.#dependencies;
-    const body = writeMultiResponse(this.#writer, ids, checks, allowed, decisions);
+    const body = writeListResponse(this.#writer, ids, checks, allowed, decisions);
     responders.v2.sendJson(res, body);
   }
 }

@@ -4,17 +4,13 @@
  * later turn. A client that disconnects gets none; its correction is made all the same.
  */
 
+import type { CounterReference, CounterSelection } from '../api/common/counters.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
-import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
-import {
-  type CounterReference,
-  type CounterSelection,
-  inspectResult,
-  readInspect,
-  readRefund,
-  readReset,
-  resetMismatch,
-} from '../api/v1/corrections.ts';
+import type { UnknownFieldListener } from '../api/common/unknown-fields.ts';
+import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
+import { inspectResult, readInspect } from '../api/operations/v1/inspect.ts';
+import { readRefund, resetMismatch } from '../api/operations/v1/refund.ts';
+import { readReset } from '../api/operations/v1/reset.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { type Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { hasWindows, NO_BURST, RULE } from '../core/window-rules.ts';

@@ -4,12 +4,12 @@
  * response.
  */
 
-import {
-  COUNTER_OPERATIONS,
-  type CounterOperationRequest,
-  type CounterOperationResult,
-} from '../api/common/operations.ts';
 import type { ByVersion } from '../api/common/versions.ts';
+import { COUNTER_OPERATIONS } from '../api/operations/counter-operations.ts';
+import type {
+  CounterOperationRequest,
+  CounterOperationResult,
+} from '../api/operations/messages.ts';
 import type { Keyring } from '../auth/keyring.ts';
 import type { CounterHandlers } from './api-routes.ts';
 import type { DecisionRecorder } from './decision-recorder.ts';

@@ -5,10 +5,11 @@
  */
 
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
-import type { CounterOperationV1, UnknownFieldListener } from '../api/common/unknown-fields.ts';
-import { type ExplainRequest, explainResult, readExplain } from '../api/v1/explain.ts';
-import type { ExplainFacts, ExplainQuestion } from '../api/v1/explain-facts.ts';
-import { checksOf, mayUsePolicy, termsOf } from '../api/v1/explain-terms.ts';
+import type { UnknownFieldListener } from '../api/common/unknown-fields.ts';
+import type { ExplainFacts, ExplainQuestion } from '../api/explain/facts.ts';
+import { checksOf, mayUsePolicy, termsOf } from '../api/explain/terms.ts';
+import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
+import { type ExplainRequest, explainResult, readExplain } from '../api/operations/v1/explain.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
 import type { CounterState, Engine } from '../engine/engine.ts';

@@ -2,13 +2,15 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { SketchAnnouncement } from '../analytics/recorder.ts';
+import type { MainRoute } from '../api/common/operation.ts';
+import type { UnknownField } from '../api/common/unknown-fields.ts';
+import type { OperationName } from '../api/operations/main-operations.ts';
 import type {
   CounterOperationRequest,
   CounterOperationResult,
   OperationRequest,
   OperationResult,
-} from '../api/common/operations.ts';
-import type { UnknownField } from '../api/common/unknown-fields.ts';
+} from '../api/operations/messages.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { AppDescriptors, TlsFiles } from './apps.ts';
@@ -32,6 +34,8 @@ export interface AcceptorData {
   control: SharedArrayBuffer;
   engine: EngineData;
   hashKey: Uint8Array;
+  /** Of the operations that the main thread executes. */
+  mainRoutes: readonly MainRoute<OperationName>[];
   /** Whether it reports error responses, for the log at level debug. */
   isReportingErrors: boolean;
   activePublication: Publication;

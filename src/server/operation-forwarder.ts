@@ -7,15 +7,10 @@
  * that sends a second request before the first has its response.
  */
 
-import {
-  EXECUTED,
-  OPERATIONS,
-  type OperationName,
-  type OperationRequest,
-  type OperationResult,
-  type QuestionName,
-} from '../api/common/operations.ts';
+import { type MainRoute, RESPONSE_BYTES } from '../api/common/operation.ts';
 import type { ByVersion } from '../api/common/versions.ts';
+import type { OperationName, QuestionName } from '../api/operations/main-operations.ts';
+import type { OperationRequest, OperationResult } from '../api/operations/messages.ts';
 import type { Key } from '../auth/keyring.ts';
 import { PENDING_OPERATION_BYTES_MAX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
@@ -59,17 +54,17 @@ export class OperationForwarder {
   }
 
   /** Reads the body of a POST and forwards it. */
-  post(res: HttpResponse, framing: Framing, operation: OperationName, key: Key): void {
-    const { version, maxBytes } = OPERATIONS[operation];
+  post(res: HttpResponse, framing: Framing, route: MainRoute<OperationName>, key: Key): void {
+    const { version, maxBytes } = route;
     this.#servers[version].bodyReader.read(res, framing, maxBytes, key, (_res, { id }, bytes) => {
       // uWebSockets.js reuses its bytes after this callback; a view is part of a larger buffer.
       const input = ArrayBuffer.isView(bytes) ? bytes.slice() : new Uint8Array(bytes.slice(0));
-      this.#forward(res, { operation, keyId: id, input });
+      this.#forward(res, route, id, input);
     });
   }
 
-  get(res: HttpResponse, operation: OperationName, key: Key, query: string): void {
-    this.#forward(res, { operation, keyId: key.id, input: query });
+  get(res: HttpResponse, route: MainRoute<OperationName>, { id }: Key, query: string): void {
+    this.#forward(res, route, id, query);
   }
 
   /**
@@ -79,7 +74,8 @@ export class OperationForwarder {
   ask<Answer>(question: QuestionName, { id }: Key, fields: object): Promise<Answer> {
     const input = encoder.encode(JSON.stringify(fields));
     return new Promise((resolve, reject) => {
-      this.#submit({ operation: question, keyId: id, input }, (result) => {
+      const request = { operation: question, keyId: id, input };
+      this.#submit(request, RESPONSE_BYTES.read, (result) => {
         if ('body' in result) resolve(JSON.parse(result.body));
         else reject(errorOf(result));
       });
@@ -94,10 +90,15 @@ export class OperationForwarder {
     complete(result);
   }
 
-  #forward(res: HttpResponse, request: OperationRequest & { operation: OperationName }): void {
-    const { responder } = this.#servers[OPERATIONS[request.operation].version];
+  #forward(
+    res: HttpResponse,
+    { name, version, responseBytesEstimate }: MainRoute<OperationName>,
+    keyId: string,
+    input: OperationRequest['input'],
+  ): void {
+    const { responder } = this.#servers[version];
     let isAborted = false;
-    this.#submit(request, (result) => {
+    this.#submit({ operation: name, keyId, input }, responseBytesEstimate, (result) => {
       if (isAborted) return;
       res.cork(() => {
         if ('body' in result) responder.sendResult(res, result.body);
@@ -110,8 +111,12 @@ export class OperationForwarder {
   }
 
   /** @throws ApiError (503) where too many operations wait */
-  #submit(request: OperationRequest, complete: (result: OperationResult) => void): void {
-    const bytes = request.input.length + EXECUTED[request.operation].responseBytesEstimate;
+  #submit(
+    request: OperationRequest,
+    responseBytesEstimate: number,
+    complete: (result: OperationResult) => void,
+  ): void {
+    const bytes = request.input.length + responseBytesEstimate;
     if (this.#pendingBytes + bytes > PENDING_OPERATION_BYTES_MAX) {
       this.#stats.increment(ACCEPTOR_STAT.shedOperations);
       const message = 'too many operations are queued; nothing was changed';

@@ -4,13 +4,15 @@
  */
 
 import {
-  type CounterOperationV1,
   ReportedFields,
   shownField,
-  UNKNOWN_FIELD_STATS,
   type UnknownField,
   type UnknownFieldListener,
 } from '../api/common/unknown-fields.ts';
+import {
+  type CounterOperationV1,
+  UNKNOWN_FIELD_STATS,
+} from '../api/operations/unknown-field-stats.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 
 export function createUnknownFieldReporter(

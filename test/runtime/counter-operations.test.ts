@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { CounterOperationRequest } from '../../src/api/common/operations.ts';
+import type { CounterOperationRequest } from '../../src/api/operations/messages.ts';
 import {
   COUNTER_OPERATION_TIMEOUT_MS,
   PENDING_COUNTER_OPERATIONS_MAX,

@@ -1,14 +1,12 @@
 /** Calls API operations. */
 
+import { pathOf } from '../../src/api/common/operation.ts';
 import {
   COUNTER_OPERATION_NAMES,
   COUNTER_OPERATIONS,
-  type CounterOperationName,
-  counterOperationPath,
-  OPERATIONS,
-  type OperationName,
-  operationPath,
-} from '../../src/api/common/operations.ts';
+} from '../../src/api/operations/counter-operations.ts';
+import type { ApiOperation } from '../../src/api/operations/documentation.ts';
+import { OPERATIONS } from '../../src/api/operations/main-operations.ts';
 import {
   type LimitResponse,
   type ParsedResponse,
@@ -22,16 +20,11 @@ import { ROOT_KEY, waitUntil } from './server.ts';
 export { COUNTER_OPERATION_NAMES };
 export type Fields = Record<string, unknown>;
 
-export type Operation = OperationName | CounterOperationName;
-
-function isCounterOperation(operation: Operation): operation is CounterOperationName {
-  return operation in COUNTER_OPERATIONS;
-}
+export type Operation = ApiOperation;
+const ALL = { ...OPERATIONS, ...COUNTER_OPERATIONS };
 
 export function pathAndMethodOf(operation: Operation): { path: string; method: 'GET' | 'POST' } {
-  if (isCounterOperation(operation))
-    return { path: counterOperationPath(operation), method: 'POST' };
-  return { path: operationPath(operation), method: OPERATIONS[operation].method };
+  return { path: pathOf(ALL[operation]), method: ALL[operation].method };
 }
 
 /** Sends the fields in the body of a POST, or in the query of a GET. */

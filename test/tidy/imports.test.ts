@@ -124,6 +124,19 @@ describe('imports', () => {
     }
   });
 
+  test('of the texts of the API load them in no server', () => {
+    const isText = (path: string) => {
+      return /\.texts\.ts$|^src\/api\/(texts\/|operations\/documentation\.ts$)/.test(path);
+    };
+    const loading = sources.flatMap(({ path, text }) => {
+      return [...text.matchAll(/^(?:import|export) (type )?[^;]*?'(\.[^']+)'/gm)]
+        .map(([, type, to]) => ({ from: path, type, to: join(dirname(path), to) }))
+        .filter(({ from, type, to }) => type === undefined && isText(to) && !isText(from));
+    });
+    expect(loading.map(asText)).toEqual([]);
+    expect(sources.filter(({ path }) => isText(path)).length).toBeGreaterThan(20);
+  });
+
   test('reach all sources from the entries of the build', () => {
     const scripts = Object.values(manifest.scripts).join(' ');
     const built = [...scripts.matchAll(/(?:src|tools)\/\S+\.ts/g)].map(([entry]) => entry);

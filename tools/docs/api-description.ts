@@ -4,6 +4,7 @@
  */
 
 import { DEFAULT_NAMESPACE } from '../../src/api/common/check-request.ts';
+import { numberText } from '../../src/api/texts/number-text.ts';
 import {
   AMOUNT_MAX,
   BODY_MAX_BYTES,
@@ -27,7 +28,6 @@ import {
 } from '../../src/core/constants.ts';
 import { RESPONSE_ESTIMATES } from './overload.ts';
 import { bytesText } from './quantities.ts';
-import { numberText } from './schema-text.ts';
 
 export const API_SUMMARY = 'Rate limit checks, overrides, analytics, API keys and the audit log.';
 

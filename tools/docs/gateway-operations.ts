@@ -11,17 +11,14 @@ import {
   OPENAPI_PATH,
   REFERENCE_PATH,
 } from '../../src/api/common/paths.ts';
+import { limitV1 } from '../../src/api/operations/v1/limit.ts';
+import { errorBodyV1 } from '../../src/api/texts/examples.ts';
+import { permissionsOf, type Tag } from '../../src/api/texts/operation-texts.ts';
 import { NAMESPACE_MAX_CHARACTERS } from '../../src/core/constants.ts';
 import { ERRORS } from '../../src/core/errors.ts';
 import { GATEWAYS, type Gateway } from '../../src/policies/gateways.ts';
-import {
-  errorExampleV1,
-  errorResponse,
-  inlineErrorResponse,
-  schemaReference,
-} from './openapi-responses.ts';
+import { errorResponse, inlineErrorResponse, schemaReference } from './openapi-responses.ts';
 import type { Header, Operation, Parameter, PathItem, Response } from './openapi-types.ts';
-import type { Tag } from './operations.ts';
 
 const HEADER = '#/components/headers/';
 const QUOTA_HEADERS = {
@@ -154,7 +151,7 @@ const DENIED: Response = {
 const LACKS_PERMISSION = inlineErrorResponse('v1', 'FORBIDDEN', {
   missingPermission: {
     summary: 'The key lacks the permission',
-    value: errorExampleV1(
+    value: errorBodyV1(
       'FORBIDDEN',
       'the API key lacks the permission "ratelimit.*.limit" or "ratelimit.<namespaceId>.limit"',
     ),
@@ -163,7 +160,7 @@ const LACKS_PERMISSION = inlineErrorResponse('v1', 'FORBIDDEN', {
 const UNKNOWN_NAMESPACE = {
   unknown: {
     summary: 'The namespace has no policy',
-    value: errorExampleV1('NOT_FOUND', 'there is no policy for the namespace "nowhere"'),
+    value: errorBodyV1('NOT_FOUND', 'there is no policy for the namespace "nowhere"'),
   },
 };
 const NOT_FOUND = {
@@ -171,7 +168,7 @@ const NOT_FOUND = {
     ...UNKNOWN_NAMESPACE,
     noGateway: {
       summary: 'The policy serves several gateways, and the query names none',
-      value: errorExampleV1(
+      value: errorBodyV1(
         'NOT_FOUND',
         `the policy for the namespace "${EXAMPLE_POLICY.namespace}" serves ` +
           `${EXAMPLE_POLICY.gateways.join(', ')}; the query of a check must be gateway=<name> ` +
@@ -218,7 +215,7 @@ function gatewayCheck(
     servers: SERVERS,
     parameters: [...address, ...CLIENT_HEADERS],
     responses: { 200: ALLOWED, ...responses, ...ERROR_RESPONSES },
-    'x-permissions': ['ratelimit.*.limit', 'ratelimit.<namespaceId>.limit'],
+    'x-permissions': permissionsOf(limitV1.requires).permissions,
     'x-any-method': true,
   };
   return { get };
@@ -391,7 +388,7 @@ export const DOCUMENTATION_PATHS: Readonly<Record<string, PathItem>> = {
         ...inlineErrorResponse('v1', 'NOT_FOUND', {
           unknown: {
             summary: 'There is no such code',
-            value: errorExampleV1('NOT_FOUND', 'there is no GET /docs/errors/NOTHING'),
+            value: errorBodyV1('NOT_FOUND', 'there is no GET /docs/errors/NOTHING'),
             'x-request': { path: { code: 'NOTHING' } },
           },
         }),

@@ -1,27 +1,12 @@
 /** The error responses of the OpenAPI document, generated from the table of errors. */
 
 import type { Version } from '../../src/api/common/versions.ts';
-import { AUTHORIZATION_LOCATION, ERRORS, type ErrorCode, statusOf } from '../../src/core/errors.ts';
-import { DOCS_URL, REQUEST_ID } from './examples.ts';
+import { badRequestBodyV2, errorBody, errorBodyV1 } from '../../src/api/texts/examples.ts';
+import { AUTHORIZATION_LOCATION, ERRORS, type ErrorCode } from '../../src/core/errors.ts';
 import type { ExampleObject, Reference, Response, Schema } from './openapi-types.ts';
 
 export function schemaReference(name: string): Schema {
   return { $ref: `#/components/schemas/${name}` };
-}
-
-export function errorExampleV1(code: ErrorCode, message: string): object {
-  return { error: { code, docs: DOCS_URL + code, message, requestId: REQUEST_ID } };
-}
-
-export function errorExample(version: Version, code: ErrorCode, message: string): object {
-  return version === 'v1' ? errorExampleV1(code, message) : errorExampleV2(code, message);
-}
-
-function errorExampleV2(code: ErrorCode, message: string) {
-  const status = statusOf(code);
-  const title = ERRORS[code].status.slice(`${status} `.length);
-  const error = { title, detail: message, status, type: DOCS_URL + code };
-  return { meta: { requestId: REQUEST_ID }, error };
 }
 
 /** A reference to a response that all operations of a version share. */
@@ -53,16 +38,13 @@ const NO_KEY = 'No key';
 const MISSING_KEY = 'the header "Authorization: Bearer <key>" is missing';
 const MISSING_KEY_V1: ExampleObject = {
   summary: NO_KEY,
-  value: errorExampleV1('UNAUTHORIZED', MISSING_KEY),
+  value: errorBodyV1('UNAUTHORIZED', MISSING_KEY),
 };
 
 /** In v2 a request without a key is malformed. */
 export function missingKeyV2(): ExampleObject {
   const fix = 'send the header "Authorization: Bearer <key>"';
-  const location = AUTHORIZATION_LOCATION;
-  const { meta, error } = errorExampleV2('BAD_REQUEST', MISSING_KEY);
-  const errors = [{ location, message: MISSING_KEY, fix }];
-  return { summary: NO_KEY, value: { meta, error: { ...error, errors } } };
+  return { summary: NO_KEY, value: badRequestBodyV2(AUTHORIZATION_LOCATION, MISSING_KEY, fix) };
 }
 
 /** The messages of errors that all operations have in common, by the name of the example. */
@@ -98,7 +80,7 @@ function sharedName(version: Version, code: SharedErrorCode): string {
 function sharedExamples(version: Version, code: SharedErrorCode): Record<string, ExampleObject> {
   const messages: Record<string, readonly [string, string]> = SHARED_MESSAGES[code];
   const examples = Object.entries(messages).map(([name, [summary, message]]) => {
-    return [name, { summary, value: errorExample(version, code, message) }];
+    return [name, { summary, value: errorBody(version, code, message) }];
   });
   const isMissingKeyHere = version === 'v1' && code === 'UNAUTHORIZED';
   return {
@@ -117,7 +99,7 @@ export function sharedResponses(): Record<string, Response> {
   );
   const missingKey = {
     summary: NO_KEY,
-    value: errorExampleV1('UNAUTHORIZED', 'the header "X-Weir-Key: <key>" is missing'),
+    value: errorBodyV1('UNAUTHORIZED', 'the header "X-Weir-Key: <key>" is missing'),
   };
   return {
     ...Object.fromEntries(responses),

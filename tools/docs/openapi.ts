@@ -5,22 +5,26 @@
  */
 
 import type { TSchema } from 'typebox';
-import { COUNTER_OPERATIONS, OPERATIONS } from '../../src/api/common/operations.ts';
+import { pathOf } from '../../src/api/common/operation.ts';
 import { EXAMPLE_BASE_URL } from '../../src/api/common/paths.ts';
 import { errorV1, errorV2 } from '../../src/api/common/responses.ts';
-import type { Version } from '../../src/api/common/versions.ts';
+import { DOCUMENTED } from '../../src/api/operations/documentation.ts';
+import { errorBody } from '../../src/api/texts/examples.ts';
+import {
+  type DocumentedOperation,
+  permissionsOf,
+  TAGS,
+} from '../../src/api/texts/operation-texts.ts';
 import { type ErrorCode, statusOf } from '../../src/core/errors.ts';
 import { VERSION } from '../../src/core/version.ts';
 import { PROBLEM } from '../../src/policies/problem.ts';
 import { API_DESCRIPTION, API_SUMMARY } from './api-description.ts';
-import { EXAMPLES } from './examples.ts';
 import {
   DOCUMENTATION_PATHS,
   GATEWAY_PATHS,
   PAGE_HEADER_COMPONENTS,
 } from './gateway-operations.ts';
 import {
-  errorExample,
   errorResponse,
   inlineErrorResponse,
   missingKeyV2,
@@ -38,19 +42,6 @@ import type {
   Response,
   Schema,
 } from './openapi-types.ts';
-import { type ApiOperation, OPERATION_DOCS, TAGS } from './operations.ts';
-
-/** The declaration of an operation that its route has. */
-interface Declaration {
-  version: Version;
-  method: 'GET' | 'POST';
-  maxBytes: number;
-}
-const DECLARATIONS: Readonly<Record<ApiOperation, Declaration>> = {
-  ...COUNTER_OPERATIONS,
-  ...OPERATIONS,
-};
-const API_OPERATIONS = Object.keys(OPERATION_DOCS) as ApiOperation[];
 
 const HEADERS: Readonly<Record<string, Header>> = {
   XRequestId: {
@@ -106,18 +97,18 @@ function legacyHeader(description: string, example: number): Header {
 
 export function openApiDocument(): OpenApiDocument {
   const schemas: Record<string, Schema> = {
-    V1Error: documentedSchema(errorV1),
-    V2Error: documentedSchema(errorV2),
+    V1Error: documentedSchema(errorV1()),
+    V2Error: documentedSchema(errorV2()),
     Problem: documentedSchema(PROBLEM),
   };
   const paths: Record<string, PathItem> = {};
-  for (const name of API_OPERATIONS) {
-    const { method, version } = DECLARATIONS[name];
-    const { request, response } = OPERATION_DOCS[name];
-    if (method === 'POST') schemas[`${schemaName(name)}Request`] = documentedSchema(request);
-    schemas[`${schemaName(name)}Response`] = documentedSchema(response);
-    const operation = method === 'POST' ? { post: post(name) } : { get: get(name) };
-    paths[`/${version}/${name}`] = operation;
+  for (const operation of DOCUMENTED) {
+    const { method, request, response } = operation;
+    const name = schemaName(operation);
+    if (method === 'POST') schemas[`${name}Request`] = documentedSchema(request);
+    schemas[`${name}Response`] = documentedSchema(response);
+    paths[pathOf(operation)] =
+      method === 'POST' ? { post: post(operation) } : { get: get(operation) };
   }
   return {
     openapi: '3.1.1',
@@ -162,35 +153,30 @@ export function openApiJson(): string {
 }
 
 /** The name of an operation in the names of its schemas, as in `V1SetOverride`. */
-function schemaName(name: ApiOperation): string {
+function schemaName({ name, version }: DocumentedOperation): string {
   const [subject, action] = name.split('.');
   const words = subject.startsWith('ratelimit') ? [action] : [subject, action];
   const pascal = words.map((word) => word[0].toUpperCase() + word.slice(1)).join('');
-  return DECLARATIONS[name].version.toUpperCase() + pascal;
+  return version.toUpperCase() + pascal;
 }
 
-function post(name: ApiOperation): Operation {
-  const { maxBytes } = DECLARATIONS[name];
-  const examples = requestExamples(name, (request) => request);
+function post(documented: DocumentedOperation): Operation {
+  const schema = schemaReference(`${schemaName(documented)}Request`);
+  const examples = requestExamples(documented, (request) => request);
   return {
-    ...operation(name),
-    requestBody: {
-      required: true,
-      content: {
-        'application/json': { schema: schemaReference(`${schemaName(name)}Request`), examples },
-      },
-    },
-    responses: responses(name),
-    ...permissionsOf(name),
-    'x-max-body-bytes': maxBytes,
+    ...operation(documented),
+    requestBody: { required: true, content: { 'application/json': { schema, examples } } },
+    responses: responses(documented),
+    ...permissionFields(documented),
+    'x-max-body-bytes': documented.maxBytes,
   };
 }
 
-function get(name: ApiOperation): Operation {
-  const { properties = {}, required = [] } = documentedSchema(OPERATION_DOCS[name].request);
+function get(documented: DocumentedOperation): Operation {
+  const { properties = {}, required = [] } = documentedSchema(documented.request);
   const parameters = Object.entries(properties).map(([field, schema]): Parameter => {
     const { description = '', ...rest } = schema;
-    const examples = requestExamples(name, (request) => fieldOf(request, field));
+    const examples = requestExamples(documented, (request) => fieldOf(request, field));
     const parameter: Parameter = {
       name: field,
       in: 'query',
@@ -201,23 +187,19 @@ function get(name: ApiOperation): Operation {
     return Object.keys(examples).length === 0 ? parameter : { ...parameter, examples };
   });
   return {
-    ...operation(name),
+    ...operation(documented),
     parameters,
-    responses: responses(name),
-    ...permissionsOf(name),
+    responses: responses(documented),
+    ...permissionFields(documented),
   };
 }
 
-function permissionsOf(name: ApiOperation) {
-  const { permissions, alsoRequires } = OPERATION_DOCS[name];
-  return {
-    'x-permissions': permissions,
-    ...(alsoRequires && { 'x-also-permissions': alsoRequires }),
-  };
+function permissionFields({ requires }: DocumentedOperation) {
+  const { permissions, also } = permissionsOf(requires);
+  return { 'x-permissions': permissions, ...(also && { 'x-also-permissions': also }) };
 }
 
-function operation(name: ApiOperation) {
-  const { tag, summary, description } = OPERATION_DOCS[name];
+function operation({ name, tag, summary, description }: DocumentedOperation) {
   return {
     operationId: name,
     tags: [tag],
@@ -232,40 +214,40 @@ function operation(name: ApiOperation) {
  * @param part of a request; a request without it has no example
  */
 function requestExamples(
-  name: ApiOperation,
+  { examples }: DocumentedOperation,
   part: (request: unknown) => unknown,
 ): Record<string, ExampleObject> {
   return Object.fromEntries(
-    Object.entries(EXAMPLES[name]).flatMap(([example, { summary, request, status }]) => {
+    Object.entries(examples).flatMap(([example, { summary, request, status }]) => {
       const value = status === 400 ? undefined : part(request);
       return value === undefined ? [] : [[example, { summary, value }]];
     }),
   );
 }
 
-function responses(name: ApiOperation): Record<string, Response | Reference> {
-  const { version, method, maxBytes } = DECLARATIONS[name];
-  const { permissions, notFound, conflict, forbidden } = OPERATION_DOCS[name];
+function responses(documented: DocumentedOperation): Record<string, Response | Reference> {
+  const { version, method, maxBytes, requires, notFound, conflict, forbidden } = documented;
   const own = (code: ErrorCode, description?: string) => {
     const isV2BadRequest = version === 'v2' && code === 'BAD_REQUEST';
     const response = inlineErrorResponse(version, code, {
-      ...responseExamples(name, statusOf(code)),
+      ...responseExamples(documented, statusOf(code)),
       ...(isV2BadRequest && { missingKey: missingKeyV2() }),
     });
     return description === undefined ? response : { ...response, description };
   };
   const withExample = (code: ErrorCode, example: string, summary: string, message: string) => {
-    const value = errorExample(version, code, message);
+    const value = errorBody(version, code, message);
     return inlineErrorResponse(version, code, { [example]: { summary, value } });
   };
+  const { permissions } = permissionsOf(requires);
   const listed = permissions.map((permission) => `"${permission}"`).join(' or ');
   return {
     200: {
       description: 'Success.',
       content: {
         'application/json': {
-          schema: schemaReference(`${schemaName(name)}Response`),
-          examples: responseExamples(name, 200),
+          schema: schemaReference(`${schemaName(documented)}Response`),
+          examples: responseExamples(documented, 200),
         },
       },
     },
@@ -293,13 +275,14 @@ function responses(name: ApiOperation): Record<string, Response | Reference> {
   };
 }
 
-function responseExamples(name: ApiOperation, status: number): Record<string, ExampleObject> {
-  const part = DECLARATIONS[name].method === 'POST' ? 'body' : 'query';
-  const examples = Object.entries(EXAMPLES[name]).filter(([, example]) => {
-    return example.status === status;
-  });
+function responseExamples(
+  { method, examples }: DocumentedOperation,
+  status: number,
+): Record<string, ExampleObject> {
+  const part = method === 'POST' ? 'body' : 'query';
+  const shown = Object.entries(examples).filter(([, example]) => example.status === status);
   return Object.fromEntries(
-    examples.map(([example, { summary, request, response }]): [string, ExampleObject] => {
+    shown.map(([example, { summary, request, response }]): [string, ExampleObject] => {
       const invalidRequest = status === 400 ? { 'x-request': { [part]: request } } : {};
       return [example, { summary, value: response, ...invalidRequest }];
     }),

@@ -1,6 +1,6 @@
 /** The tables of the bounds under overload. */
 
-import { RESPONSE_BYTES } from '../../src/api/common/operations.ts';
+import { RESPONSE_BYTES } from '../../src/api/common/operation.ts';
 import {
   ADMIN_CONNECTIONS_MAX,
   ADMIN_REQUEST_TIMEOUT_MS,

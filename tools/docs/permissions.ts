@@ -1,25 +1,15 @@
 /** The tables of permissions: the forms of a permission, and what each operation requires. */
 
-import {
-  COUNTER_OPERATIONS,
-  type CounterOperationName,
-  OPERATIONS,
-} from '../../src/api/common/operations.ts';
+import { pathOf, type Requirement } from '../../src/api/common/operation.ts';
 import { AUTH_REQUEST_PATH, CHECK_PATH } from '../../src/api/common/paths.ts';
+import { DOCUMENTED } from '../../src/api/operations/documentation.ts';
+import { limitV1 } from '../../src/api/operations/v1/limit.ts';
 import {
   CREATE_NAMESPACE,
   GLOBAL_PERMISSIONS,
   NAMESPACE_ACTIONS,
 } from '../../src/auth/permissions.ts';
 import { inlineCode, markdownTable } from './markdown.ts';
-import { type ApiOperation, OPERATION_DOCS } from './operations.ts';
-
-const SPECS = { ...COUNTER_OPERATIONS, ...OPERATIONS } satisfies Record<ApiOperation, unknown>;
-const OPERATION_NAMES = Object.keys(OPERATION_DOCS) as ApiOperation[];
-/** The operation whose permission gateway checks require. */
-const CHECK: CounterOperationName = 'ratelimits.limit';
-/** Operations that list what the key may read in each namespace. */
-const LISTS: readonly ApiOperation[] = ['ratelimits.listNamespaces', 'ratelimits.listPolicies'];
 
 export function permissionsTables(): string {
   return [formsTable(), operationsTable()].join('\n\n');
@@ -41,7 +31,10 @@ function formsTable(): string {
         'A check or an override with a new name creates the namespace.',
       ],
       ...GLOBAL_PERMISSIONS.map((permission) => {
-        const names = OPERATION_NAMES.filter((name) => actionsOf(name).includes(permission));
+        const operations = DOCUMENTED.filter(({ requires }) => {
+          return 'permission' in requires && requires.permission === permission;
+        });
+        const names = operations.map(({ name }) => name);
         return [inlineCode(permission), `The operation ${codeList(names)}.`];
       }),
     ],
@@ -49,13 +42,9 @@ function formsTable(): string {
 }
 
 function operationsTable(): string {
-  const rows = OPERATION_NAMES.map((name) => {
-    const { method, version } = SPECS[name];
-    return [
-      inlineCode(`${method} /${version}/${name}`),
-      OPERATION_DOCS[name].summary,
-      requirementOf(name),
-    ];
+  const rows = DOCUMENTED.map((operation) => {
+    const { method, summary, requires } = operation;
+    return [inlineCode(`${method} ${pathOf(operation)}`), summary, requirementText(requires)];
   });
   const gatewayPaths = [CHECK_PATH, AUTH_REQUEST_PATH].map((path) => `${path}<namespace>`);
   return markdownTable(
@@ -65,32 +54,18 @@ function operationsTable(): string {
       [
         gatewayPaths.map(inlineCode).join('<br>'),
         'Check a request of a gateway',
-        `${requirementOf(CHECK)}; no key on the listener for gateways`,
+        `${requirementText(limitV1.requires)}; no key on the listener for gateways`,
       ],
     ],
   );
 }
 
 /** For example "`limit` in the namespace". */
-function requirementOf(name: ApiOperation): string {
-  const { permissions, alsoRequires } = OPERATION_DOCS[name];
-  const [action] = actionsOf(name);
-  if (action === permissions[0]) return inlineCode(action);
-  if (permissions.length === 1) return `${inlineCode(action)} in all namespaces`;
-  if (alsoRequires !== undefined) {
-    const also = inlineCode(actionOf(alsoRequires[0]));
-    return `${inlineCode(action)} and ${also} in the namespace`;
-  }
-  return `${inlineCode(action)} in ${LISTS.includes(name) ? 'each listed' : 'the'} namespace`;
-}
-
-/** The actions or global permissions that an operation requires. */
-function actionsOf(name: ApiOperation): string[] {
-  return OPERATION_DOCS[name].permissions.map(actionOf);
-}
-
-function actionOf(permission: string): string {
-  return permission.replace(/^ratelimit\.[^.]*\./, '');
+function requirementText(requires: Requirement): string {
+  if ('permission' in requires) return inlineCode(requires.permission);
+  const { action, and, in: where } = requires;
+  const also = and === undefined ? '' : ` and ${inlineCode(and)}`;
+  return `${inlineCode(action)}${also} in ${where}`;
 }
 
 function codeList(names: readonly string[]): string {

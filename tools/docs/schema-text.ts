@@ -1,10 +1,7 @@
 /** The type and the bounds of a JSON Schema in words. */
 
-import { AMOUNT_MAX } from '../../src/core/constants.ts';
+import { numberText } from '../../src/api/texts/number-text.ts';
 import type { Schema } from './openapi-types.ts';
-
-/** From this number on, digits are in groups of three. */
-const GROUPED_FROM = 10_000;
 
 /** For example `array of strings`. */
 export function typeText(schema: Schema): string {
@@ -36,13 +33,6 @@ function range(minimum: number | undefined, maximum: number | undefined, unit: s
     return `, at most ${numberText(maximum)}${unit}`;
   }
   return `, ${numberText(minimum)} to ${numberText(maximum)}${unit}`;
-}
-
-/** For example `65 536`, with narrow spaces that do not break the line. */
-export function numberText(value: number): string {
-  if (value === AMOUNT_MAX) return '2^53-1';
-  if (value < GROUPED_FROM) return String(value);
-  return String(value).replace(/\B(?=(?:\d{3})+$)/g, '\u202f');
 }
 
 /** The accepted values of a field, of the items of an array, or of one of several types. */

@@ -7,6 +7,7 @@
  * field that the service reads.
  */
 
+import type { TObject } from 'typebox';
 import { BODY_MAX_BYTES } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
 import { findJsonSyntaxError } from '../../core/json-text.ts';
@@ -70,10 +71,6 @@ function requireValuesMax(bytes: Uint8Array, valuesMax: number): void {
 
 const REPLACEMENT_CHARACTER = '\ufffd';
 
-/** Query fields that are numbers. Other text in them stays text, which the schema rejects. */
-const INTEGER_FIELDS = ['limit', 'start', 'end'];
-/** The same for fields that are true or false. */
-const FLAG_FIELDS = ['cidr', 'usage'];
 const FLAGS = new Map([
   ['true', true],
   ['false', false],
@@ -81,10 +78,11 @@ const FLAGS = new Map([
 
 /**
  * uWebSockets.js replaces each ill-formed sequence of raw bytes by U+FFFD, so a raw U+FFFD is an
- * error as well; percent-encoded, it is accepted.
+ * error as well; percent-encoded, it is accepted. Fields that are integers or flags by the schema
+ * become such values. Other text in them stays text, which the schema rejects.
  * @param query the text after the `?`
  */
-export function parseQuery(query: string): Record<string, unknown> {
+export function parseQuery(query: string, { properties }: TObject): Record<string, unknown> {
   if (query.includes(REPLACEMENT_CHARACTER)) {
     throw new ApiError(
       'BAD_REQUEST',
@@ -97,8 +95,9 @@ export function parseQuery(query: string): Record<string, unknown> {
     const equals = pair.indexOf('=');
     const name = decodeQueryText(equals < 0 ? pair : pair.slice(0, equals));
     const value = equals < 0 ? '' : decodeQueryText(pair.slice(equals + 1));
-    const isNumber = INTEGER_FIELDS.includes(name) && /^\d{1,15}$/.test(value);
-    const flag = FLAG_FIELDS.includes(name) ? FLAGS.get(value) : undefined;
+    const { type } = (Object.hasOwn(properties, name) ? properties[name] : {}) as { type?: string };
+    const isNumber = type === 'integer' && /^\d{1,15}$/.test(value);
+    const flag = type === 'boolean' ? FLAGS.get(value) : undefined;
     fields.set(name, flag ?? (isNumber ? Number(value) : value));
   }
   return Object.fromEntries(fields);

@@ -22,7 +22,7 @@ export interface OperationContext {
   usage: UsageQueries;
   /** Undefined with WEIR_ANALYTICS=off. */
   analytics: AnalyticsQueries | undefined;
-  /** Validates an input of v1, and notes its unknown fields. @throws ApiError (400) */
+  /** Validates an input, and notes the unknown fields that v1 ignores. @throws ApiError (400) */
   validate: <S extends TObject>(validator: Validator<S>, input: unknown) => Static<S>;
   /** Adds an entry by the request's key to the audit log. */
   audit: (details: AuditDetails) => void;

@@ -1,7 +1,7 @@
 /**
  * The schemas of error responses, and fields that several responses have. They document the API,
- * and tests compare responses with them. The code uses their types only, so a running server loads
- * none of them.
+ * and tests compare responses with them. The code uses their types only: each is a function that no
+ * thread of a server calls, so that the bundle does not contain it.
  */
 
 import Type, { type Static, type TSchema } from 'typebox';
@@ -31,8 +31,30 @@ export function idText(prefix: string, description: string) {
   return Type.String({ pattern: `^${prefix}_`, description });
 }
 
+export function namespaceId(description: string) {
+  return idText('rlns', description);
+}
+
+export function keyId(description: string) {
+  return idText('key', description);
+}
+
 export function listOf<S extends TSchema>(items: S, description: string) {
   return Type.Array(items, { description });
+}
+
+/** The 200 of an operation that has nothing to say. */
+export function empty() {
+  return Type.Object({}, { description: 'An empty object.' });
+}
+
+/** What v2 wraps the result of an operation in. */
+export function envelope<S extends TSchema>(data: S) {
+  return Type.Object({ meta: meta(), data });
+}
+
+export function meta() {
+  return Type.Object({ requestId: requestId() });
 }
 
 export const REMAINING =
@@ -43,83 +65,65 @@ export const RESET =
   'full again. After a denial with `gcra` it is the time at which a check of this cost would pass.';
 
 /** The state of the limit after a check. */
-export const limitFields = {
-  limit: amount('The limit of the check, or of the override that applied.'),
-  remaining: amount(REMAINING),
-  reset: amount(RESET),
-};
+export function limitFields() {
+  return {
+    limit: amount('The limit of the check, or of the override that applied.'),
+    remaining: amount(REMAINING),
+    reset: amount(RESET),
+  };
+}
 
-/** Of an override. */
-export const overrideEnd = Type.Optional(
-  unixMs('Time at which the override ends by itself. Absent if it has no end'),
-);
+/** The fields of a list, beside its items. */
+export function pageState() {
+  return {
+    cursor: Type.Optional(named('The `cursor` of the next page. It is absent on the last page.')),
+    total: amount('Number of items on all pages.'),
+  };
+}
 
-/** How often an override was used. */
-export const overrideUsage = Type.Optional(
-  Type.Object(
-    {
-      applied: Type.Integer({
-        minimum: 0,
-        description: 'Number of checks to which the override applied, whether allowed or denied.',
+function requestId() {
+  return idText('req', 'Id of the request. The log has the cause of a 500 under this id.');
+}
+
+export function errorV1() {
+  const codes = Type.Enum(Object.keys(ERRORS) as ErrorCode[]);
+  return Type.Object({
+    error: Type.Object({
+      code: field(codes, 'Code of the error.'),
+      docs: Type.String({
+        format: 'uri-reference',
+        description: 'Page of this server about the code. It is served without a key.',
       }),
-      lastAppliedAt: Type.Optional(
-        amount('Time of the last of them, in Unix milliseconds. Absent if there was none.'),
-      ),
-      since: unixMs('Time from which on checks were counted'),
-    },
-    {
-      description:
-        'How often the override has applied on the machine that answers. Only if the request has ' +
-        '`usage`. Absent while it cannot be read.',
-    },
-  ),
-);
-
-/** Of the next page; absent on the last one. */
-export const nextCursor = Type.Optional(
-  named('The `cursor` of the next page. It is absent on the last page.'),
-);
-export const total = amount('Number of items on all pages.');
-
-const requestId = idText('req', 'Id of the request. The log has the cause of a 500 under this id.');
-const errorCode = Type.Enum(Object.keys(ERRORS) as ErrorCode[]);
-
-export const errorV1 = Type.Object({
-  error: Type.Object({
-    code: field(errorCode, 'Code of the error.'),
-    docs: Type.String({
-      format: 'uri-reference',
-      description: 'Page of this server about the code. It is served without a key.',
+      message: named('What is wrong: the field, the value received and the values accepted.'),
+      requestId: requestId(),
     }),
-    message: named('What is wrong: the field, the value received and the values accepted.'),
-    requestId,
-  }),
-});
+  });
+}
 
-export const meta = Type.Object({ requestId });
-
-export const errorV2 = Type.Object({
-  meta,
-  error: Type.Object({
-    title: named('Reason phrase of the HTTP status.'),
-    detail: named('What is wrong: the field, the value received and the values accepted.'),
-    status: Type.Integer({ minimum: 400, maximum: 599, description: 'HTTP status.' }),
-    type: Type.String({
-      format: 'uri-reference',
-      description: 'Page of this server about the error. It is served without a key.',
-    }),
-    errors: Type.Optional(
-      listOf(
-        Type.Object({
-          location: named('Where the error is, as in `body[3].limit`.'),
-          message: named('What is wrong there.'),
-          fix: Type.Optional(named('How to correct the request.')),
-        }),
-        'Present on a 400.',
+export function errorV2() {
+  return Type.Object({
+    meta: meta(),
+    error: Type.Object({
+      title: named('Reason phrase of the HTTP status.'),
+      detail: named('What is wrong: the field, the value received and the values accepted.'),
+      status: Type.Integer({ minimum: 400, maximum: 599, description: 'HTTP status.' }),
+      type: Type.String({
+        format: 'uri-reference',
+        description: 'Page of this server about the error. It is served without a key.',
+      }),
+      errors: Type.Optional(
+        listOf(
+          Type.Object({
+            location: named('Where the error is, as in `body[3].limit`.'),
+            message: named('What is wrong there.'),
+            fix: Type.Optional(named('How to correct the request.')),
+          }),
+          'Present on a 400.',
+        ),
       ),
-    ),
-  }),
-});
+    }),
+  });
+}
 
-export type ErrorV1 = Static<typeof errorV1>;
-export type ErrorV2 = Static<typeof errorV2>;
+export type ErrorV1 = Static<ReturnType<typeof errorV1>>;
+export type ErrorV2 = Static<ReturnType<typeof errorV2>>;

@@ -9,9 +9,7 @@ import type { Key } from '../../auth/keyring.ts';
 import { UNKNOWN_FIELDS_MAX, UNKNOWN_FIELDS_PER_KEY_MAX } from '../../core/constants.ts';
 import { shortName } from '../../core/describe.ts';
 import type { Validator } from '../../core/schema.ts';
-import { ACCEPTOR_STAT, type AcceptorStatIndex } from '../../shared-memory/stats.ts';
 import { parseBody } from './input.ts';
-import type { CounterOperationName, OperationName } from './operations.ts';
 
 /** Takes the unknown fields of one request. */
 export type UnknownFieldListener<Operation extends string> = (
@@ -20,19 +18,9 @@ export type UnknownFieldListener<Operation extends string> = (
   names: readonly string[],
 ) => void;
 
-/** The operations of v1 on counters, with the count of their requests in the stats block. */
-export const UNKNOWN_FIELD_STATS = {
-  'ratelimits.limit': ACCEPTOR_STAT.unknownFieldsLimit,
-  'ratelimits.refund': ACCEPTOR_STAT.unknownFieldsRefund,
-  'ratelimits.reset': ACCEPTOR_STAT.unknownFieldsReset,
-  'ratelimits.inspect': ACCEPTOR_STAT.unknownFieldsInspect,
-  'ratelimits.explain': ACCEPTOR_STAT.unknownFieldsExplain,
-} as const satisfies Partial<Record<CounterOperationName, AcceptorStatIndex>>;
-export type CounterOperationV1 = keyof typeof UNKNOWN_FIELD_STATS;
-
 /** A field to log. */
 export interface UnknownField {
-  operation: OperationName | CounterOperationV1;
+  operation: string;
   keyId: string;
   /** As `shownField` returns it. */
   field: string;
@@ -44,12 +32,12 @@ export function shownField(name: string): string {
 }
 
 /** Parses and validates the body of an operation on counters. @throws ApiError (400) */
-export function readBody<S extends TObject>(
+export function readBody<S extends TObject, Operation extends string>(
   validator: Validator<S>,
   bytes: ArrayBuffer | Uint8Array,
-  operation: CounterOperationV1,
+  operation: Operation,
   { id }: Key,
-  onUnknownFields: UnknownFieldListener<CounterOperationV1>,
+  onUnknownFields: UnknownFieldListener<Operation>,
 ): Static<S> {
   const body = validator.validate(parseBody(bytes));
   const names = validator.unknownFields(body);

@@ -3,7 +3,7 @@
  * RequestError with the message of the API. A 401 means that the session is over.
  */
 
-import type { RESPONSES_V1, ResponseV1 } from '../../api/v1/responses.ts';
+import type { ApiOperation, ResponseOf } from '../../api/operations/documentation.ts';
 import type { SessionInfo } from '../../observe/dashboard/snapshot.ts';
 
 export class RequestError extends Error {
@@ -16,9 +16,9 @@ export class RequestError extends Error {
   }
 }
 
-type Responses = { [Name in keyof typeof RESPONSES_V1]: ResponseV1<Name> };
-export type Operation = keyof Responses;
-export type Response<Name extends Operation> = Responses[Name];
+/** Those of v1. */
+type Operation = Exclude<ApiOperation, `ratelimit.${string}`>;
+export type Response<Name extends Operation> = ResponseOf<Name>;
 export type NamespaceTotals = Response<'analytics.getNamespaces'>['namespaces'][number];
 export type TimelinePoint = Response<'analytics.getTimeline'>['points'][number];
 export type RankedIdentifier = Response<'analytics.getIdentifiers'>['denied'][number];

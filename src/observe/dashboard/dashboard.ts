@@ -12,17 +12,19 @@ import type { Socket } from 'node:net';
 import { hostname } from 'node:os';
 import Type from 'typebox';
 import { parseBody } from '../../api/common/input.ts';
+import { RequestIds } from '../../api/common/request-ids.ts';
+import { RESPONSE_FORMATS } from '../../api/common/versions.ts';
 import {
   COUNTER_OPERATION_NAMES,
   COUNTER_OPERATIONS,
   type CounterOperationName,
-  type CounterOperationResult,
+} from '../../api/operations/counter-operations.ts';
+import {
   OPERATION_NAMES,
   OPERATIONS,
   type OperationName,
-} from '../../api/common/operations.ts';
-import { RequestIds } from '../../api/common/request-ids.ts';
-import { RESPONSE_FORMATS } from '../../api/common/versions.ts';
+} from '../../api/operations/main-operations.ts';
+import type { CounterOperationResult } from '../../api/operations/messages.ts';
 import type { KeyRecord } from '../../auth/keys.ts';
 import { KEY_MAX_CHARACTERS } from '../../core/constants.ts';
 import { formatValue } from '../../core/describe.ts';

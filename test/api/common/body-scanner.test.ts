@@ -3,12 +3,9 @@ import { BodyScanner } from '../../../src/api/common/body-scanner.ts';
 import type { CheckBody, CheckRequest } from '../../../src/api/common/check-request.ts';
 import { parseBody } from '../../../src/api/common/input.ts';
 import { NamespaceFinder } from '../../../src/api/common/namespace-finder.ts';
-import { CheckReaderV1, limitValidator as validatorV1 } from '../../../src/api/v1/limit.ts';
-import {
-  CheckReaderV2,
-  itemValidator,
-  limitValidator as validatorV2,
-} from '../../../src/api/v2/limit.ts';
+import { CheckReaderV1, limitV1 } from '../../../src/api/operations/v1/limit.ts';
+import { CheckReaderV2, limitV2 } from '../../../src/api/operations/v2/limit.ts';
+import { CheckListReader, multiLimit } from '../../../src/api/operations/v2/multi-limit.ts';
 import { Permissions } from '../../../src/auth/permissions.ts';
 import { requireValidBurst } from '../../../src/core/algorithm-fields.ts';
 import { ApiError } from '../../../src/core/errors.ts';
@@ -80,7 +77,7 @@ interface Operation {
 
 function oneCheck(
   newReader: () => Pick<CheckReaderV1 | CheckReaderV2, 'read'>,
-  validator: typeof validatorV1 | typeof validatorV2,
+  validator: typeof limitV1.validator | typeof limitV2.validator,
 ): Pick<Operation, 'isList' | 'reader' | 'parsed'> {
   return {
     isList: false,
@@ -97,13 +94,16 @@ const operations: Operation[] = [
     name: 'v1, one check',
     bodies: trialCount(20_000, 650_000),
     defaultRule: RULE.fixed,
-    ...oneCheck(() => new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false), validatorV1),
+    ...oneCheck(
+      () => new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false),
+      limitV1.validator,
+    ),
   },
   {
     name: 'v2, one check',
     bodies: trialCount(10_000, 350_000),
     defaultRule: RULE.sliding,
-    ...oneCheck(() => new CheckReaderV2(scan, newNamespaceFinder()), validatorV2),
+    ...oneCheck(() => new CheckReaderV2(scan, newNamespaceFinder()), limitV2.validator),
   },
   {
     name: 'v2, many checks',
@@ -111,8 +111,8 @@ const operations: Operation[] = [
     isList: true,
     defaultRule: RULE.sliding,
     reader: () => {
-      const reader = new CheckReaderV2(scan, newNamespaceFinder());
-      return (bytes) => reader.readMany(key, bytes);
+      const reader = new CheckListReader(scan, newNamespaceFinder());
+      return (bytes) => reader.read(key, bytes);
     },
     parsed: (bytes) => {
       const items = parseBody(bytes);
@@ -121,7 +121,7 @@ const operations: Operation[] = [
       }
       return items.map((item, at) => {
         try {
-          return validateBurst(itemValidator.validate(item));
+          return validateBurst(multiLimit.validator.validate(item));
         } catch (error) {
           throw error instanceof ApiError ? error.forListItem('', at) : error;
         }

@@ -1,7 +1,9 @@
+import Type from 'typebox';
 import { expect, test } from 'vitest';
 import { parseBody, parseQuery } from '../../../src/api/common/input.ts';
 import { BODY_MAX_BYTES } from '../../../src/core/constants.ts';
 import { ApiError } from '../../../src/core/errors.ts';
+import { flag, integer, text } from '../../../src/core/schema.ts';
 
 const longBody = (json: string) => Buffer.from(json + ' '.repeat(BODY_MAX_BYTES));
 const MESSAGE = 'the body must hold at most 5 values';
@@ -46,19 +48,27 @@ test('the error of an invalid body has line, column and reason, and no text of t
   }
 });
 
-test('a query is decoded, and only a decimal integer in "limit" becomes a number', () => {
-  expect(parseQuery('limit=5&identifier=5&a+b=%C3%A9&empty&limit2=5')).toEqual({
+const QUERY = Type.Object({
+  limit: Type.Optional(integer(1, 100)),
+  usage: Type.Optional(flag()),
+  identifier: text(0, 10),
+});
+
+test('a query is decoded, and only an integer or a flag of its schema is no text', () => {
+  expect(parseQuery('limit=5&usage=true&identifier=5&a+b=%C3%A9&empty&limit2=5', QUERY)).toEqual({
     limit: 5,
+    usage: true,
     identifier: '5',
     'a b': 'é',
     empty: '',
     limit2: '5',
   });
-  expect(parseQuery('limit=-5')).toEqual({ limit: '-5' });
-  expect(parseQuery('__proto__=x')).toEqual(Object.fromEntries([['__proto__', 'x']]));
-  expect(parseQuery('a=%EF%BF%BD')).toEqual({ a: '\ufffd' });
+  expect(parseQuery('limit=-5&usage=1', QUERY)).toEqual({ limit: '-5', usage: '1' });
+  expect(parseQuery('limit=true&usage=0', QUERY)).toEqual({ limit: 'true', usage: '0' });
+  expect(parseQuery('__proto__=x', QUERY)).toEqual(Object.fromEntries([['__proto__', 'x']]));
+  expect(parseQuery('a=%EF%BF%BD', QUERY)).toEqual({ a: '\ufffd' });
 });
 
 test.each(['a=%', 'a=%FF', '%ED%A0%80=a', 'a=\ufffd'])('the query %s is not UTF-8', (query) => {
-  expect(() => parseQuery(query)).toThrow('the query must be ');
+  expect(() => parseQuery(query, QUERY)).toThrow('the query must be ');
 });

@@ -1,6 +1,6 @@
 /**
  * The unmodified public clients of v2 against a running server: each operation, and each class of
- * errors. test/api/v2.test.ts has the rules of v2.
+ * errors. test/api/operations/v2.test.ts has the rules of v2.
  */
 
 import { Unkey } from 'unkey-api-v2';

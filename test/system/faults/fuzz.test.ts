@@ -7,8 +7,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { parseBody } from '../../../src/api/common/input.ts';
-import { limitValidator as readerV1 } from '../../../src/api/v1/limit.ts';
-import { itemValidator, limitValidator as readerV2 } from '../../../src/api/v2/limit.ts';
+import { limitV1 } from '../../../src/api/operations/v1/limit.ts';
+import { limitV2 } from '../../../src/api/operations/v2/limit.ts';
+import { multiLimit } from '../../../src/api/operations/v2/multi-limit.ts';
 import { AMOUNT_MAX, SLOTS_PER_COUNTER, V2_DURATION_MAX_MS } from '../../../src/core/constants.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
@@ -124,12 +125,14 @@ const checkFields = (below: RandomBelow, durations: readonly number[]) => {
 const V1_DURATIONS = [LONGEST_WINDOW_MS, V2_DURATION_MAX_MS, 60_000];
 const V2_DURATIONS = [V2_DURATION_MAX_MS, 60_000];
 
-const parsedV1 = (bytes: Buffer) => parseOrUndefined(() => readerV1.validate(parseBody(bytes)));
-const parsedV2 = (bytes: Buffer) => parseOrUndefined(() => readerV2.validate(parseBody(bytes)));
+const parsedV1 = (bytes: Buffer) =>
+  parseOrUndefined(() => limitV1.validator.validate(parseBody(bytes)));
+const parsedV2 = (bytes: Buffer) =>
+  parseOrUndefined(() => limitV2.validator.validate(parseBody(bytes)));
 const parsedMany = (bytes: Buffer) => {
   const items = parseOrUndefined(() => parseBody(bytes));
   if (!Array.isArray(items) || items.length < 1 || items.length > 100) return undefined;
-  return parseOrUndefined(() => items.map((item) => itemValidator.validate(item)));
+  return parseOrUndefined(() => items.map((item) => multiLimit.validator.validate(item)));
 };
 
 const CHECKS: RequestKind[] = [

@@ -8,7 +8,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { OPERATION_NAMES } from '../../../src/api/common/operations.ts';
+import { OPERATION_NAMES } from '../../../src/api/operations/main-operations.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { recordMeasurement, trialCount } from '../../support/guarantees.ts';
 import { LONGEST_WINDOW_MS, requestBytes, sendRequest } from '../../support/http.ts';

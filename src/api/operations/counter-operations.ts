@@ -1,0 +1,26 @@
+/**
+ * All operations of the API on counters. Acceptors execute them, by the handlers in `src/server`:
+ * `api-routes.ts` lists these.
+ */
+
+import { byName } from '../common/operation.ts';
+import { explain } from './v1/explain.ts';
+import { inspect } from './v1/inspect.ts';
+import { limitV1 } from './v1/limit.ts';
+import { refund } from './v1/refund.ts';
+import { reset } from './v1/reset.ts';
+import { limitV2 } from './v2/limit.ts';
+import { multiLimit } from './v2/multi-limit.ts';
+
+/** By name. */
+export const COUNTER_OPERATIONS = byName([
+  limitV1,
+  refund,
+  reset,
+  inspect,
+  explain,
+  limitV2,
+  multiLimit,
+]);
+export type CounterOperationName = keyof typeof COUNTER_OPERATIONS;
+export const COUNTER_OPERATION_NAMES = Object.keys(COUNTER_OPERATIONS) as CounterOperationName[];

@@ -1,0 +1,61 @@
+/**
+ * GET /v1/ratelimits.exportOverrides: all overrides of all namespaces, each in the form that an
+ * import accepts. v1 of Unkey's API does not have it. Failures are ApiErrors, in the order 400,
+ * 403.
+ */
+
+import Type from 'typebox';
+import { EXPORT_PAGE_MAX } from '../../../core/constants.ts';
+import { isPattern } from '../../../overrides/pattern.ts';
+import { RESPONSE_BYTES, type Result, readOperation } from '../../common/operation.ts';
+import {
+  overrideUsage,
+  overrideV1,
+  shownV1,
+  usageOption,
+  usageShown,
+} from '../../common/override-fields.ts';
+import { liveOverrides } from '../../common/overrides.ts';
+import { pageFields, pageOf } from '../../common/pages.ts';
+import { listOf, named, namespaceId, pageState } from '../../common/responses.ts';
+
+export function response() {
+  const { id: _, ...fields } = overrideV1();
+  const override = Type.Object({
+    namespaceName: Type.Optional(
+      named('Name of the namespace, or a pattern of names. Absent if `namespaceId` is set.'),
+    ),
+    namespaceId: Type.Optional(
+      namespaceId('Id of the namespace. Only for a namespace whose name contains `*`.'),
+    ),
+    ...fields,
+    ...overrideUsage(),
+  });
+  return Type.Object({
+    overrides: listOf(override, 'The overrides, in the format of an import.'),
+    ...pageState(),
+  });
+}
+
+export const exportOverrides = readOperation({
+  name: 'ratelimits.exportOverrides',
+  version: 'v1',
+  requires: { action: 'read_override', in: 'all namespaces' },
+  responseBytesEstimate: RESPONSE_BYTES.export,
+  request: { ...pageFields(EXPORT_PAGE_MAX), ...usageOption() },
+  handle: (context, query): Result<typeof response> => {
+    const { registry, permissions } = context;
+    permissions.require('read_override', undefined);
+    const overrides = liveOverrides(context, registry.overrides());
+    const { items, rest } = pageOf(overrides, query, EXPORT_PAGE_MAX);
+    const exported = items.map((override) => {
+      const { id: _, ...fields } = shownV1(override);
+      const namespaceName = registry.namespaceOf(override);
+      // An import would read the name of a namespace that contains a star as a pattern.
+      const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
+      const owner = isAmbiguous ? { namespaceId: override.scope } : { namespaceName };
+      return { ...owner, ...fields, ...usageShown(context, query.usage, override) };
+    });
+    return { overrides: exported, ...rest };
+  },
+});
