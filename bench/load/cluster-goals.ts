@@ -15,7 +15,8 @@ import { openLog } from '../../src/core/log.ts';
 import { RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
 import { EngineState } from '../../src/engine/redis/engine-state.ts';
-import { RedisEngineHost } from '../../src/engine/redis/host.ts';
+import { HostedRedisEngine } from '../../src/engine/redis/hosted-engine.ts';
+import { ShardWorkerHost } from '../../src/engine/worker/host.ts';
 import type { RedisSettings } from '../../src/redis/settings.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
@@ -162,7 +163,7 @@ function p99Goal(arrivals: Workload['arrivals']): number {
 export class Machine {
   readonly control: Control;
   readonly #thread: Worker;
-  readonly #host: RedisEngineHost;
+  readonly #host: ShardWorkerHost;
   readonly #state: EngineState;
 
   constructor(settings: RedisSettings) {
@@ -176,8 +177,9 @@ export class Machine {
     const workerData: MachineData = { control: controlBuffer, engine };
     const file = new URL('./cluster-machine.thread.js', import.meta.url);
     this.#thread = new Worker(file, { workerData });
-    this.#host = new RedisEngineHost(engine, controlBuffer);
-    this.#host.start(
+    this.#host = new ShardWorkerHost(
+      new HostedRedisEngine(engine, controlBuffer),
+      this.control,
       (worker) => {
         const { port1, port2 } = new MessageChannel();
         this.#thread.postMessage(request({ kind: 'connect', worker, port: port1 }), [port1]);

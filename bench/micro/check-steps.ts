@@ -19,9 +19,9 @@ import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { MemoryEngine } from '../../src/engine/memory/memory-engine.ts';
-import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { shardOf } from '../../src/engine/table/shard.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,
@@ -55,7 +55,7 @@ const LIMIT = Number.MAX_SAFE_INTEGER;
 const DURATION_MS = 60_000;
 
 /** The checks of the benchmarks are synchronous, and decided immediately. */
-const NO_DEFERRED_WORK = { hasRoom: () => false, deduct: () => {}, wait: () => undefined };
+const NO_DEFERRED_WORK = { hasRoom: () => false, enqueue: () => {}, wait: () => undefined };
 const NO_COMPLETION = { complete: () => {}, fail: () => {} };
 
 /** Receives results, so that the compiler cannot remove a step as unused. */

@@ -9,12 +9,12 @@ import { newDecision } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { groupsPerShard } from '../../src/engine/memory/layout.ts';
-import { shardOf } from '../../src/engine/memory/shard.ts';
 import { newLeaseState } from '../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
 import { NO_LEASE_SLOT } from '../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
+import { shardOf } from '../../src/engine/table/shard.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
 import { median, type Range, rangeOf } from '../support/rounds.ts';
 import {

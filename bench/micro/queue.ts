@@ -11,17 +11,17 @@ import { Piscina } from 'piscina';
 import { CHECKPOINT_INTERVAL_MAX_MS } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
-import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
-import { ENTRY_KIND } from '../../src/engine/worker/layout.ts';
-import type { WorkerRun } from '../../src/engine/worker/pool.ts';
+import type { WorkerRun } from '../../src/engine/engine.ts';
+import { ENTRY_KIND } from '../../src/engine/memory/entry-kinds.ts';
+import type { MemoryWorkerData } from '../../src/engine/memory/shard-worker/memory-worker.ts';
+import { CheckQueueProducer } from '../../src/engine/queue/check-queue-producer.ts';
 import {
   allocateChannel,
   attachChannel,
   QueueConsumer,
   REPLY_QUEUE,
-} from '../../src/engine/worker/queue.ts';
-import { wakeUp } from '../../src/engine/worker/wake-up.ts';
-import type { ShardWorkerData } from '../../src/engine/worker/worker.ts';
+} from '../../src/engine/queue/queue.ts';
+import { wakeUp } from '../../src/engine/queue/wake-up.ts';
 import { ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { WAKE_UP_FLAG } from '../../src/shared-memory/stats.ts';
@@ -49,7 +49,7 @@ export function startQueueBench(): QueueBench {
   new ClockPublisher(control);
   const channel = allocateChannel(0, 0);
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
-  const workerData: ShardWorkerData = {
+  const workerData: MemoryWorkerData = {
     control: buffer,
     tables: allocateTables(),
     channels: [[channel]],
@@ -57,7 +57,7 @@ export function startQueueBench(): QueueBench {
     checkpointPlan: { directory, intervalMs: CHECKPOINT_INTERVAL_MAX_MS, keyFingerprint: [0, 0] },
   };
   const pool = new Piscina({
-    filename: new URL('../worker.js', import.meta.url).href,
+    filename: new URL('../memory-worker.js', import.meta.url).href,
     workerData,
     minThreads: 1,
     maxThreads: 1,
@@ -82,7 +82,7 @@ export function startQueueBench(): QueueBench {
     for (let i = 0; i < checks; i++) {
       serial = (serial + 1) % 10_000;
       hasher.hash(state, `user_${serial}`, id);
-      producer.enqueue(ENTRY_KIND.check, id, state[0], PARAMETERS);
+      producer.enqueue(ENTRY_KIND.check, id, state[0], PARAMETERS, NO_BURST);
     }
     producer.wakeWorker();
     for (let received = 0; received < checks; ) {

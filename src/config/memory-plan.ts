@@ -7,8 +7,9 @@
 
 import { COUNTERS_DEFAULT_MAX, COUNTERS_DEFAULT_MIN } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
+import { tablesBytes } from '../engine/memory/size.ts';
+import { channelsBytes } from '../engine/queue/layout.ts';
 import { leaseTablesBytes } from '../engine/redis/size.ts';
-import { channelsBytes, tablesBytes } from '../engine/worker/size.ts';
 import type { MemoryLimit } from './resources.ts';
 import type { SettingValue } from './setting-value.ts';
 

@@ -13,6 +13,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../core/check.ts';
 import type { CheckParameters, Decision, DecisionCause } from '../core/decision.ts';
 import type { Identity } from '../core/hash.ts';
+import type { Log } from '../core/log.ts';
 import type { Namespace } from '../core/namespace.ts';
 import type { RuleName, RuleNumber } from '../core/window-rules.ts';
 
@@ -213,6 +214,35 @@ export interface EngineHost {
   drain(): Promise<void>;
   /** Ends the threads of the engine. */
   stop(): Promise<void>;
+}
+
+/** One run of a shard worker. */
+export interface WorkerRun {
+  index: number;
+  /** Above the indexes of acceptors, and never used again: the owner of its locks. */
+  incarnation: number;
+  /** By acceptor, for messages to it; none where the engine sends none. */
+  notificationPorts: MessagePort[];
+}
+
+/** What an engine gives the host of the process, on the main thread. */
+export interface HostedEngine {
+  /** The file of its shard workers, whose default export has each `WorkerRun`, and their data. */
+  readonly file: URL;
+  readonly workerData: object;
+  /** By acceptor and worker. */
+  readonly channels: readonly (readonly SharedArrayBuffer[])[];
+  /** Whether shard workers send messages to acceptors. */
+  readonly notifiesAcceptors: boolean;
+  /** Frees all locks of a run of a worker that has ended. */
+  breakLocks(worker: number, incarnation: number): void;
+  /** See `EngineHost`. Undefined: the memory is freed in another way. */
+  removeNamespaces?(tags: ReadonlySet<number>): Promise<void>;
+  clusterStats?(): ClusterStats;
+  /** Called when all shard workers have stopped: logs what they could not do. */
+  logLosses?(log: Log): void;
+  /** Ends what it does on the main thread. */
+  close?(): void;
 }
 
 export interface EngineStats {

@@ -3,25 +3,20 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Log } from '../core/log.ts';
 import type { EngineHost } from '../engine/engine.ts';
-import { RedisEngineHost } from '../engine/redis/host.ts';
-import { WorkerEngineHost } from '../engine/worker/host.ts';
+import { HostedMemoryEngine } from '../engine/memory/shard-worker/hosted-engine.ts';
+import { HostedRedisEngine } from '../engine/redis/hosted-engine.ts';
+import { ShardWorkerHost } from '../engine/worker/host.ts';
 import type { SharedState } from './shared-state.ts';
 
-/**
- * @param connectWorker passes one end of a channel from a worker to each acceptor, and returns the
- *   other ends
- */
+/** @param connectWorker see `ShardWorkerHost` */
 export function startEngine(
-  { engineData, controlBuffer, checkpointPlan }: SharedState,
+  { engineData, controlBuffer, control, checkpointPlan }: SharedState,
   connectWorker: (worker: number) => MessagePort[],
   log: Log,
 ): EngineHost {
-  if (engineData.engine === 'redis') {
-    const host = new RedisEngineHost(engineData, controlBuffer);
-    host.start(connectWorker, log);
-    return host;
-  }
-  const host = new WorkerEngineHost(engineData, controlBuffer);
-  host.start(checkpointPlan, connectWorker, log);
-  return host;
+  const engine =
+    engineData.engine === 'redis'
+      ? new HostedRedisEngine(engineData, controlBuffer)
+      : new HostedMemoryEngine(engineData, controlBuffer, checkpointPlan);
+  return new ShardWorkerHost(engine, control, connectWorker, log);
 }

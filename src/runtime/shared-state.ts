@@ -8,12 +8,13 @@
 
 import type { LoadedSettings } from '../config/load.ts';
 import { CLOCK_AHEAD_MAX_MS } from '../core/constants.ts';
+import { allocateMemoryEngine } from '../engine/memory/allocate.ts';
 import { fingerprintOf } from '../engine/memory/checkpoint/format.ts';
 import { CheckpointLoader, type RestoreResult } from '../engine/memory/checkpoint/loader.ts';
+import type { CheckpointPlan } from '../engine/memory/shard-worker/checkpoint-scheduler.ts';
+import { slotsFor } from '../engine/memory/size.ts';
+import { attachTable } from '../engine/memory/table-memory.ts';
 import { allocateRedisEngine } from '../engine/redis/allocate.ts';
-import { allocateMemoryEngine, restoreCounters } from '../engine/worker/allocate.ts';
-import type { CheckpointPlan } from '../engine/worker/checkpoint-scheduler.ts';
-import { slotsFor } from '../engine/worker/size.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
 import type { EngineData } from '../server/create-engine.ts';
 import { Clock, ClockPublisher, systemMs } from '../shared-memory/clock.ts';
@@ -67,6 +68,7 @@ export function restoreSharedState(
     return { ...state, engineData, restored: undefined, hasUnusedCheckpoints };
   }
   const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
-  const restored = restoreCounters(engineData, loader, clock.nowMs());
+  const tables = engineData.tables.map(attachTable);
+  const restored = loader.restoreInto(tables, clock.nowMs());
   return { ...state, engineData, restored, hasUnusedCheckpoints: false };
 }

@@ -1,13 +1,13 @@
 /** Creates the engine of an acceptor. `runtime/engine-host.ts` creates its host. */
 
 import type { Engine } from '../engine/engine.ts';
+import type { MemoryEngineData } from '../engine/memory/allocate.ts';
 import { Counters } from '../engine/memory/counters.ts';
 import { MemoryEngine } from '../engine/memory/memory-engine.ts';
+import { WorkerEngine } from '../engine/memory/worker-engine.ts';
+import { WorkQueues } from '../engine/queue/work-queues.ts';
 import type { RedisEngineData } from '../engine/redis/allocate.ts';
 import { createRedisEngine } from '../engine/redis/create-redis-engine.ts';
-import type { MemoryEngineData } from '../engine/worker/allocate.ts';
-import { WorkQueues } from '../engine/worker/work-queues.ts';
-import { WorkerEngine } from '../engine/worker/worker-engine.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
 

@@ -7,22 +7,18 @@ import type { MessagePort } from 'node:worker_threads';
 import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME } from '../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
+import { ENTRY_KIND } from '../../src/engine/memory/entry-kinds.ts';
+import { CheckQueueConsumer } from '../../src/engine/memory/shard-worker/check-queue-consumer.ts';
 import type { CounterTable } from '../../src/engine/memory/table.ts';
-import { CheckQueueConsumer } from '../../src/engine/worker/check-queue-consumer.ts';
-import { CheckQueueProducer } from '../../src/engine/worker/check-queue-producer.ts';
-import {
-  CHANNEL_BYTES,
-  ENTRY_KIND,
-  NOTIFICATION_FLAG,
-  REPLY,
-} from '../../src/engine/worker/layout.ts';
+import { CheckQueueProducer } from '../../src/engine/queue/check-queue-producer.ts';
+import { CHANNEL_BYTES, NOTIFICATION_FLAG, REPLY } from '../../src/engine/queue/layout.ts';
 import {
   QueueConsumer,
   type QueueLayout,
   QueueProducer,
   REPLY_QUEUE,
-} from '../../src/engine/worker/queue.ts';
-import { requestNotification, sleep } from '../../src/engine/worker/wake-up.ts';
+} from '../../src/engine/queue/queue.ts';
+import { requestNotification, sleep } from '../../src/engine/queue/wake-up.ts';
 import type { Clock } from '../../src/shared-memory/clock.ts';
 import {
   WAKE_UP_FLAG,
@@ -70,8 +66,7 @@ function producerOf(world: ThreadContext, acceptor = 0): CheckQueueProducer {
 const put = (producer: CheckQueueProducer, kind: number, cost: number) => {
   const id = { h0: 0, h1: 0, h2: 0, h3: 1 };
   const parameters = { limit: 1, durationMs: 1_000, cost, rule: RULE.fixed, burst: NO_BURST };
-  if (kind === ENTRY_KIND.check) producer.enqueue(kind, id, 0, parameters);
-  else producer.enqueueDeduction(id, 0, 0, parameters);
+  producer.enqueue(kind, id, 0, parameters, kind === ENTRY_KIND.deduction ? 0 : NO_BURST);
 };
 
 /** An acceptor that enqueues deductions with these costs. */

@@ -27,9 +27,9 @@ import {
   slotAt,
   tagAt,
 } from '../../src/engine/memory/layout.ts';
-import { shardOf } from '../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { shardOf } from '../../src/engine/table/shard.ts';
 import { newCells } from '../../src/engine/windows/rule.ts';
 import { usageBefore, usageIn } from '../../src/engine/windows/window.ts';
 

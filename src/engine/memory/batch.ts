@@ -22,13 +22,13 @@ import {
 } from '../../core/decision.ts';
 import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
+import { applyFullTablePolicy } from '../table/full-table-policy.ts';
+import { LockOrder } from '../table/lock-order.ts';
+import { shardOf } from '../table/shard.ts';
 import { count, counterKey, judge } from '../windows/registry.ts';
 import { type Cells, clearCells, copyCells, newCells } from '../windows/rule.ts';
-import { applyFullTablePolicy } from './full-table-policy.ts';
 import { type Location, newLocation } from './group.ts';
 import { NO_SLOT, type Slot } from './layout.ts';
-import { LockOrder } from './lock-order.ts';
-import { shardOf } from './shard.ts';
 import type { CounterTable } from './table.ts';
 
 interface BatchItem {

@@ -6,8 +6,8 @@
 import { SHARDS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
+import { shardOf } from '../table/shard.ts';
 import { Batch } from './batch.ts';
-import { shardOf } from './shard.ts';
 import { CounterTable } from './table.ts';
 
 export class Counters {

@@ -4,14 +4,13 @@
  *
  * An asynchronous check is decided by its counter as it is; a shard worker makes its deduction
  * later. While there is no room for another deduction, it is decided like any other check. So the
- * tokens allowed beyond a limit are at most those of the deductions that `DeferredWork` holds.
+ * tokens allowed beyond a limit are at most those of the deductions that the queues hold.
  */
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Check } from '../../core/check.ts';
 import { CHECK_DEADLINE_MS, MULTI_LIMIT_MAX } from '../../core/constants.ts';
 import {
-  type CheckParameters,
   DEDUCTION_OUTCOME,
   type Decision,
   newDecision,
@@ -34,40 +33,28 @@ import type {
   CounterState,
   Engine,
 } from '../engine.ts';
-import { counterState } from './counter-state.ts';
+import type { WorkQueues } from '../queue/work-queues.ts';
+import { counterState } from '../windows/counter-state.ts';
 import type { Counters } from './counters.ts';
+import { ENTRY_KIND } from './entry-kinds.ts';
 
-/** Work on counters that other threads do later. */
-export interface DeferredWork {
-  /** Whether one more deduction can be deferred. */
-  hasRoom(id: Identity): boolean;
-  /**
-   * Defers the deduction of an allowed check.
-   * @param window the number of the window in which it was allowed
-   */
-  deduct(id: Identity, namespaceTag: number, window: number, parameters: CheckParameters): void;
-  /**
-   * Waits for the work on an identity that all threads have deferred so far.
-   * @returns undefined where there is none; else false when it was not done within
-   *   CHECK_DEADLINE_MS
-   */
-  wait(id: Identity): Promise<boolean> | undefined;
-}
+/** The queues as this engine uses them. */
+type DeferredWork = Pick<WorkQueues, 'hasRoom' | 'enqueue' | 'wait'>;
 
 export class MemoryEngine implements Engine {
   protected readonly counters: Counters;
   protected readonly clock: Clock;
   protected readonly stats: AcceptorStats;
-  readonly #deferred: DeferredWork;
+  readonly #queues: DeferredWork;
   /** Overwritten by each decision, as the interface says. */
   readonly #decision = newDecision();
   readonly #batch: BatchDecision;
   readonly #eachDecisions = Array.from({ length: MULTI_LIMIT_MAX }, newDecision);
   readonly #each: BatchDecision = { allowed: false, decisions: this.#eachDecisions };
 
-  constructor(counters: Counters, deferred: DeferredWork, clock: Clock, stats: AcceptorStats) {
+  constructor(counters: Counters, queues: DeferredWork, clock: Clock, stats: AcceptorStats) {
     this.counters = counters;
-    this.#deferred = deferred;
+    this.#queues = queues;
     this.clock = clock;
     this.stats = stats;
     const { batch } = counters;
@@ -214,7 +201,7 @@ export class MemoryEngine implements Engine {
   }
 
   #canDefer(id: Identity): boolean {
-    if (this.#deferred.hasRoom(id)) return true;
+    if (this.#queues.hasRoom(id)) return true;
     this.stats.increment(ACCEPTOR_STAT.queueFull);
     return false;
   }
@@ -229,7 +216,7 @@ export class MemoryEngine implements Engine {
     }
     this.countOutcome(decision.outcome);
     if (decision.allowed && decision.outcome !== OUTCOME.full) {
-      this.#deferred.deduct(identity, tag, decision.window, check);
+      this.#queues.enqueue(ENTRY_KIND.deduction, identity, tag, check, decision.window);
       this.stats.increment(ACCEPTOR_STAT.deductions);
       this.stats.add(ACCEPTOR_STAT.deductedTokens, cost);
     }
@@ -257,7 +244,7 @@ export class MemoryEngine implements Engine {
   }
 
   #afterDeferredWork<T>(id: Identity, confirm: () => void, act: () => T): T | Promise<T> {
-    const waiting = this.#deferred.wait(id);
+    const waiting = this.#queues.wait(id);
     if (waiting === undefined) return act();
     return waiting.then((isDone) => {
       confirm();

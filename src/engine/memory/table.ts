@@ -20,14 +20,14 @@ import {
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
 import type { ChecksOf, CounterExplanation } from '../engine.ts';
+import { applyFullTablePolicy } from '../table/full-table-policy.ts';
+import { type InspectedCounter, inspectCells } from '../windows/counter-state.ts';
+import { explainCounters } from '../windows/prediction.ts';
 import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from '../windows/registry.ts';
 import { type Cells, clearCells, newCells } from '../windows/rule.ts';
-import { type InspectedCounter, inspectCells } from './counter-state.ts';
-import { applyFullTablePolicy } from './full-table-policy.ts';
 import { Group, type Location, newLocation } from './group.ts';
 import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } from './layout.ts';
 import { acquire, release } from './lock.ts';
-import { explainCounters } from './prediction.ts';
 import { attachTable, type TableMemory } from './table-memory.ts';
 
 export class CounterTable implements TableMemory {

@@ -22,7 +22,6 @@ import {
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
-import { ENTRY_KIND } from '../worker/layout.ts';
 import {
   allowedTokens,
   type BatchItem,
@@ -31,6 +30,7 @@ import {
   isSameCounter,
   restoreUnchanged,
 } from './check-batch.ts';
+import { ENTRY_KIND } from './entry-kinds.ts';
 import { VERDICT } from './lease-table.ts';
 import type { TokenQueue } from './token-queue.ts';
 

@@ -4,7 +4,7 @@ import { SHARDS } from '../../core/constants.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import type { Engine } from '../engine.ts';
-import { WorkQueues } from '../worker/work-queues.ts';
+import { WorkQueues } from '../queue/work-queues.ts';
 import type { RedisEngineData } from './allocate.ts';
 import { EngineState } from './engine-state.ts';
 import { LeaseTable } from './lease-table.ts';

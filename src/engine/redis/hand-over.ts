@@ -18,7 +18,7 @@ import { crc32 } from 'node:zlib';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../core/file-ownership.ts';
 import { type Identity, newIdentity } from '../../core/hash.ts';
 import { hasWindows } from '../../core/window-rules.ts';
-import { shardOf } from '../memory/shard.ts';
+import { shardOf } from '../table/shard.ts';
 import { durationOfKey, isCounterKey, ruleOfKey } from '../windows/registry.ts';
 import { newLeaseState } from './counter/lease-state.ts';
 import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';

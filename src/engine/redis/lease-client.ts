@@ -13,7 +13,6 @@ import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
-import { ENTRY_KIND } from '../worker/layout.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { type AnswerResult, endDenials } from './counter/answer.ts';
 import { composeEmptyReport } from './counter/compose.ts';
@@ -28,6 +27,7 @@ import {
   wake,
 } from './counter/counter.ts';
 import { forgetUsage } from './counter/lease-state.ts';
+import { ENTRY_KIND } from './entry-kinds.ts';
 import {
   type CounterOfTable,
   changeState,

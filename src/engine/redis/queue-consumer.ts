@@ -21,15 +21,15 @@ import {
   REPLY,
   REPLY_ALLOWED,
   ruleOf,
-} from '../worker/layout.ts';
+} from '../queue/layout.ts';
 import {
   CHECK_QUEUE,
   type ChannelMemory,
   itemAt,
   QueueProducer,
   REPLY_QUEUE,
-} from '../worker/queue.ts';
-import { takeNotificationRequest } from '../worker/wake-up.ts';
+} from '../queue/queue.ts';
+import { takeNotificationRequest } from '../queue/wake-up.ts';
 
 /** A copy of an entry. */
 export interface QueueEntry {

@@ -27,12 +27,12 @@ import type {
   CounterState,
   Engine,
 } from '../engine.ts';
-import { counterState, type InspectedCounter, inspectCells } from '../memory/counter-state.ts';
-import { explainCounters } from '../memory/prediction.ts';
+import { counterState, type InspectedCounter, inspectCells } from '../windows/counter-state.ts';
+import { explainCounters } from '../windows/prediction.ts';
 import { counterKey, isExpired } from '../windows/registry.ts';
-import { ENTRY_KIND } from '../worker/layout.ts';
 import { Batches } from './batches.ts';
 import { CounterRequests } from './counter-requests.ts';
+import { ENTRY_KIND } from './entry-kinds.ts';
 import { VERDICT } from './lease-table.ts';
 import type { CounterAction, CounterResponse, ResultOf } from './port-messages.ts';
 import type { StoredCounter } from './scripts/protocol.ts';

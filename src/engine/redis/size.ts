@@ -1,7 +1,7 @@
 /** How much shared memory the tables of the redis engine take, for the memory plan. */
 
 import { SHARDS } from '../../core/constants.ts';
-import { groupsFor } from '../worker/size.ts';
+import { groupsFor } from '../memory/size.ts';
 import { leaseTableBytes } from './lease-layout.ts';
 
 /** The bytes of all lease tables. */

@@ -9,7 +9,7 @@ import { type FullTablePolicy, NEVER, OUTCOME, type TableDecision } from '../../
 import { hasWindows } from '../../core/window-rules.ts';
 import type { EngineDownPolicy, LocalShare } from '../../redis/settings.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
-import { applyFullTablePolicy } from '../memory/full-table-policy.ts';
+import { applyFullTablePolicy } from '../table/full-table-policy.ts';
 import type { EngineState } from './engine-state.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 

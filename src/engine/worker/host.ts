@@ -1,116 +1,61 @@
 /**
- * The engine of the process, on the main thread: keeps the shard workers running, and reads how
- * busy they are. `supervisor.ts` says what happens when a worker dies.
+ * The engine of the process, on the main thread, for every engine: keeps its shard workers running,
+ * and reads how busy they are. `supervisor.ts` says what happens when a worker dies.
  */
 
 import type { MessagePort } from 'node:worker_threads';
 import type { Log } from '../../core/log.ts';
-import { Clock } from '../../shared-memory/clock.ts';
-import { Control } from '../../shared-memory/control.ts';
-import type { EngineHost, EngineStats } from '../engine.ts';
-import { lockAt } from '../memory/layout.ts';
-import { breakLock } from '../memory/lock.ts';
-import { NamespaceRemoval } from '../memory/removal.ts';
-import { workerOf } from '../memory/shard.ts';
-import { attachTable } from '../memory/table-memory.ts';
-import type { MemoryEngineData } from './allocate.ts';
-import type { CheckpointPlan } from './checkpoint-scheduler.ts';
-import { QueueDepths } from './queue-depths.ts';
+import type { Control } from '../../shared-memory/control.ts';
+import type { EngineHost, EngineStats, HostedEngine } from '../engine.ts';
+import { QueueDepths } from '../queue/queue-depths.ts';
 import { ShardWorkerSupervisor } from './supervisor.ts';
-import type { ShardWorkerData } from './worker.ts';
 
-const REMOVAL_STEP_INTERVAL_MS = 1;
-
-export class WorkerEngineHost implements EngineHost {
-  readonly #data: MemoryEngineData;
-  readonly #control: SharedArrayBuffer;
+export class ShardWorkerHost implements EngineHost {
+  readonly #engine: HostedEngine;
   readonly #queueDepths: QueueDepths;
-  #supervisor: ShardWorkerSupervisor | undefined;
-  #removalTimer: NodeJS.Timeout | undefined;
-
-  constructor(data: MemoryEngineData, control: SharedArrayBuffer) {
-    this.#data = data;
-    this.#control = control;
-    this.#queueDepths = new QueueDepths(data.channels);
-  }
+  readonly #supervisor: ShardWorkerSupervisor;
+  readonly #log: Log;
 
   /**
    * Starts the shard workers.
    * @param connectWorker passes one end of a channel from a worker to each acceptor, and returns
    *   the other ends
    */
-  start(
-    checkpointPlan: CheckpointPlan,
+  constructor(
+    engine: HostedEngine,
+    control: Control,
     connectWorker: (worker: number) => MessagePort[],
     log: Log,
-  ): void {
-    const { decide, fullTablePolicy, tables, channels } = this.#data;
-    const control = new Control(this.#control);
-    const workerData: ShardWorkerData = {
-      control: this.#control,
-      tables,
-      channels,
-      fullTablePolicy,
-      checkpointPlan,
-    };
-    this.#supervisor = new ShardWorkerSupervisor(
-      {
-        file: new URL('./worker.js', import.meta.url),
-        workerData,
-        channels,
-        breakLocks: (worker, incarnation) => breakLocks(tables, control, worker, incarnation),
-      },
-      control,
-      (worker) => (decide === 'worker' ? connectWorker(worker) : []),
-      log,
-    );
+  ) {
+    this.#engine = engine;
+    this.#queueDepths = new QueueDepths(engine.channels);
+    const openPorts = engine.notifiesAcceptors ? connectWorker : () => [];
+    this.#supervisor = new ShardWorkerSupervisor(engine, control, openPorts, log);
+    this.#log = log;
   }
 
   stats(): EngineStats {
     const queueDepths = this.#queueDepths.byWorker();
+    const { runningCount: running, replacementCount: replaced } = this.#supervisor;
+    const cluster = this.#engine.clusterStats?.();
     return {
       queueDepths,
-      workers: {
-        configured: queueDepths.length,
-        running: this.#supervisor?.runningCount ?? 0,
-        replaced: this.#supervisor?.replacementCount ?? 0,
-      },
+      workers: { configured: queueDepths.length, running, replaced },
+      ...(cluster && { cluster }),
     };
   }
 
-  removeNamespaces(tags: ReadonlySet<number>): Promise<void> {
-    const removal = new NamespaceRemoval(this.#data.tables.map(attachTable), tags);
-    const clock = new Clock(new Control(this.#control));
-    return new Promise((resolve) => {
-      // Each step is in a turn of its own, between the other work of this thread.
-      this.#removalTimer = setInterval(() => {
-        if (!removal.step(clock.nowMs())) return;
-        clearInterval(this.#removalTimer);
-        resolve();
-      }, REMOVAL_STEP_INTERVAL_MS);
-    });
+  async removeNamespaces(tags: ReadonlySet<number>): Promise<void> {
+    await this.#engine.removeNamespaces?.(tags);
   }
 
   async drain(): Promise<void> {
-    await this.#supervisor?.drain();
+    await this.#supervisor.drain();
+    this.#engine.logLosses?.(this.#log);
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#removalTimer);
-    await this.#supervisor?.stop();
-  }
-}
-
-/** Frees the locks of all groups that a run of a worker holds. */
-function breakLocks(
-  tables: readonly SharedArrayBuffer[],
-  { workerCount }: Control,
-  worker: number,
-  incarnation: number,
-): void {
-  for (const [shard, buffer] of tables.entries()) {
-    if (workerOf(shard, workerCount) !== worker) continue;
-    const { words, groups } = attachTable(buffer, shard);
-    for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
+    this.#engine.close?.();
+    await this.#supervisor.stop();
   }
 }

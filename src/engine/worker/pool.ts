@@ -7,24 +7,10 @@
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
 import { requirePackage } from '../../core/packages.ts';
+import type { HostedEngine, WorkerRun } from '../engine.ts';
 
 /** A worker has almost nothing on its heap: more than this is a fault. */
 const HEAP_MB = 64;
-
-/** One run of a worker. */
-export interface WorkerRun {
-  index: number;
-  /** From FIRST_INCARNATION on, never used again: the owner of its locks. */
-  incarnation: number;
-  /** By acceptor, for messages about replies; none where acceptors decide themselves. */
-  notificationPorts: MessagePort[];
-}
-
-/** The file that all threads of the pool load, and the data that each of them gets. */
-export interface WorkerTask {
-  file: URL;
-  workerData: object;
-}
 
 interface PoolThread {
   worker: Worker;
@@ -42,7 +28,7 @@ export class ShardPool {
   /** @param onThreadFailure called when a thread fails without a run, as in its bootstrap */
   constructor(
     workerCount: number,
-    { file, workerData }: WorkerTask,
+    { file, workerData }: HostedEngine,
     onThreadFailure: (error: Error) => void,
   ) {
     const { Piscina } = requirePackage('piscina');

@@ -30,9 +30,10 @@ import {
   PollTimes,
 } from '../../shared-memory/heartbeat-watch.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { ShardPool, type WorkerTask } from './pool.ts';
-import { CHECK_QUEUE, queueDepth } from './queue.ts';
-import { wakeUp } from './wake-up.ts';
+import type { HostedEngine } from '../engine.ts';
+import { CHECK_QUEUE, queueDepth } from '../queue/queue.ts';
+import { wakeUp } from '../queue/wake-up.ts';
+import { ShardPool } from './pool.ts';
 
 /** The incarnation of the first run. The numbers up to ACCEPTORS_MAX are owners of locks too. */
 const FIRST_INCARNATION = ACCEPTORS_MAX + 1;
@@ -77,18 +78,10 @@ interface SupervisedWorker {
   supervision: Promise<void>;
 }
 
-/** What the shard workers of an engine run, and the shared memory that they use. */
-export interface ShardWorkers extends WorkerTask {
-  /** By acceptor and worker. */
-  channels: readonly (readonly SharedArrayBuffer[])[];
-  /** Frees all locks of a run of a worker that has ended. */
-  breakLocks: (worker: number, incarnation: number) => void;
-}
-
 export class ShardWorkerSupervisor {
   replacementCount = 0;
   readonly #pool: ShardPool;
-  readonly #breakLocks: (worker: number, incarnation: number) => void;
+  readonly #engine: HostedEngine;
   readonly #channels: Int32Array[];
   readonly #openNotificationPorts: (worker: number) => MessagePort[];
   readonly #log: Log;
@@ -101,16 +94,16 @@ export class ShardWorkerSupervisor {
 
   /** @param openNotificationPorts opens a port to each acceptor that waits for replies */
   constructor(
-    shardWorkers: ShardWorkers,
+    engine: HostedEngine,
     control: Control,
     openNotificationPorts: (worker: number) => MessagePort[],
     log: Log,
   ) {
-    this.#breakLocks = shardWorkers.breakLocks;
-    this.#channels = shardWorkers.channels.flat().map((buffer) => new Int32Array(buffer));
+    this.#engine = engine;
+    this.#channels = engine.channels.flat().map((buffer) => new Int32Array(buffer));
     this.#openNotificationPorts = openNotificationPorts;
     this.#log = log;
-    this.#pool = new ShardPool(control.workerCount, shardWorkers, (error) => {
+    this.#pool = new ShardPool(control.workerCount, engine, (error) => {
       this.#onThreadFailure(error);
     });
     this.#workers = control.allWorkerStats().map((stats, index) => ({
@@ -241,7 +234,7 @@ export class ShardWorkerSupervisor {
     const { threadId } = stats;
     stats.expectRun(0);
     await this.#pool.waitForEnd(threadId);
-    this.#breakLocks(index, incarnation);
+    this.#engine.breakLocks(index, incarnation);
     return cause;
   }
 

@@ -5,9 +5,9 @@ import { SHARDS } from '../../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../../src/core/hash.ts';
 import { newLocation } from '../../../src/engine/memory/group.ts';
 import { groupsPerShard, latestMsAt } from '../../../src/engine/memory/layout.ts';
-import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
 import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { shardOf } from '../../../src/engine/table/shard.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import { readStoredUsage } from '../../support/limiter-model.ts';
 import {

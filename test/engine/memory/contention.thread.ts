@@ -15,8 +15,8 @@ import {
 import { Hasher, newIdentity } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
-import { shardOf } from '../../../src/engine/memory/shard.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
+import { shardOf } from '../../../src/engine/table/shard.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 
 export interface ContentionTask {

@@ -3,16 +3,17 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { OUTCOME } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
-import { RedisQueueConsumer } from '../../../src/engine/redis/queue-consumer.ts';
-import { CheckQueueProducer } from '../../../src/engine/worker/check-queue-producer.ts';
-import { ENTRY_KIND, NOTIFICATION_FLAG, REPLY } from '../../../src/engine/worker/layout.ts';
+import { CheckQueueProducer } from '../../../src/engine/queue/check-queue-producer.ts';
+import { NOTIFICATION_FLAG, REPLY } from '../../../src/engine/queue/layout.ts';
 import {
   allocateChannel,
   attachChannel,
   QueueConsumer,
   REPLY_QUEUE,
-} from '../../../src/engine/worker/queue.ts';
-import { requestNotification } from '../../../src/engine/worker/wake-up.ts';
+} from '../../../src/engine/queue/queue.ts';
+import { requestNotification } from '../../../src/engine/queue/wake-up.ts';
+import { ENTRY_KIND } from '../../../src/engine/redis/entry-kinds.ts';
+import { RedisQueueConsumer } from '../../../src/engine/redis/queue-consumer.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 
@@ -28,7 +29,7 @@ function newQueue() {
     producer,
     enqueue(cost: number): number {
       const parameters = { limit: 10, durationMs: 1_000, cost, rule: RULE.fixed, burst: NO_BURST };
-      producer.enqueue(ENTRY_KIND.tokens, IDENTITY, 7, parameters);
+      producer.enqueue(ENTRY_KIND.tokens, IDENTITY, 7, parameters, parameters.burst);
       return producer.nextNumber - 1;
     },
     requestNotification: () => requestNotification(channel.words, NOTIFICATION_FLAG),

@@ -10,10 +10,11 @@ import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/cor
 import { type Decision, type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
-import { shardOf } from '../../../src/engine/memory/shard.ts';
+import { attachChannel } from '../../../src/engine/queue/queue.ts';
 import { allocateRedisEngine } from '../../../src/engine/redis/allocate.ts';
 import { newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
 import { BREAKER, EngineState } from '../../../src/engine/redis/engine-state.ts';
+import { ENTRY_KIND } from '../../../src/engine/redis/entry-kinds.ts';
 import { LeaseTable } from '../../../src/engine/redis/lease-table.ts';
 import {
   beginRequest,
@@ -21,8 +22,7 @@ import {
   type CounterResult,
 } from '../../../src/engine/redis/port-messages.ts';
 import { type QueueEntry, RedisQueueConsumer } from '../../../src/engine/redis/queue-consumer.ts';
-import { ENTRY_KIND } from '../../../src/engine/worker/layout.ts';
-import { attachChannel } from '../../../src/engine/worker/queue.ts';
+import { shardOf } from '../../../src/engine/table/shard.ts';
 import type { RedisSettings } from '../../../src/redis/settings.ts';
 import { createEngine } from '../../../src/server/create-engine.ts';
 import { Clock, ClockPublisher } from '../../../src/shared-memory/clock.ts';

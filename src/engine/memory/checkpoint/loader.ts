@@ -15,6 +15,7 @@ import { crc32 } from 'node:zlib';
 import { OUTCOME } from '../../../core/decision.ts';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/file-ownership.ts';
 import type { Identity } from '../../../core/hash.ts';
+import { shardOf } from '../../table/shard.ts';
 import { isCounterKey, isExpired } from '../../windows/registry.ts';
 import { type Cells, newCells } from '../../windows/rule.ts';
 import { Group, newLocation } from '../group.ts';
@@ -30,7 +31,6 @@ import {
   TABLE_HEADER,
   tagAt,
 } from '../layout.ts';
-import { shardOf } from '../shard.ts';
 import { readCells } from '../slot.ts';
 import type { TableMemory } from '../table-memory.ts';
 import {

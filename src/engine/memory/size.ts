@@ -1,8 +1,7 @@
 /** How much shared memory the engine takes, for its host and for the memory plan. */
 
 import { SHARDS, SLOTS_PER_COUNTER } from '../../core/constants.ts';
-import { GROUP_SLOTS, groupsPerShard, tableBytes } from '../memory/layout.ts';
-import { CHANNEL_BYTES } from './layout.ts';
+import { GROUP_SLOTS, groupsPerShard, tableBytes } from './layout.ts';
 
 /** The groups of the table of each shard. */
 export function groupsFor(counters: number): number {
@@ -17,9 +16,4 @@ export function slotsFor(counters: number): number {
 /** The bytes of all tables. */
 export function tablesBytes(counters: number): number {
   return SHARDS * tableBytes(groupsFor(counters));
-}
-
-/** The bytes of the channels between all acceptors and all shard workers. */
-export function channelsBytes(acceptors: number, workers: number): number {
-  return acceptors * workers * CHANNEL_BYTES;
 }

@@ -6,13 +6,12 @@
 import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { Control } from '../../shared-memory/control.ts';
-import type { DeferredWork } from '../memory/memory-engine.ts';
-import { shardOf, workerOf } from '../memory/shard.ts';
+import { shardOf, workerOf } from '../table/shard.ts';
 import { QueueBarrier } from './barrier.ts';
 import { CheckQueueProducer } from './check-queue-producer.ts';
 import { attachChannel } from './queue.ts';
 
-export class WorkQueues implements DeferredWork {
+export class WorkQueues {
   /** One for each worker. */
   readonly producers: readonly CheckQueueProducer[];
   readonly #barrier: QueueBarrier;
@@ -38,16 +37,25 @@ export class WorkQueues implements DeferredWork {
     this.#barrier = new QueueBarrier(channels, nowMs);
   }
 
+  /** Whether there is room for one more entry about an identity. */
   hasRoom(id: Identity): boolean {
     return this.producers[this.workerFor(id)].hasRoom();
   }
 
-  deduct(id: Identity, namespaceTag: number, window: number, parameters: CheckParameters): void {
+  /** Enqueues an entry without a reply, as `CheckQueueProducer.enqueue` does. */
+  enqueue(
+    kind: number,
+    id: Identity,
+    namespaceTag: number,
+    parameters: CheckParameters,
+    burstOrWindow: number,
+  ): void {
     const producer = this.producers[this.workerFor(id)];
-    producer.enqueueDeduction(id, namespaceTag, window, parameters);
+    producer.enqueue(kind, id, namespaceTag, parameters, burstOrWindow);
     producer.wakeWorker();
   }
 
+  /** Waits until the worker of an identity has emptied its queues: see `QueueBarrier.wait`. */
   wait(id: Identity): Promise<boolean> | undefined {
     return this.#barrier.wait(this.workerFor(id));
   }

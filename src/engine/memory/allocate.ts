@@ -6,10 +6,9 @@
 import { SHARDS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Control } from '../../shared-memory/control.ts';
-import type { CheckpointLoader, RestoreResult } from '../memory/checkpoint/loader.ts';
-import { allocateTable, attachTable } from '../memory/table-memory.ts';
-import { allocateChannel } from './queue.ts';
+import { allocateChannels } from '../queue/queue.ts';
 import { groupsFor } from './size.ts';
+import { allocateTable } from './table-memory.ts';
 
 /** What the memory engines of all threads share. */
 export interface MemoryEngineData {
@@ -31,20 +30,4 @@ export function allocateMemoryEngine(
   const groups = groupsFor(counters);
   const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
   return { engine: 'memory', decide, fullTablePolicy, tables, channels: allocateChannels(control) };
-}
-
-/** Allocates the channels between all acceptors and all shard workers. */
-export function allocateChannels({ acceptorCount, workerCount }: Control): SharedArrayBuffer[][] {
-  return Array.from({ length: acceptorCount }, (_row, acceptor) => {
-    return Array.from({ length: workerCount }, (_, worker) => allocateChannel(acceptor, worker));
-  });
-}
-
-/** Restores the counters of the last run. */
-export function restoreCounters(
-  { tables }: MemoryEngineData,
-  checkpoints: CheckpointLoader,
-  nowMs: number,
-): RestoreResult {
-  return checkpoints.restoreInto(tables.map(attachTable), nowMs);
 }

@@ -14,7 +14,7 @@
  *   entry    float64 0   limit      1   duration, ms      2   cost
  *            float64 3   burst; of a deduction: window of the decision
  *            int32   8   hash 0-3  12   namespace tag
- *            int32  13   kind       one of ENTRY_KIND, and the number of the window rule << 8
+ *            int32  13   kind       of its engine, and the number of the window rule << 8
  *            int32  14   state      one of ENTRY_STATE
  *            int32  15   number     the head at which it was enqueued
  *
@@ -46,6 +46,11 @@ export const REPLY_WORDS = 8;
 export const ENTRIES_AT = 6 * LINE_WORDS;
 export const REPLIES_AT = ENTRIES_AT + CHECK_QUEUE_ENTRIES * ENTRY_WORDS;
 export const CHANNEL_BYTES = 4 * (REPLIES_AT + REPLY_QUEUE_ENTRIES * REPLY_WORDS);
+
+/** The bytes of the channels between all acceptors and all shard workers. */
+export function channelsBytes(acceptors: number, workers: number): number {
+  return acceptors * workers * CHANNEL_BYTES;
+}
 
 /** Offsets from the start of an entry: below 8 in doubles, the others in words. */
 export const ENTRY = {
@@ -81,27 +86,6 @@ export function kindOf(word: number): number {
 export function ruleOf(word: number): number {
   return word >>> RULE_SHIFT;
 }
-
-/**
- * The task of an entry. The memory engine has the first two kinds, the redis engine
- * the others. The worker sends no reply to a deduction and to a prefetch.
- */
-export const ENTRY_KIND = {
-  deduction: 1,
-  check: 2,
-  /** A check that needs tokens from Redis. */
-  tokens: 3,
-  /** The same; its cost is counted also if it is denied. */
-  countedTokens: 4,
-  /** A check of a batch: its tokens are reserved, until the batch commits or aborts them. */
-  reserve: 5,
-  /** More tokens for later checks. */
-  prefetch: 6,
-  /** An asynchronous check of a new counter, which the worker decides without Redis. */
-  asyncNew: 7,
-  /** Usage that Redis is told at once. */
-  report: 8,
-} as const;
 
 /**
  * A queued entry is claimed by the worker or withdrawn by the acceptor, whichever is first. A

@@ -9,26 +9,26 @@
  */
 
 import { threadId } from 'node:worker_threads';
-import { WORKER_HEARTBEAT_MS } from '../../core/constants.ts';
-import type { FullTablePolicy } from '../../core/decision.ts';
-import { MemoryError } from '../../core/errors.ts';
-import type { Identity } from '../../core/hash.ts';
-import { requirePackage } from '../../core/packages.ts';
-import { Clock } from '../../shared-memory/clock.ts';
-import { Control } from '../../shared-memory/control.ts';
-import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { kernelThreadId } from '../../shared-memory/thread-times.ts';
-import { shardOf, workerOf } from '../memory/shard.ts';
-import { CounterTable } from '../memory/table.ts';
+import { WORKER_HEARTBEAT_MS } from '../../../core/constants.ts';
+import type { FullTablePolicy } from '../../../core/decision.ts';
+import { MemoryError } from '../../../core/errors.ts';
+import type { Identity } from '../../../core/hash.ts';
+import { requirePackage } from '../../../core/packages.ts';
+import { Clock } from '../../../shared-memory/clock.ts';
+import { Control } from '../../../shared-memory/control.ts';
+import { WAKE_UP_FLAG, type WorkerStats } from '../../../shared-memory/stats.ts';
+import { kernelThreadId } from '../../../shared-memory/thread-times.ts';
+import type { WorkerRun } from '../../engine.ts';
+import { attachChannel } from '../../queue/queue.ts';
+import { pause, sleep } from '../../queue/wake-up.ts';
+import { shardOf, workerOf } from '../../table/shard.ts';
+import { CounterTable } from '../table.ts';
 import { CheckQueueConsumer } from './check-queue-consumer.ts';
 import { type CheckpointPlan, CheckpointScheduler } from './checkpoint-scheduler.ts';
-import type { WorkerRun } from './pool.ts';
-import { attachChannel } from './queue.ts';
 import { SweepScheduler } from './sweep-scheduler.ts';
-import { pause, sleep } from './wake-up.ts';
 
 /** The data of every thread of the pool. */
-export interface ShardWorkerData {
+export interface MemoryWorkerData {
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
   /** By acceptor and worker. */
@@ -47,7 +47,7 @@ const ENTRIES_PER_TURN_MAX = 128;
 const PAUSE_MS = 2;
 const PAUSES_BEFORE_SLEEP = 10;
 
-const data = requirePackage('piscina').workerData as ShardWorkerData;
+const data = requirePackage('piscina').workerData as MemoryWorkerData;
 
 /** @returns undefined after a requested stop; a description of damaged shared memory */
 export default function run({

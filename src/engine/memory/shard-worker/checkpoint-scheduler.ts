@@ -7,10 +7,10 @@
  * the stats block has its errno until a round is complete; checks continue.
  */
 
-import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import type { HashKeyFingerprint } from '../memory/checkpoint/format.ts';
-import { CheckpointBuffer, CheckpointWriter } from '../memory/checkpoint/writer.ts';
-import type { CounterTable } from '../memory/table.ts';
+import { WORKER_STAT, type WorkerStats } from '../../../shared-memory/stats.ts';
+import type { HashKeyFingerprint } from '../checkpoint/format.ts';
+import { CheckpointBuffer, CheckpointWriter } from '../checkpoint/writer.ts';
+import type { CounterTable } from '../table.ts';
 
 /** The settings of checkpoints. */
 export interface CheckpointPlan {

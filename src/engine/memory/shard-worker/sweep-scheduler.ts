@@ -1,9 +1,9 @@
 /** Sweeps all shards of a worker in turn, a step at a time, with a pause between two rounds. */
 
-import { SWEEP_INTERVAL_MS } from '../../core/constants.ts';
-import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { Sweeper } from '../memory/sweep.ts';
-import type { TableMemory } from '../memory/table-memory.ts';
+import { SWEEP_INTERVAL_MS } from '../../../core/constants.ts';
+import { WORKER_STAT, type WorkerStats } from '../../../shared-memory/stats.ts';
+import { Sweeper } from '../sweep.ts';
+import type { TableMemory } from '../table-memory.ts';
 
 export class SweepScheduler {
   readonly #sweepers: readonly Sweeper[];

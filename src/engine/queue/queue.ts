@@ -10,6 +10,7 @@
 import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES } from '../../core/constants.ts';
 import { MemoryError } from '../../core/errors.ts';
 import { allocateMemory, attachMemory } from '../../shared-memory/block.ts';
+import type { Control } from '../../shared-memory/control.ts';
 import {
   CHANNEL_BYTES,
   CHANNEL_HEADER,
@@ -33,6 +34,13 @@ export interface ChannelMemory {
 
 export function allocateChannel(acceptor: number, worker: number): SharedArrayBuffer {
   return allocateMemory(CHANNEL_BYTES, CHANNEL_HEADER, { acceptor, worker });
+}
+
+/** Allocates the channels between all acceptors and all shard workers. */
+export function allocateChannels({ acceptorCount, workerCount }: Control): SharedArrayBuffer[][] {
+  return Array.from({ length: acceptorCount }, (_row, acceptor) => {
+    return Array.from({ length: workerCount }, (_, worker) => allocateChannel(acceptor, worker));
+  });
 }
 
 /** @throws MemoryError when the buffer is not the channel of these two */

@@ -12,9 +12,9 @@ import {
   type TableDecision,
 } from '../../core/decision.ts';
 import type { ChecksOf, CounterExplanation, Prediction } from '../engine.ts';
-import { counterKey, judge } from '../windows/registry.ts';
-import { type Cells, newCells } from '../windows/rule.ts';
 import { counterState, type InspectedCounter } from './counter-state.ts';
+import { counterKey, judge } from './registry.ts';
+import { type Cells, newCells } from './rule.ts';
 
 /**
  * @param counters all counters of the identity at a time

@@ -2,8 +2,8 @@
 
 import type { RuleNumber } from '../../core/window-rules.ts';
 import type { CounterState } from '../engine.ts';
-import { ruleOf, rulesOfCounter } from '../windows/registry.ts';
-import type { Cells, CounterUsage } from '../windows/rule.ts';
+import { ruleOf, rulesOfCounter } from './registry.ts';
+import type { Cells, CounterUsage } from './rule.ts';
 
 /** A counter as it is stored, and what it means now. */
 export interface InspectedCounter extends CounterUsage {

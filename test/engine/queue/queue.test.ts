@@ -2,16 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CHECK_QUEUE_ENTRIES, REPLY_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
 import { OUTCOME } from '../../../src/core/decision.ts';
-import { shardOf, workerOf } from '../../../src/engine/memory/shard.ts';
+import { ENTRY_KIND as MEMORY_KIND } from '../../../src/engine/memory/entry-kinds.ts';
 import {
   CHANNEL_BYTES,
   ENTRY,
-  ENTRY_KIND,
   ENTRY_STATE,
   REPLIES_AT,
   REPLY,
   REPLY_ALLOWED,
-} from '../../../src/engine/worker/layout.ts';
+} from '../../../src/engine/queue/layout.ts';
 import {
   allocateChannel,
   attachChannel,
@@ -23,7 +22,9 @@ import {
   QueueProducer,
   queueDepth,
   REPLY_QUEUE,
-} from '../../../src/engine/worker/queue.ts';
+} from '../../../src/engine/queue/queue.ts';
+import { ENTRY_KIND as REDIS_KIND } from '../../../src/engine/redis/entry-kinds.ts';
+import { shardOf, workerOf } from '../../../src/engine/table/shard.ts';
 
 describe('a channel', () => {
   test('has the layout that its drawing shows', () => {
@@ -50,11 +51,9 @@ describe('a channel', () => {
     });
     expect(REPLY).toEqual({ remaining: 0, reset: 1, passesAt: 2, number: 6, result: 7 });
     expect(REPLY_ALLOWED).toBeGreaterThan(Math.max(...Object.values(OUTCOME)));
-    expect([ENTRY_KIND, ENTRY_STATE]).toEqual([
-      {
-        ...{ deduction: 1, check: 2, tokens: 3, countedTokens: 4, reserve: 5 },
-        ...{ prefetch: 6, asyncNew: 7, report: 8 },
-      },
+    expect([MEMORY_KIND, REDIS_KIND, ENTRY_STATE]).toEqual([
+      { deduction: 1, check: 2 },
+      { tokens: 3, countedTokens: 4, reserve: 5, prefetch: 6, asyncNew: 7, report: 8 },
       { queued: 1, claimed: 2, withdrawn: 3, repeated: 4, done: 5 },
     ]);
   });

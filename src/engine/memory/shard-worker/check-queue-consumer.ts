@@ -6,31 +6,31 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { type CheckParameters, DEDUCTION_OUTCOME, newDecision } from '../../core/decision.ts';
-import { MemoryError } from '../../core/errors.ts';
-import { type Identity, newIdentity } from '../../core/hash.ts';
-import { isRule, NO_BURST, RULE } from '../../core/window-rules.ts';
-import type { Clock } from '../../shared-memory/clock.ts';
-import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import type { CounterTable } from '../memory/table.ts';
+import { type CheckParameters, DEDUCTION_OUTCOME, newDecision } from '../../../core/decision.ts';
+import { MemoryError } from '../../../core/errors.ts';
+import { type Identity, newIdentity } from '../../../core/hash.ts';
+import { isRule, NO_BURST, RULE } from '../../../core/window-rules.ts';
+import type { Clock } from '../../../shared-memory/clock.ts';
+import { WORKER_STAT, type WorkerStats } from '../../../shared-memory/stats.ts';
 import {
   ENTRY,
-  ENTRY_KIND,
   ENTRY_STATE,
   kindOf,
   NOTIFICATION_FLAG,
   REPLY,
   REPLY_ALLOWED,
   ruleOf,
-} from './layout.ts';
+} from '../../queue/layout.ts';
 import {
   CHECK_QUEUE,
   type ChannelMemory,
   QueueConsumer,
   QueueProducer,
   REPLY_QUEUE,
-} from './queue.ts';
-import { takeNotificationRequest } from './wake-up.ts';
+} from '../../queue/queue.ts';
+import { takeNotificationRequest } from '../../queue/wake-up.ts';
+import { ENTRY_KIND } from '../entry-kinds.ts';
+import type { CounterTable } from '../table.ts';
 
 export class CheckQueueConsumer {
   readonly #memory: ChannelMemory;

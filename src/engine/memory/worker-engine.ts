@@ -14,11 +14,11 @@ import type { Decision } from '../../core/decision.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import type { Completion } from '../engine.ts';
-import type { Counters } from '../memory/counters.ts';
-import { MemoryEngine } from '../memory/memory-engine.ts';
-import { ENTRY_KIND } from './layout.ts';
-import { PendingChecks } from './pending-checks.ts';
-import type { WorkQueues } from './work-queues.ts';
+import { PendingChecks } from '../queue/pending-checks.ts';
+import type { WorkQueues } from '../queue/work-queues.ts';
+import type { Counters } from './counters.ts';
+import { ENTRY_KIND } from './entry-kinds.ts';
+import { MemoryEngine } from './memory-engine.ts';
 
 const POLL_INTERVAL_MS = WITHDRAW_AFTER_MS / 2;
 

@@ -6,7 +6,7 @@
 import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../shared-memory/stats.ts';
-import { ENTRY, ENTRY_KIND, ENTRY_STATE, kindWord } from './layout.ts';
+import { ENTRY, ENTRY_STATE, kindWord } from './layout.ts';
 import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer } from './queue.ts';
 import { wakeUp } from './wake-up.ts';
 
@@ -30,30 +30,16 @@ export class CheckQueueProducer {
     return this.#producer.nextNumber;
   }
 
-  /** @param kind one of ENTRY_KIND, except for a deduction */
-  enqueue(kind: number, id: Identity, namespaceTag: number, parameters: CheckParameters): void {
-    this.#enqueue(kind, id, namespaceTag, parameters.burst, parameters);
-  }
-
   /**
-   * Enqueues the deduction of an allowed check.
-   * @param window that of its decision
+   * @param kind of the engine
+   * @param burstOrWindow the burst of the check; of a deduction the window of its decision
    */
-  enqueueDeduction(
-    id: Identity,
-    namespaceTag: number,
-    window: number,
-    parameters: CheckParameters,
-  ): void {
-    this.#enqueue(ENTRY_KIND.deduction, id, namespaceTag, window, parameters);
-  }
-
-  #enqueue(
+  enqueue(
     kind: number,
     id: Identity,
     namespaceTag: number,
-    burstOrWindow: number,
     { limit, durationMs, cost, rule }: CheckParameters,
+    burstOrWindow: number,
   ): void {
     const { words, doubles } = this.memory;
     const at = this.#producer.nextItem();

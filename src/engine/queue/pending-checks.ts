@@ -62,7 +62,7 @@ export class PendingChecks {
     this.#drainReplies(channel);
   }
 
-  /** Enqueues a check on a channel that has room. @param kind one of ENTRY_KIND with a reply */
+  /** Enqueues a check on a channel that has room. @param kind one with a reply */
   enqueue<C>(
     channel: WorkerChannel,
     kind: number,
@@ -72,16 +72,21 @@ export class PendingChecks {
     completion: Completion<C>,
   ): void {
     channel.addPending(check, startedMs, context, completion as Completion<unknown>);
-    channel.producer.enqueue(kind, check.identity, check.namespace.hashState[0], check);
+    this.#enqueue(channel, kind, check);
     this.#wakeLater(channel);
     this.#pollTimer ??= setInterval(() => this.#pollAll(), this.#options.pollIntervalMs);
   }
 
   /** Enqueues an entry without a reply on a channel that has room. */
   enqueueWithoutReply(channel: WorkerChannel, kind: number, check: Check): void {
-    channel.producer.enqueue(kind, check.identity, check.namespace.hashState[0], check);
+    this.#enqueue(channel, kind, check);
     channel.skipAnswered();
     this.#wakeLater(channel);
+  }
+
+  #enqueue({ producer }: WorkerChannel, kind: number, check: Check): void {
+    const { identity, namespace, burst } = check;
+    producer.enqueue(kind, identity, namespace.hashState[0], check, burst);
   }
 
   #wakeLater(channel: WorkerChannel): void {

@@ -1,0 +1,65 @@
+/**
+ * The memory engine on the main thread: what its shard workers run, the locks of a worker that has
+ * died, and the removal of the counters of deleted namespaces.
+ */
+
+import { Clock } from '../../../shared-memory/clock.ts';
+import { Control } from '../../../shared-memory/control.ts';
+import type { HostedEngine } from '../../engine.ts';
+import { workerOf } from '../../table/shard.ts';
+import type { MemoryEngineData } from '../allocate.ts';
+import { lockAt } from '../layout.ts';
+import { breakLock } from '../lock.ts';
+import { NamespaceRemoval } from '../removal.ts';
+import { attachTable } from '../table-memory.ts';
+import type { CheckpointPlan } from './checkpoint-scheduler.ts';
+import type { MemoryWorkerData } from './memory-worker.ts';
+
+const REMOVAL_STEP_INTERVAL_MS = 1;
+
+export class HostedMemoryEngine implements HostedEngine {
+  readonly file = new URL('./memory-worker.js', import.meta.url);
+  readonly workerData: MemoryWorkerData;
+  readonly channels: SharedArrayBuffer[][];
+  readonly notifiesAcceptors: boolean;
+  readonly #tables: readonly SharedArrayBuffer[];
+  readonly #control: Control;
+  #removalTimer: NodeJS.Timeout | undefined;
+
+  constructor(
+    { decide, fullTablePolicy, tables, channels }: MemoryEngineData,
+    control: SharedArrayBuffer,
+    checkpointPlan: CheckpointPlan,
+  ) {
+    this.workerData = { control, tables, channels, fullTablePolicy, checkpointPlan };
+    this.channels = channels;
+    this.notifiesAcceptors = decide === 'worker';
+    this.#tables = tables;
+    this.#control = new Control(control);
+  }
+
+  breakLocks(worker: number, incarnation: number): void {
+    for (const [shard, buffer] of this.#tables.entries()) {
+      if (workerOf(shard, this.#control.workerCount) !== worker) continue;
+      const { words, groups } = attachTable(buffer, shard);
+      for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
+    }
+  }
+
+  removeNamespaces(tags: ReadonlySet<number>): Promise<void> {
+    const removal = new NamespaceRemoval(this.#tables.map(attachTable), tags);
+    const clock = new Clock(this.#control);
+    return new Promise((resolve) => {
+      // Each step is in a turn of its own, between the other work of this thread.
+      this.#removalTimer = setInterval(() => {
+        if (!removal.step(clock.nowMs())) return;
+        clearInterval(this.#removalTimer);
+        resolve();
+      }, REMOVAL_STEP_INTERVAL_MS);
+    });
+  }
+
+  close(): void {
+    clearInterval(this.#removalTimer);
+  }
+}
