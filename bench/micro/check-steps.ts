@@ -17,11 +17,11 @@ import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { makeId } from '../../src/core/ids.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
-import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { MemoryEngine } from '../../src/engine/memory/memory-engine.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { groupsPerShard } from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
+import { allocateTable } from '../../src/engine/table/table-memory.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,

@@ -8,12 +8,11 @@ import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import { newDecision } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
-import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { newLeaseState } from '../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
-import { NO_LEASE_SLOT } from '../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
+import { groupsPerShard, NO_SLOT } from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
 import { median, type Range, rangeOf } from '../support/rounds.ts';
@@ -181,8 +180,7 @@ function lend(table: LeaseTable, id: ReturnType<typeof newIdentity>, namespaceTa
   const lock = table.lockFor(id);
   table.acquire(lock);
   const found = table.find(id, DURATION_MS);
-  const slot =
-    found === NO_LEASE_SLOT ? table.insert(id, namespaceTag, DURATION_MS, NOW_MS) : found;
+  const slot = found === NO_SLOT ? table.insert(id, namespaceTag, DURATION_MS, NOW_MS) : found;
   const lease = newLeaseState();
   table.read(slot, lease);
   Object.assign(lease, { window: WINDOW, lease: LEASE, lentLimit: LEASE, lastLimit: LEASE });

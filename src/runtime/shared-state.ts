@@ -13,8 +13,8 @@ import { fingerprintOf } from '../engine/memory/checkpoint/format.ts';
 import { CheckpointLoader, type RestoreResult } from '../engine/memory/checkpoint/loader.ts';
 import type { CheckpointPlan } from '../engine/memory/shard-worker/checkpoint-scheduler.ts';
 import { slotsFor } from '../engine/memory/size.ts';
-import { attachTable } from '../engine/memory/table-memory.ts';
 import { allocateRedisEngine } from '../engine/redis/allocate.ts';
+import { attachTable } from '../engine/table/table-memory.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
 import type { EngineData } from '../server/create-engine.ts';
 import { Clock, ClockPublisher, systemMs } from '../shared-memory/clock.ts';
@@ -68,7 +68,7 @@ export function restoreSharedState(
     return { ...state, engineData, restored: undefined, hasUnusedCheckpoints };
   }
   const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
-  const tables = engineData.tables.map(attachTable);
+  const tables = engineData.tables.map((buffer, shard) => attachTable(buffer, shard));
   const restored = loader.restoreInto(tables, clock.nowMs());
   return { ...state, engineData, restored, hasUnusedCheckpoints: false };
 }

@@ -8,6 +8,9 @@ import { type CheckParameters, newDecision } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
+import { NamespaceRemoval } from '../../src/engine/memory/removal.ts';
+import { Sweeper } from '../../src/engine/memory/sweep.ts';
+import { CounterTable } from '../../src/engine/memory/table.ts';
 import {
   firstSlot,
   GROUP_SLOTS,
@@ -15,13 +18,10 @@ import {
   type Slot,
   slotAt,
   tagAt,
-} from '../../src/engine/memory/layout.ts';
-import { breakLock } from '../../src/engine/memory/lock.ts';
-import { NamespaceRemoval } from '../../src/engine/memory/removal.ts';
-import { isCounterOf } from '../../src/engine/memory/slot.ts';
-import { Sweeper } from '../../src/engine/memory/sweep.ts';
-import { CounterTable } from '../../src/engine/memory/table.ts';
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+} from '../../src/engine/table/layout.ts';
+import { breakLock } from '../../src/engine/table/lock.ts';
+import { isCounterOf } from '../../src/engine/table/slot.ts';
+import { allocateTable } from '../../src/engine/table/table-memory.ts';
 import { newCells } from '../../src/engine/windows/rule.ts';
 import {
   makeIdentity,

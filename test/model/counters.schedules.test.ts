@@ -6,7 +6,7 @@
 import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME, newDecision } from '../../src/core/decision.ts';
 import { RULE } from '../../src/core/window-rules.ts';
-import { lockAt } from '../../src/engine/memory/layout.ts';
+import { lockAt } from '../../src/engine/table/layout.ts';
 import { gcra } from '../../src/engine/windows/gcra.ts';
 import { counterKey } from '../../src/engine/windows/registry.ts';
 import { newCells } from '../../src/engine/windows/rule.ts';

@@ -7,19 +7,16 @@ import type { Identity } from '../../src/core/hash.ts';
 import { type LeaseState, newLeaseState } from '../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
 import {
-  firstLeaseSlot,
   LEASE_FLAG,
-  type LeaseSlot,
-  latestLeaseMsAt,
   leaseFlagsAt,
-  leaseTagAt,
   removedSequenceAt,
   sequenceAt,
 } from '../../src/engine/redis/lease-layout.ts';
-import { locateLease, newLeaseLocation, slotsOf } from '../../src/engine/redis/lease-location.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { clearSlot } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
+import { locate, newLocation, slotsOf } from '../../src/engine/table/group.ts';
+import { latestMsAt, type Slot, tagAt } from '../../src/engine/table/layout.ts';
 
 export const IDENTITY: Identity = { h0: 1, h1: 2, h2: 3, h3: 4 };
 /** Another counter that may lie in the same two buckets. */
@@ -44,20 +41,17 @@ export interface SlotOwner {
 export class SlotMemory {
   readonly #table: LeaseTable;
   readonly #engineState = new EngineState(allocateEngineState(1, 1));
-  readonly #slot: LeaseSlot;
+  readonly #slot: Slot;
   readonly #key: number;
 
   constructor(key: number) {
     this.#table = new LeaseTable(allocateLeaseTable(0, 1), 0, this.#engineState, 1, () => {});
     this.#key = key;
-    const location = newLeaseLocation();
-    locateLease(firstLeaseSlot(1), 1, IDENTITY, location);
+    const location = newLocation();
+    locate(this.#table, IDENTITY, location);
     this.#slot = location.preferredSlotA;
     // All other slots where the counter may lie are taken, by counters that are not evicted.
-    for (const [n, slot] of [
-      ...slotsOf(location.bucketA),
-      ...slotsOf(location.bucketB),
-    ].entries()) {
+    for (const [n, slot] of slotsOf(location).entries()) {
       if (slot === this.#slot) continue;
       clearSlot(this.#table, slot, { ...IDENTITY, h3: 100 + n }, NAMESPACE, key, 0);
       this.#table.detailWords[leaseFlagsAt(slot)] = LEASE_FLAG.pinned;
@@ -90,7 +84,7 @@ export class SlotMemory {
     this.#engineState.setClock(0, offsetMs, aboveMs - offsetMs);
     clearSlot(table, this.#slot, IDENTITY, NAMESPACE, this.#key, 0);
     table.setDirty(lock, this.#slot, false);
-    if (slot === undefined) table.words[leaseTagAt(this.#slot)] = 0;
+    if (slot === undefined) table.words[tagAt(this.#slot)] = 0;
     else {
       // The rate decides how many tokens are lent, and when they are wanted: scenarios do that.
       table.write(this.#slot, { ...slot.state, rate: 1, rateFromMs: 0 });
@@ -98,7 +92,7 @@ export class SlotMemory {
       if (slot.isDirty) table.setDirty(lock, this.#slot, true);
     }
     table.details[sequenceAt(this.#slot)] = slot?.state.sequence ?? 0;
-    table.doubles[latestLeaseMsAt(lock)] = 0;
+    table.doubles[latestMsAt(lock)] = 0;
     table.doubles[removedSequenceAt(lock)] = removedSequence;
   }
 

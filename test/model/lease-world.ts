@@ -33,7 +33,6 @@ import {
   composeFromSlot,
   takeAnswerIntoSlot,
 } from '../../src/engine/redis/lease-exchange.ts';
-import { NO_LEASE_SLOT } from '../../src/engine/redis/lease-layout.ts';
 import { type LeaseTable, VERDICT } from '../../src/engine/redis/lease-table.ts';
 import {
   CALL_STATUS,
@@ -51,6 +50,7 @@ import {
   LEASED_LIMIT_MIN,
   RETRY_MS,
 } from '../../src/engine/redis/scripts/protocol-constants.ts';
+import { NO_SLOT } from '../../src/engine/table/layout.ts';
 import { counterKey } from '../../src/engine/windows/registry.ts';
 import {
   counterAt,
@@ -612,7 +612,7 @@ export class LeaseWorld {
     const verdict = this.#run(world, i, (table) => {
       const lock = table.lockFor(IDENTITY);
       table.acquire(lock);
-      if (table.find(IDENTITY, this.#tableKey) === NO_LEASE_SLOT) {
+      if (table.find(IDENTITY, this.#tableKey) === NO_SLOT) {
         table.insert(IDENTITY, 1, this.#tableKey, world.nowMs);
       }
       table.release(lock);

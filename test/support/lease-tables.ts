@@ -7,7 +7,6 @@ import type { CheckParameters, TableDecision } from '../../src/core/decision.ts'
 import { newDecision } from '../../src/core/decision.ts';
 import { type Identity, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
-import { GROUP_SLOTS, lockAt } from '../../src/engine/memory/layout.ts';
 import {
   type LeaseState,
   moveStateToWindow,
@@ -15,25 +14,29 @@ import {
 } from '../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../src/engine/redis/engine-state.ts';
 import {
-  firstLeaseSlot,
   heldAt,
-  type LeaseSlot,
   lastLimitAt,
-  leaseSlotAt,
-  leaseTagAt,
   lentLimitAt,
-  NO_LEASE_SLOT,
   othersDeductedAt,
   PREVIOUS_USE_MAX,
   previousUseOf,
   SUMMARY_OTHER_LIMIT,
   summaryAt,
 } from '../../src/engine/redis/lease-layout.ts';
-import { findLease, locateLease, newLeaseLocation } from '../../src/engine/redis/lease-location.ts';
 import { allocateLeaseTable } from '../../src/engine/redis/lease-memory.ts';
 import { readTotal } from '../../src/engine/redis/lease-slot.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
 import { NO_WINDOW } from '../../src/engine/redis/scripts/protocol.ts';
+import { locate, newLocation } from '../../src/engine/table/group.ts';
+import {
+  GROUP_SLOTS,
+  lockAt,
+  NO_SLOT,
+  type Slot,
+  slotAt,
+  tagAt,
+} from '../../src/engine/table/layout.ts';
+import { find } from '../../src/engine/table/slot.ts';
 import { counterKey, durationOfKey, isCounterKey } from '../../src/engine/windows/registry.ts';
 
 /** Redis' time less the monotonic time of the tests. */
@@ -99,14 +102,14 @@ export class TestLeases {
     nowMs: number,
     change: (state: LeaseState) => void = () => {},
     { durationMs, rule }: TestCheck = testCheck(),
-  ): LeaseSlot {
+  ): Slot {
     const { table } = this;
     const key = counterKey(rule, durationMs);
     const lock = table.lockFor(id);
     table.acquire(lock);
     const found = table.find(id, key);
-    const slot = found === NO_LEASE_SLOT ? table.insert(id, 1, key, nowMs) : found;
-    if (slot !== NO_LEASE_SLOT) {
+    const slot = found === NO_SLOT ? table.insert(id, 1, key, nowMs) : found;
+    if (slot !== NO_SLOT) {
       const state = newLeaseState();
       table.read(slot, state);
       const redisMs = nowMs + OFFSET_MS;
@@ -122,7 +125,7 @@ export class TestLeases {
   }
 
   /** A lease as an answer brings it. */
-  lend(id: Identity, nowMs: number, lease: number, more: Partial<LeaseState> = {}): LeaseSlot {
+  lend(id: Identity, nowMs: number, lease: number, more: Partial<LeaseState> = {}): Slot {
     return this.work(id, nowMs, (state) => {
       Object.assign(state, { lease, lentLimit: 100, lastLimit: 100, ...more });
     });
@@ -132,7 +135,7 @@ export class TestLeases {
   read(id: Identity, check: TestCheck = testCheck()): LeaseState | undefined {
     const { table } = this;
     const slot = table.find(id, counterKey(check.rule, check.durationMs));
-    if (slot === NO_LEASE_SLOT) return undefined;
+    if (slot === NO_SLOT) return undefined;
     const state = newLeaseState();
     table.read(slot, state);
     return state;
@@ -141,7 +144,7 @@ export class TestLeases {
   isDirty(id: Identity, check: TestCheck = testCheck()): boolean {
     const { table } = this;
     const slot = table.find(id, counterKey(check.rule, check.durationMs));
-    return slot !== NO_LEASE_SLOT && table.isDirty(table.lockFor(id), slot);
+    return slot !== NO_SLOT && table.isDirty(table.lockFor(id), slot);
   }
 
   #decision(decide: (into: TableDecision) => number) {
@@ -157,14 +160,13 @@ export class TestLeases {
  */
 export function brokenInvariants(table: LeaseTable, mayHold: readonly number[] = []): string[] {
   const broken: string[] = [];
-  const first = firstLeaseSlot(table.groups);
   for (let group = 0; group < table.groups; group++) {
     const owner = table.words[lockAt(group)];
     if (owner !== 0 && !mayHold.includes(owner)) broken.push(`group ${group} is held by ${owner}`);
     for (let index = 0; index < GROUP_SLOTS; index++) {
-      const slot = leaseSlotAt(first, group * GROUP_SLOTS + index);
-      if (table.words[leaseTagAt(slot)] === 0) continue;
-      for (const problem of problemsOf(table, first, slot)) {
+      const slot = slotAt(table.firstSlot, group * GROUP_SLOTS + index);
+      if (table.words[tagAt(slot)] === 0) continue;
+      for (const problem of problemsOf(table, slot)) {
         broken.push(`group ${group}, slot ${index}: ${problem}`);
       }
     }
@@ -172,7 +174,7 @@ export function brokenInvariants(table: LeaseTable, mayHold: readonly number[] =
   return broken;
 }
 
-function problemsOf(table: LeaseTable, first: LeaseSlot, slot: LeaseSlot): string[] {
+function problemsOf(table: LeaseTable, slot: Slot): string[] {
   const { words, doubles, details } = table;
   const problems: string[] = [];
   const require = (isTrue: boolean, problem: string) => {
@@ -181,9 +183,9 @@ function problemsOf(table: LeaseTable, first: LeaseSlot, slot: LeaseSlot): strin
   const id = table.readIdentity(slot, newIdentity());
   const key = table.readKey(slot);
   require(isCounterKey(key) && durationOfKey(key) > 0, `${key} is no key`);
-  const location = newLeaseLocation();
-  locateLease(first, table.groups, id, location);
-  require(findLease(table, location, id, key) === slot, 'a look-up does not find it');
+  const location = newLocation();
+  locate(table, id, location);
+  require(find(table, location, id, key) === slot, 'a look-up does not find it');
   if (key !== durationOfKey(key)) return problems;
   const state = newLeaseState();
   table.read(slot, state);

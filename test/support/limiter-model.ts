@@ -17,7 +17,8 @@ import {
 import type { Identity } from '../../src/core/hash.ts';
 import { RULE } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
-import { newLocation } from '../../src/engine/memory/group.ts';
+import { CounterTable } from '../../src/engine/memory/table.ts';
+import { locate, newLocation } from '../../src/engine/table/group.ts';
 import {
   firstSlot,
   GROUP_BUCKETS,
@@ -26,10 +27,10 @@ import {
   NO_SLOT,
   slotAt,
   tagAt,
-} from '../../src/engine/memory/layout.ts';
-import { CounterTable } from '../../src/engine/memory/table.ts';
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+} from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
+import { find } from '../../src/engine/table/slot.ts';
+import { allocateTable } from '../../src/engine/table/table-memory.ts';
 import { newCells } from '../../src/engine/windows/rule.ts';
 import { usageBefore, usageIn } from '../../src/engine/windows/window.ts';
 
@@ -317,10 +318,11 @@ export function readStoredUsage(
   id: Identity,
   durationMs: number,
 ): Usage | undefined {
-  const { group, doubles } = tables[shardOf(id)];
+  const table = tables[shardOf(id)];
+  const { group, doubles } = table;
   const location = newLocation();
-  group.locate(id, location);
-  const slot = group.find(location, id, durationMs);
+  locate(table, id, location);
+  const slot = find(table, location, id, durationMs);
   if (slot === NO_SLOT) return undefined;
   const cells = newCells();
   group.readCells(slot, cells);

@@ -10,11 +10,11 @@ import {
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
-import { groupsPerShard } from '../../src/engine/memory/layout.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
-import { allocateTable } from '../../src/engine/memory/table-memory.ts';
+import { groupsPerShard } from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
+import { allocateTable } from '../../src/engine/table/table-memory.ts';
 
 const NOW_MS = 1_700_000_000_000;
 const MINUTE_MS = 60_000;

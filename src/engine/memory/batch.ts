@@ -23,12 +23,13 @@ import {
 import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
 import { applyFullTablePolicy } from '../table/full-table-policy.ts';
+import { type Location, locate, newLocation } from '../table/group.ts';
+import { NO_SLOT, type Slot } from '../table/layout.ts';
 import { LockOrder } from '../table/lock-order.ts';
 import { shardOf } from '../table/shard.ts';
+import { find } from '../table/slot.ts';
 import { count, counterKey, judge } from '../windows/registry.ts';
 import { type Cells, clearCells, copyCells, newCells } from '../windows/rule.ts';
-import { type Location, newLocation } from './group.ts';
-import { NO_SLOT, type Slot } from './layout.ts';
 import type { CounterTable } from './table.ts';
 
 interface BatchItem {
@@ -99,7 +100,7 @@ export class Batch {
     item.parameters = parameters;
     const shard = shardOf(id);
     item.table = this.#tables[shard];
-    item.table.group.locate(id, location);
+    locate(item.table, id, location);
     this.#lockOrder.add(number, shard, location.lock);
   }
 
@@ -206,7 +207,7 @@ export class Batch {
   #readCounter(item: BatchItem): void {
     const { table, location, id, key, cells } = item;
     const { group } = table;
-    item.slot = group.find(location, id, key);
+    item.slot = find(table, location, id, key);
     if (item.slot !== NO_SLOT) {
       if (!group.isExpired(item.slot, item.nowMs)) {
         group.readCells(item.slot, cells);
@@ -258,7 +259,7 @@ export class Batch {
       const item = this.#items[number];
       if (!needsInsert(item)) continue;
       const { table, location, id, key } = item;
-      const slot = table.group.find(location, id, key);
+      const slot = find(table, location, id, key);
       if (slot !== NO_SLOT) table.group.remove(slot);
     }
   }
@@ -270,7 +271,7 @@ export class Batch {
       const { table, location, id, parameters, key, slot, cells } = item;
       if (item.nextSameCounter !== undefined || slot === NO_SLOT || !item.hasUsage) continue;
       // A new counter of this batch may have evicted it.
-      if (this.#hasInserted && table.group.find(location, id, key) !== slot) {
+      if (this.#hasInserted && find(table, location, id, key) !== slot) {
         countAnew(item);
         this.#insert(item);
       } else table.group.writeCells(slot, parameters.rule, cells);

@@ -1,92 +1,37 @@
 /**
- * The groups of a shard's table: where an identity may lie, and what is done there under the lock
- * of its group. The caller holds that lock, except where a function says otherwise.
+ * What is done in a group of a counter table under its lock. The caller holds that lock, except
+ * where a function says otherwise.
  */
 
 import { OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
-import { durationOfKey, isExpired, ruleOf, ruleOfKey, usesLastLimit } from '../windows/registry.ts';
-import type { Cells } from '../windows/rule.ts';
-import { chooseEviction } from './eviction.ts';
-import { type BucketPair, earliestEndMs, findFreeSlot } from './insert.ts';
+import { advanceTime, type Location } from '../table/group.ts';
 import {
-  BUCKET_SLOTS,
-  bucketAt,
-  changedAt,
-  deniedAt,
-  firstSlot,
-  GROUP_BUCKETS,
-  groupAt,
   indexInGroup,
   keyAt,
   type Lock,
-  latestMsAt,
-  lockAt,
-  markSlotUsed,
+  markSlot,
   NO_SLOT,
-  newestAt,
   type Slot,
-  slotAt,
   tagAt,
-} from './layout.ts';
-import {
-  findSlot,
-  isCounterOf,
-  isSlotOf,
-  readCells,
-  readUsage,
-  writeCells,
-  writeCounter,
-} from './slot.ts';
-import type { TableMemory } from './table-memory.ts';
-
-const TWO_POW_32 = 2 ** 32;
-
-/** Where an identity may lie, and the lock of its group. */
-export interface Location extends BucketPair {
-  lock: Lock;
-}
-
-export function newLocation(): Location {
-  return {
-    lock: lockAt(0),
-    bucketA: NO_SLOT,
-    bucketB: NO_SLOT,
-    preferredSlotA: NO_SLOT,
-    preferredSlotB: NO_SLOT,
-  };
-}
+} from '../table/layout.ts';
+import { findAll } from '../table/slot.ts';
+import type { TableMemory } from '../table/table-memory.ts';
+import { durationOfKey, isExpired, ruleOf, ruleOfKey, usesLastLimit } from '../windows/registry.ts';
+import type { Cells } from '../windows/rule.ts';
+import { findEviction } from './eviction.ts';
+import { earliestEndMs, findFreeSlot } from './insert.ts';
+import { changedAt, deniedAt, newestAt } from './layout.ts';
+import { readCells, readUsage, writeCells, writeCounter } from './slot.ts';
 
 export class Group {
   /** Written only, so that V8 does not remove the reads of `prefetch`. */
   prefetchedWord = 0;
   readonly #memory: TableMemory;
-  readonly #groupCount: number;
-  readonly #firstSlot: Slot;
-
   /** @param memory its words and doubles are looked up for each access */
   constructor(memory: TableMemory) {
     this.#memory = memory;
-    this.#groupCount = memory.groups;
-    this.#firstSlot = firstSlot(memory.groups);
-  }
-
-  /** Finds where an identity may lie. Needs no lock. */
-  locate(id: Identity, into: Location): void {
-    // 32 x 22 bits: the product is exact.
-    const group = Math.floor(((id.h1 >>> 0) * this.#groupCount) / TWO_POW_32);
-    const first = id.h2 & (GROUP_BUCKETS - 1);
-    // One of the 31 others, by bits that the first has not used.
-    const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));
-    const second = (first + step) & (GROUP_BUCKETS - 1);
-    const preferred = (id.h2 >>> 21) & (BUCKET_SLOTS - 1);
-    const slots = groupAt(this.#firstSlot, group);
-    into.bucketA = bucketAt(slots, first);
-    into.bucketB = bucketAt(slots, second);
-    into.preferredSlotA = slotAt(into.bucketA, preferred);
-    into.preferredSlotB = slotAt(into.bucketB, preferred);
-    into.lock = lockAt(group);
   }
 
   /**
@@ -100,27 +45,13 @@ export class Group {
   }
 
   /**
-   * Begins a decision. Time in a group never runs back: a thread that read the clock and was then
-   * stopped for longer than a window would otherwise allow a spent window again, after the expired
-   * counter was replaced. The group is marked as changed before anything in it changes.
+   * Begins a decision. The group is marked as changed before anything in it changes.
    * @returns the time of the decision
    */
   advanceTime(lock: Lock, nowMs: number): number {
     const { words, doubles } = this.#memory;
     words[changedAt(lock)] = 1;
-    const latestMs = doubles[latestMsAt(lock)];
-    if (nowMs <= latestMs) return latestMs;
-    doubles[latestMsAt(lock)] = nowMs;
-    return nowMs;
-  }
-
-  /** @returns the slot of a counter; NO_SLOT when there is none. Needs no lock. */
-  find(at: Location, id: Identity, key: number): Slot {
-    const memory = this.#memory;
-    if (isCounterOf(memory, at.preferredSlotA, id, key)) return at.preferredSlotA;
-    if (isCounterOf(memory, at.preferredSlotB, id, key)) return at.preferredSlotB;
-    const slot = findSlot(memory, at.bucketA, id, key);
-    return slot !== NO_SLOT ? slot : findSlot(memory, at.bucketB, id, key);
+    return advanceTime(doubles, lock, nowMs);
   }
 
   /** Needs no lock. Without it, some cells may be from before a write. */
@@ -168,11 +99,11 @@ export class Group {
     let outcome: number = OUTCOME.decided;
     let slot = findFreeSlot(memory, at, nowMs);
     if (slot === NO_SLOT) {
-      slot = chooseEviction(memory, at, id, namespaceTag, nowMs);
+      slot = findEviction(memory, at, id, namespaceTag, nowMs);
       if (slot === NO_SLOT) return OUTCOME.full;
       outcome = OUTCOME.evicted;
     }
-    markSlotUsed(memory.words, at.lock, indexInGroup(this.#firstSlot, slot));
+    markSlot(memory.words, at.lock, indexInGroup(memory.firstSlot, slot));
     writeCounter(memory, slot, id, namespaceTag, key, cells);
     return outcome;
   }
@@ -181,17 +112,13 @@ export class Group {
    * The slots of an identity, expired counters included: of one duration or all, one rule or all.
    */
   findAll(
-    { bucketA, bucketB }: Location,
+    at: Location,
     id: Identity,
     durationMs: number | undefined,
     rule: RuleNumber | undefined,
   ): Slot[] {
     const memory = this.#memory;
-    const slots = [bucketA, bucketB].flatMap((bucket) => {
-      return Array.from({ length: BUCKET_SLOTS }, (_, index) => slotAt(bucket, index));
-    });
-    return slots.filter((slot) => {
-      if (!isSlotOf(memory, slot, id)) return false;
+    return findAll(memory, at, id).filter((slot) => {
       const key = memory.doubles[keyAt(slot)];
       if (durationMs !== undefined && durationOfKey(key) !== durationMs) return false;
       return rule === undefined || ruleOfKey(key).counterRule === ruleOf(rule).counterRule;
@@ -202,7 +129,7 @@ export class Group {
   hasSlotFor(at: Location, id: Identity, namespaceTag: number, nowMs: number): boolean {
     const memory = this.#memory;
     if (findFreeSlot(memory, at, nowMs) !== NO_SLOT) return true;
-    return chooseEviction(memory, at, id, namespaceTag, nowMs) !== NO_SLOT;
+    return findEviction(memory, at, id, namespaceTag, nowMs) !== NO_SLOT;
   }
 
   /** The key of the counter in a slot. */

@@ -8,20 +8,19 @@
  */
 
 import {
-  changedAt,
   firstSlot,
   GROUP_SLOTS,
   groupAt,
   latestMsAt,
   lockAt,
-  markSlotEmpty,
-  namespaceAt,
-  nextUsedSlot,
+  nextMarkedSlot,
   slotAt,
   tagAt,
-} from './layout.ts';
-import { MAIN_THREAD_OWNER, release, tryAcquire } from './lock.ts';
-import type { TableMemory } from './table-memory.ts';
+  unmarkSlot,
+} from '../table/layout.ts';
+import { MAIN_THREAD_OWNER, release, tryAcquire } from '../table/lock.ts';
+import type { TableMemory } from '../table/table-memory.ts';
+import { changedAt, namespaceAt } from './layout.ts';
 
 /** Groups of a step: some tens of microseconds each, where they are full. */
 const STEP_GROUPS = 32;
@@ -68,7 +67,7 @@ export class NamespaceRemoval {
         i = this.#findFrom(table, group, i + 1)
       ) {
         words[tagAt(slotAt(slots, i))] = 0;
-        markSlotEmpty(words, lock, i);
+        unmarkSlot(words, lock, i);
         this.removedCount++;
       }
     } finally {
@@ -82,9 +81,9 @@ export class NamespaceRemoval {
     const lock = lockAt(group);
     const slots = groupAt(firstSlot(groups), group);
     for (
-      let i = nextUsedSlot(words, lock, index);
+      let i = nextMarkedSlot(words, lock, index);
       i < GROUP_SLOTS;
-      i = nextUsedSlot(words, lock, i + 1)
+      i = nextMarkedSlot(words, lock, i + 1)
     ) {
       const slot = slotAt(slots, i);
       if (words[tagAt(slot)] !== 0 && this.#namespaceTags.has(words[namespaceAt(slot)])) return i;

@@ -1,7 +1,7 @@
 /** How much shared memory the engine takes, for its host and for the memory plan. */
 
 import { SHARDS, SLOTS_PER_COUNTER } from '../../core/constants.ts';
-import { GROUP_SLOTS, groupsPerShard, tableBytes } from './layout.ts';
+import { GROUP_SLOTS, groupsPerShard, tableBytes } from '../table/layout.ts';
 
 /** The groups of the table of each shard. */
 export function groupsFor(counters: number): number {

@@ -1,7 +1,6 @@
 /**
- * Finding, reading and writing a counter in its slot. Called under the lock of its group, except
- * that finding and reading are possible without it: what is found then was there, and may be about
- * to change; what is read may be partly from before a write.
+ * Reading and writing a counter in its slot. Called under the lock of its group, except that
+ * reading is possible without it: what is read then may be partly from before a write.
  *
  * Stores are ordered so that a thread that dies between two of them leaves the counter valid: the
  * tag of a slot is cleared before it is filled and written last, and the cells follow the order of
@@ -10,50 +9,10 @@
 
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
+import { hashAt, keyAt, type MemoryViews, type Slot, tagAt } from '../table/layout.ts';
 import { storesNewestLast } from '../windows/registry.ts';
 import type { Cells } from '../windows/rule.ts';
-import {
-  BUCKET_SLOTS,
-  cellAt,
-  deniedAt,
-  hashAt,
-  keyAt,
-  limitAt,
-  type MemoryViews,
-  NO_SLOT,
-  namespaceAt,
-  newestAt,
-  type Slot,
-  slotAt,
-  tagAt,
-} from './layout.ts';
-
-/** @returns NO_SLOT when the counter is not in the bucket */
-export function findSlot(memory: MemoryViews, bucket: Slot, id: Identity, key: number): Slot {
-  const { words } = memory;
-  const tag = id.h3;
-  for (let i = 0; i < BUCKET_SLOTS; i++) {
-    const slot = slotAt(bucket, i);
-    if (words[tagAt(slot)] !== tag) continue;
-    if (isCounterOf(memory, slot, id, key)) return slot;
-  }
-  return NO_SLOT;
-}
-
-/** Whether a slot holds the counter of an identity and a key. */
-export function isCounterOf(memory: MemoryViews, slot: Slot, id: Identity, key: number): boolean {
-  return isSlotOf(memory, slot, id) && memory.doubles[keyAt(slot)] === key;
-}
-
-/** Whether a slot holds a counter of an identity. */
-export function isSlotOf({ words }: MemoryViews, slot: Slot, id: Identity): boolean {
-  return (
-    words[tagAt(slot)] === id.h3 &&
-    words[hashAt(slot, 0)] === id.h0 &&
-    words[hashAt(slot, 1)] === id.h1 &&
-    words[hashAt(slot, 2)] === id.h2
-  );
-}
+import { cellAt, deniedAt, limitAt, namespaceAt, newestAt } from './layout.ts';
 
 /** Reads the cells of a counter. */
 export function readCells(memory: MemoryViews, slot: Slot, cells: Cells): void {

@@ -7,7 +7,6 @@
  * expired. A table without traffic so costs one read of each lock line.
  */
 
-import { expiryMs, isExpired } from '../windows/registry.ts';
 import {
   firstSlot,
   GROUP_SLOTS,
@@ -15,15 +14,16 @@ import {
   keyAt,
   latestMsAt,
   lockAt,
-  markSlotEmpty,
-  newestAt,
-  nextUsedSlot,
+  nextMarkedSlot,
   type Slot,
   slotAt,
   tagAt,
-} from './layout.ts';
-import { release, tryAcquire } from './lock.ts';
-import type { TableMemory } from './table-memory.ts';
+  unmarkSlot,
+} from '../table/layout.ts';
+import { release, tryAcquire } from '../table/lock.ts';
+import type { TableMemory } from '../table/table-memory.ts';
+import { expiryMs, isExpired } from '../windows/registry.ts';
+import { newestAt } from './layout.ts';
 
 /** Groups that a step sweeps or finds locked: a few microseconds each. */
 const STEP_GROUPS_MAX = 4;
@@ -105,9 +105,9 @@ export class Sweeper {
     let nextMs = Number.POSITIVE_INFINITY;
     let hasExpired = false;
     for (
-      let i = nextUsedSlot(words, lock, 0);
+      let i = nextMarkedSlot(words, lock, 0);
       i < GROUP_SLOTS;
-      i = nextUsedSlot(words, lock, i + 1)
+      i = nextMarkedSlot(words, lock, i + 1)
     ) {
       const slot = slotAt(slots, i);
       if (words[tagAt(slot)] === 0) continue;
@@ -128,15 +128,15 @@ export class Sweeper {
     const lock = lockAt(group);
     const slots = this.#slotsOf(group);
     for (
-      let i = nextUsedSlot(words, lock, 0);
+      let i = nextMarkedSlot(words, lock, 0);
       i < GROUP_SLOTS;
-      i = nextUsedSlot(words, lock, i + 1)
+      i = nextMarkedSlot(words, lock, i + 1)
     ) {
       const slot = slotAt(slots, i);
       const isUsed = words[tagAt(slot)] !== 0;
       if (isUsed && !isExpired(doubles[keyAt(slot)], doubles[newestAt(slot)], nowMs)) continue;
       words[tagAt(slot)] = 0;
-      markSlotEmpty(words, lock, i);
+      unmarkSlot(words, lock, i);
       if (isUsed) this.removedCount++;
     }
   }

@@ -21,17 +21,27 @@ import type { Identity } from '../../core/hash.ts';
 import { hasWindows, type RuleNumber } from '../../core/window-rules.ts';
 import type { ChecksOf, CounterExplanation } from '../engine.ts';
 import { applyFullTablePolicy } from '../table/full-table-policy.ts';
+import { type Location, locate, newLocation } from '../table/group.ts';
+import {
+  type Doubles,
+  type Lock,
+  latestMsAt,
+  NO_SLOT,
+  type Slot,
+  type Words,
+} from '../table/layout.ts';
+import { acquire, release } from '../table/lock.ts';
+import { find } from '../table/slot.ts';
+import { attachTable, type TableMemory } from '../table/table-memory.ts';
 import { type InspectedCounter, inspectCells } from '../windows/counter-state.ts';
 import { explainCounters } from '../windows/prediction.ts';
 import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from '../windows/registry.ts';
 import { type Cells, clearCells, newCells } from '../windows/rule.ts';
-import { Group, type Location, newLocation } from './group.ts';
-import { type Doubles, type Lock, latestMsAt, NO_SLOT, type Slot, type Words } from './layout.ts';
-import { acquire, release } from './lock.ts';
-import { attachTable, type TableMemory } from './table-memory.ts';
+import { Group } from './group.ts';
 
 export class CounterTable implements TableMemory {
   readonly groups: number;
+  readonly firstSlot: Slot;
   readonly words: Words;
   readonly doubles: Doubles;
   readonly group: Group;
@@ -56,10 +66,11 @@ export class CounterTable implements TableMemory {
     onWait: () => void,
   ) {
     if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
-    const { words, doubles, groups } = attachTable(buffer, shard);
+    const { words, doubles, groups, firstSlot } = attachTable(buffer, shard);
     this.words = words;
     this.doubles = doubles;
     this.groups = groups;
+    this.firstSlot = firstSlot;
     this.group = new Group(this);
     this.#owner = owner;
     this.#fullTablePolicy = fullTablePolicy;
@@ -83,14 +94,14 @@ export class CounterTable implements TableMemory {
   ): void {
     const location = this.#location;
     const { group } = this;
-    group.locate(id, location);
+    locate(this, id, location);
     decision.outcome = OUTCOME.decided;
     const { lock } = location;
     this.acquire(lock);
     try {
       const now = group.advanceTime(lock, nowMs);
       const key = counterKey(parameters.rule, parameters.durationMs);
-      const slot = group.find(location, id, key);
+      const slot = find(this, location, id, key);
       if (slot !== NO_SLOT) this.#decideExisting(slot, now, parameters, countsNow, decision);
       else this.#decideNew(id, namespaceTag, now, key, parameters, countsNow, decision);
     } finally {
@@ -108,13 +119,13 @@ export class CounterTable implements TableMemory {
   peek(id: Identity, nowMs: number, parameters: CheckParameters, decision: TableDecision): boolean {
     const location = this.#location;
     const { group } = this;
-    group.locate(id, location);
+    locate(this, id, location);
     const key = counterKey(parameters.rule, parameters.durationMs);
-    const slot = group.find(location, id, key);
+    const slot = find(this, location, id, key);
     if (slot === NO_SLOT) return false;
     group.readCells(slot, this.#cells);
     // Another counter may have got the slot meanwhile: its cells may mean something else.
-    if (group.find(location, id, key) !== slot) return false;
+    if (find(this, location, id, key) !== slot) return false;
     judge(this.#cells, nowMs, parameters, decision);
     decision.outcome = OUTCOME.decided;
     return decision.allowed;
@@ -135,14 +146,14 @@ export class CounterTable implements TableMemory {
     const location = this.#location;
     const { group } = this;
     const { rule, durationMs } = parameters;
-    group.locate(id, location);
+    locate(this, id, location);
     const { lock } = location;
     this.acquire(lock);
     try {
       const now = group.advanceTime(lock, nowMs);
       const cells = this.#cells;
       const key = counterKey(rule, durationMs);
-      const slot = group.find(location, id, key);
+      const slot = find(this, location, id, key);
       if (slot === NO_SLOT) clearCells(cells);
       else group.readCells(slot, cells);
       if (!ruleOf(rule).deduct(cells, window, now, parameters)) {
@@ -176,12 +187,12 @@ export class CounterTable implements TableMemory {
   ): number {
     const location = this.#location;
     const { group } = this;
-    group.locate(id, location);
+    locate(this, id, location);
     const { lock } = location;
     this.acquire(lock);
     try {
       const now = group.advanceTime(lock, nowMs);
-      const slot = group.find(location, id, counterKey(rule, durationMs));
+      const slot = find(this, location, id, counterKey(rule, durationMs));
       if (slot === NO_SLOT) return 0;
       const cells = this.#cells;
       group.readCells(slot, cells);
@@ -200,7 +211,7 @@ export class CounterTable implements TableMemory {
   reset(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): number {
     const location = this.#location;
     const { group } = this;
-    group.locate(id, location);
+    locate(this, id, location);
     const { lock } = location;
     this.acquire(lock);
     try {
@@ -222,7 +233,7 @@ export class CounterTable implements TableMemory {
    */
   inspect(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): InspectedCounter[] {
     const location = this.#location;
-    this.group.locate(id, location);
+    locate(this, id, location);
     const { lock } = location;
     this.acquire(lock);
     try {
@@ -244,7 +255,7 @@ export class CounterTable implements TableMemory {
   ): CounterExplanation {
     const location = this.#location;
     const { group } = this;
-    group.locate(id, location);
+    locate(this, id, location);
     const { lock } = location;
     this.acquire(lock);
     try {

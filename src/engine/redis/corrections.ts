@@ -7,10 +7,10 @@
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { CounterSelector } from '../engine.ts';
+import { NO_SLOT } from '../table/layout.ts';
 import { counterKey, ruleOfKey } from '../windows/registry.ts';
 import type { GcraClient } from './gcra-client.ts';
 import type { LeaseClient } from './lease-client.ts';
-import { NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import {
   beginRequest,
@@ -118,7 +118,7 @@ export class Corrections {
         const lock = table.lockFor(identity);
         table.acquire(lock);
         const slot = table.find(identity, key);
-        if (slot !== NO_LEASE_SLOT) table.remove(lock, slot);
+        if (slot !== NO_SLOT) table.remove(lock, slot);
         table.release(lock);
       } else {
         client.forget(identity, key);

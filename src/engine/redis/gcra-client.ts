@@ -10,11 +10,11 @@ import { NEVER, OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { NO_SLOT } from '../table/layout.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
 import type { CheckSource } from './lease-client.ts';
-import { NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { QueueEntry } from './queue-consumer.ts';
 import type { GcraCallAnswer } from './scripts/gcra.ts';
@@ -177,8 +177,8 @@ export class GcraClient {
     const lock = table.lockFor(identity);
     table.acquire(lock);
     let slot = table.find(identity, key);
-    if (slot === NO_LEASE_SLOT) slot = table.insert(identity, tag, key, nowMs());
-    if (slot !== NO_LEASE_SLOT && table.readUnreported(slot) === 0) {
+    if (slot === NO_SLOT) slot = table.insert(identity, tag, key, nowMs());
+    if (slot !== NO_SLOT && table.readUnreported(slot) === 0) {
       table.writeGcra(slot, answer.state);
     }
     table.release(lock);
@@ -265,6 +265,6 @@ function withSlot(
   const lock = table.lockFor(identity);
   table.acquire(lock);
   const slot = table.find(identity, key);
-  if (slot !== NO_LEASE_SLOT) act(slot, lock);
+  if (slot !== NO_SLOT) act(slot, lock);
   table.release(lock);
 }

@@ -18,10 +18,10 @@ import { crc32 } from 'node:zlib';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../core/file-ownership.ts';
 import { type Identity, newIdentity } from '../../core/hash.ts';
 import { hasWindows } from '../../core/window-rules.ts';
+import { NO_SLOT, type Slot } from '../table/layout.ts';
 import { shardOf } from '../table/shard.ts';
 import { durationOfKey, isCounterKey, ruleOfKey } from '../windows/registry.ts';
 import { newLeaseState } from './counter/lease-state.ts';
-import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 
@@ -88,7 +88,7 @@ function readCounters(table: LeaseTable): Uint8Array {
  * last limit, 1 if Redis stores a record plus 2 if it is to be told. Of GCRA: newest, current,
  * limit, tokens that Redis did not get.
  */
-function fieldsOf(table: LeaseTable, slot: LeaseSlot, isDirty: boolean): number[] | undefined {
+function fieldsOf(table: LeaseTable, slot: Slot, isDirty: boolean): number[] | undefined {
   if (!hasWindows(ruleOfKey(table.readKey(slot)).counterRule)) {
     const { newest, current, limit } = table.readGcra(slot);
     if (newest <= 0) return undefined;
@@ -183,7 +183,7 @@ function insert(
   const lock = table.lockFor(identity);
   table.acquire(lock);
   const slot = table.insert(identity, namespaceTag, key, monotonicMs);
-  if (slot !== NO_LEASE_SLOT) {
+  if (slot !== NO_SLOT) {
     const isDirty = isWindow ? insertWindow(table, slot, fields) : insertGcra(table, slot, fields);
     if (isDirty) table.setDirty(lock, slot, true);
   }
@@ -193,7 +193,7 @@ function insert(
 /** @returns whether Redis is to be told of it */
 function insertWindow(
   table: LeaseTable,
-  slot: LeaseSlot,
+  slot: Slot,
   [window, spent, others, previousSpent, previousKnownUse, lastLimit, flags]: number[],
 ): boolean {
   const state = newLeaseState();
@@ -210,7 +210,7 @@ function insertWindow(
 /** @returns whether Redis is to be told of it */
 function insertGcra(
   table: LeaseTable,
-  slot: LeaseSlot,
+  slot: Slot,
   [newest, current, limit, unreported]: number[],
 ): boolean {
   table.writeGcra(slot, { newest, current, limit });

@@ -4,11 +4,11 @@
  */
 
 import type { Identity } from '../../core/hash.ts';
+import { NO_SLOT } from '../table/layout.ts';
 import { type AnswerContext, type AnswerResult, takeAnswer } from './counter/answer.ts';
 import { composeMessage, startWithoutSlot } from './counter/compose.ts';
 import type { Correction, Counter, WaitingCheck } from './counter/counter.ts';
 import { type LeaseState, newLeaseState } from './counter/lease-state.ts';
-import { NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { CounterAnswer, CounterMessage } from './scripts/protocol.ts';
 
@@ -36,10 +36,10 @@ export function composeFromSlot<C extends WaitingCheck, R extends Correction>(
   table.acquire(lock);
   try {
     let slot = table.find(identity, key);
-    if (slot === NO_LEASE_SLOT && corrections.length === 0 && waiting.length > 0) {
+    if (slot === NO_SLOT && corrections.length === 0 && waiting.length > 0) {
       slot = table.insert(identity, namespaceTag, key, context.nowMs);
     }
-    const hasSlot = slot !== NO_LEASE_SLOT;
+    const hasSlot = slot !== NO_SLOT;
     if (hasSlot) table.read(slot, state);
     else startWithoutSlot(state, context.nowMs);
     const { lease } = state;
@@ -70,7 +70,7 @@ export function takeAnswerIntoSlot<C extends WaitingCheck, R extends Correction>
   table.acquire(lock);
   try {
     const slot = table.find(identity, key);
-    const hasSlot = slot !== NO_LEASE_SLOT;
+    const hasSlot = slot !== NO_SLOT;
     if (hasSlot) table.read(slot, state);
     else Object.assign(state, newLeaseState(), { sequence: counter.sent?.message.sequence });
     const result = takeAnswer(counter, state, answer, { ...context, hasSlot });
@@ -96,7 +96,7 @@ export function changeState(
   table.acquire(lock);
   try {
     const slot = table.find(identity, key);
-    if (slot === NO_LEASE_SLOT) return;
+    if (slot === NO_SLOT) return;
     table.read(slot, state);
     change(state);
     table.write(slot, state);

@@ -5,8 +5,7 @@
  * Nothing is lost when a counter whose usage Redis knows is evicted: its next check costs a token
  * request. The order:
  *
- *   1. An empty slot, or one whose window and the next one have ended: the preferred slots first,
- *      else one in the bucket with more room.
+ *   1. A free slot: an empty one, or one whose window and the next one have ended.
  *   2. A counter whose window has ended.
  *   3. A counter that does not deny checks.
  *   4. Any other. Of each kind, the one whose window ends first.
@@ -18,131 +17,112 @@
  */
 
 import { RULE } from '../../core/window-rules.ts';
-import type { Lock } from '../memory/layout.ts';
-import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
+import { chooseEviction, type EvictionCandidate, NEVER_EVICTED } from '../table/eviction.ts';
+import { chooseFreeSlot } from '../table/free-slot.ts';
+import { type Location, slotsOf } from '../table/group.ts';
+import type { Lock } from '../table/layout.ts';
+import { BUCKET_SLOTS, keyAt, NO_SLOT, type Slot, slotAt, tagAt } from '../table/layout.ts';
+import { endMs, isExpired, ruleOfKey } from '../windows/registry.ts';
+import type { DirtySlots } from './dirty-slots.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   boundUntilAt,
   LEASE_FLAG,
-  type LeaseSlot,
   type LeaseViews,
   leaseAt,
   leaseFlagsAt,
-  leaseKeyAt,
   leaseNamespaceAt,
-  leaseTagAt,
-  NO_LEASE_SLOT,
   reservedAt,
   totalAt,
 } from './lease-layout.ts';
-import { type DirtySlots, type LeaseLocation, slotsOf } from './lease-location.ts';
 import { readWindow } from './lease-slot.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 
 export interface LeaseInsertion {
-  /** NO_LEASE_SLOT: the table is full for this counter. */
-  slot: LeaseSlot;
+  /** NO_SLOT: the table is full for this counter. */
+  slot: Slot;
   /** Whether a live counter is evicted. */
   evicts: boolean;
 }
 
-interface Candidate {
-  slot: LeaseSlot;
-  namespaceTag: number;
-  /** 0 for the best of the order above that are evictions; 3 for a slot that must stay. */
+interface LeaseCandidate extends EvictionCandidate {
+  /** Its place in the order above: 0 for 2, 2 for 4. */
   rank: number;
-  endMs: number;
 }
 
-const MUST_STAY = 3;
+const RANKS = 3;
 
 export function findInsertion(
   memory: LeaseViews,
-  at: LeaseLocation,
+  at: Location,
   nowMs: number,
   state: EngineState,
   dirty: DirtySlots,
 ): LeaseInsertion {
-  const isFree = (slot: LeaseSlot) => isUnused(memory, slot, nowMs, state, at.lock, dirty);
-  const free = findFree(at, isFree);
-  if (free !== NO_LEASE_SLOT) return { slot: free, evicts: false };
-  const candidates = [...slotsOf(at.bucketA), ...slotsOf(at.bucketB)].map((slot) => {
+  const isFree = (slot: Slot) => isUnused(memory, slot, nowMs, state, at.lock, dirty);
+  const free = chooseFreeSlot(at, freeSlots(at.bucketA, isFree), freeSlots(at.bucketB, isFree));
+  if (free !== NO_SLOT) return { slot: free, evicts: false };
+  const candidates = slotsOf(at).map((slot) => {
     return readCandidate(memory, slot, nowMs, state, at.lock, dirty);
   });
-  const evictable = candidates.filter(({ rank }) => rank < MUST_STAY);
-  const majority = majorityNamespace(candidates);
-  const best =
-    first(evictable.filter(({ namespaceTag }) => namespaceTag === majority)) ?? first(evictable);
-  return { slot: best?.slot ?? NO_LEASE_SLOT, evicts: best !== undefined };
+  const slot = chooseEviction(candidates, ({ rank, namespaceTag }, majority) => {
+    return namespaceTag === majority ? rank : rank + RANKS;
+  });
+  return { slot, evicts: slot !== NO_SLOT };
 }
 
-function findFree(at: LeaseLocation, isFree: (slot: LeaseSlot) => boolean): LeaseSlot {
-  if (isFree(at.preferredSlotA)) return at.preferredSlotA;
-  if (isFree(at.preferredSlotB)) return at.preferredSlotB;
-  const freeA = slotsOf(at.bucketA).filter(isFree);
-  const freeB = slotsOf(at.bucketB).filter(isFree);
-  return (freeB.length > freeA.length ? freeB[0] : freeA[0]) ?? NO_LEASE_SLOT;
+/** A bit for each free slot of a bucket. */
+function freeSlots(bucket: Slot, isFree: (slot: Slot) => boolean): number {
+  let free = 0;
+  for (let i = 0; i < BUCKET_SLOTS; i++) free |= Number(isFree(slotAt(bucket, i))) << i;
+  return free;
 }
 
 /** Whether a slot is empty, or nothing that it holds matters any more. */
 function isUnused(
   memory: LeaseViews,
-  slot: LeaseSlot,
+  slot: Slot,
   nowMs: number,
   state: EngineState,
   lock: Lock,
   dirty: DirtySlots,
 ): boolean {
   const { words, doubles, detailWords, details } = memory;
-  const tag = words[leaseTagAt(slot)];
+  const tag = words[tagAt(slot)];
   if (tag === 0) return true;
   if ((detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.pinned) !== 0) return false;
-  const key = doubles[leaseKeyAt(slot)];
+  const key = doubles[keyAt(slot)];
   const window = readWindow(words, slot);
   const redisMs = state.redisMs(tag, nowMs);
   // Tokens of a bucket that Redis does not know matter as long as the bucket is not full.
-  if (ruleOfKey(key).counterRule === RULE.gcra) return details[totalAt(slot, 0)] <= redisMs;
+  if (ruleOfKey(key).counterRule === RULE.gcra) {
+    return isExpired(key, details[totalAt(slot, 0)], redisMs);
+  }
   if (window === NO_WINDOW) return !dirty.has(lock, slot);
-  return (window + 2) * durationOfKey(key) <= redisMs;
+  return isExpired(key, window, redisMs);
 }
 
 function readCandidate(
   memory: LeaseViews,
-  slot: LeaseSlot,
+  slot: Slot,
   nowMs: number,
   state: EngineState,
   lock: Lock,
   dirty: DirtySlots,
-): Candidate {
+): LeaseCandidate {
   const { words, doubles, detailWords, details } = memory;
-  const key = doubles[leaseKeyAt(slot)];
+  const key = doubles[keyAt(slot)];
   const isBucket = ruleOfKey(key).counterRule === RULE.gcra;
-  const endMs = isBucket
-    ? details[totalAt(slot, 0)]
-    : (readWindow(words, slot) + 1) * durationOfKey(key);
+  const ends = endMs(key, isBucket ? details[totalAt(slot, 0)] : readWindow(words, slot));
   const namespaceTag = detailWords[leaseNamespaceAt(slot)];
-  const redisMs = state.redisMs(words[leaseTagAt(slot)], nowMs);
-  const hasEnded = endMs <= redisMs;
+  const redisMs = state.redisMs(words[tagAt(slot)], nowMs);
+  const hasEnded = ends <= redisMs;
   const isPinned = (detailWords[leaseFlagsAt(slot)] & LEASE_FLAG.pinned) !== 0;
   const hasTokens = doubles[leaseAt(slot)] > 0 || details[reservedAt(slot)] !== 0;
   // Tokens of a lease of an ended window stay counted in Redis.
   const mustStay = isPinned || dirty.has(lock, slot) || (hasTokens && !hasEnded);
   const denies = details[boundUntilAt(slot)] > nowMs;
-  const rank = mustStay ? MUST_STAY : hasEnded ? 0 : denies ? 2 : 1;
-  return { slot, namespaceTag, rank, endMs };
-}
-
-/** The namespace that holds more than half of the slots, if there is one. */
-function majorityNamespace(candidates: readonly Candidate[]): number | undefined {
-  const counts = new Map<number, number>();
-  for (const { namespaceTag } of candidates) {
-    const count = (counts.get(namespaceTag) ?? 0) + 1;
-    if (count > candidates.length / 2) return namespaceTag;
-    counts.set(namespaceTag, count);
-  }
-  return undefined;
-}
-
-function first(candidates: readonly Candidate[]): Candidate | undefined {
-  return candidates.toSorted((a, b) => a.rank - b.rank || a.endMs - b.endMs)[0];
+  const rank = mustStay ? NEVER_EVICTED : hasEnded ? 0 : denies ? 2 : 1;
+  // Nothing is lost: Redis knows the usage.
+  return { slot, namespaceTag, usedShare: 0, rank, endMs: ends };
 }

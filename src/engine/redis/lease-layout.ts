@@ -1,22 +1,14 @@
 /**
- * The layout of a lease table in shared memory: the slots of the Redis engine. All offsets are used
- * through this file. A test pins the numbers. Header and lock lines have the offsets of a counter
- * table, so that both use the same locks: `memory/layout.ts`, `memory/lock.ts`.
+ * The layout of a lease table: what the redis engine adds to `table/layout.ts`. A test pins the
+ * numbers.
  *
- *   byte 0     header         shard | groups
- *   byte 48    lock lines     one line of 64 bytes for each group; its first word is the lock
- *   after it   slots          32 buckets of 8 slots for each group; a slot is one line
- *   after it   details        two more lines for each slot
+ *   after the slots: details, two more lines for each slot
  *
- *   lock line  int32  0       owner        of the lock, or 0
- *              float64 1      latest       the latest monotonic time of a local decision or insert
- *              int32  4-11    dirty        a bit for each slot with usage that Redis does not know:
- *                                          set before the usage is stored
+ *   lock line  float64 1      latest       by the monotonic clock
+ *              int32  4-11    marks        the slot is dirty: it has usage that Redis does not know
  *              float64 6      sequence     the highest of the slots that were removed
  *
- *   slot       int32  0-3     identity     hash 3, the tag, which is 0 in an empty slot; hash 0-2
- *              float64 2      key          as in a counter table
- *              float64 3      lease        tokens that can be used here; Redis has deducted them
+ *   slot       float64 2      lease        tokens that can be used here; Redis has deducted them
  *              float64 4      deadline     of the lease: before the window ends, monotonic ms
  *              float64 5      lentLimit    the lease serves no check with a lower limit
  *              int32  12      window       its number, unsigned; -1: none yet. Until the year 2106
@@ -54,15 +46,15 @@
 
 import { CACHE_LINE_BYTES } from '../../core/constants.ts';
 import {
-  BUCKET_SLOTS,
   type DoubleIndex,
-  GROUP_BUCKETS,
+  firstSlot,
   GROUP_SLOTS,
   type Lock,
-  lockAt,
   type MemoryViews,
+  type Slot,
+  tableBytes,
   type WordIndex,
-} from '../memory/layout.ts';
+} from '../table/layout.ts';
 import { PAUSE_BITS } from './counter/pause.ts';
 
 declare const unit: unique symbol;
@@ -81,14 +73,6 @@ export interface LeaseViews extends MemoryViews {
   readonly detailWords: DetailWords;
   readonly details: Details;
 }
-
-/** The first double of a slot, and of a bucket: that of its first slot. */
-export type LeaseSlot = DoubleIndex & { readonly leaseSlot: true };
-
-/** No slot: byte 0 of a table is in its header. */
-export const NO_LEASE_SLOT = 0 as LeaseSlot;
-
-export const LEASE_TABLE_HEADER = { shard: 0 as WordIndex, groups: 1 as WordIndex };
 
 export const LEASE_FLAG = {
   /** Redis has answered that it stores a record of this member in the newest window. */
@@ -149,168 +133,103 @@ export function previousUseOf(summary: number): number {
   return summary >>> PREVIOUS_USE_SHIFT;
 }
 
-const SLOT_DOUBLES = CACHE_LINE_BYTES / 8;
 export const DETAIL_BYTES = 2 * CACHE_LINE_BYTES;
-const DIRTY_WORDS = GROUP_SLOTS / 32;
 /** Numbers of a slot that only the shard worker uses. */
 export const WORKER_NUMBERS = 3;
 
-/** The size in bytes of a table of so many groups. */
+/** The size in bytes of a lease table of so many groups. */
 export function leaseTableBytes(groups: number): number {
-  return slotsEnd(groups) + groups * GROUP_SLOTS * DETAIL_BYTES;
-}
-
-function slotsEnd(groups: number): number {
-  return lockAt(groups) * 4 + groups * GROUP_SLOTS * CACHE_LINE_BYTES;
+  return tableBytes(groups) + groups * GROUP_SLOTS * DETAIL_BYTES;
 }
 
 /** The byte at which a view of the details begins: those of a slot are at twice its index. */
 export function detailsOffset(groups: number): number {
-  return slotsEnd(groups) - 2 * 8 * firstLeaseSlot(groups);
+  return tableBytes(groups) - 2 * 8 * firstSlot(groups);
 }
 
-/** The first slot of a table of so many groups. */
-export function firstLeaseSlot(groups: number): LeaseSlot {
-  return (lockAt(groups) >>> 1) as LeaseSlot;
-}
-
-/** The slot of a number, counted from another one. */
-export function leaseSlotAt(from: LeaseSlot, index: number): LeaseSlot {
-  return (from + index * SLOT_DOUBLES) as LeaseSlot;
-}
-
-/** The first slot of a bucket. @param first that of the table */
-export function leaseBucketAt(first: LeaseSlot, group: number, bucket: number): LeaseSlot {
-  return leaseSlotAt(first, (group * GROUP_BUCKETS + bucket) * BUCKET_SLOTS);
-}
-
-/** The number of a slot in its table. @param first the first slot of the table */
-export function leaseSlotNumber(first: LeaseSlot, slot: LeaseSlot): number {
-  return (slot - first) / SLOT_DOUBLES;
-}
-
-export function leaseTagAt(slot: LeaseSlot): WordIndex {
-  return (slot << 1) as WordIndex;
-}
-
-/** @param word 0, 1 or 2 */
-export function leaseHashAt(slot: LeaseSlot, word: number): WordIndex {
-  return ((slot << 1) + (1 + word)) as WordIndex;
-}
-
-export function leaseKeyAt(slot: LeaseSlot): DoubleIndex {
+export function leaseAt(slot: Slot): DoubleIndex {
   return (slot + 2) as DoubleIndex;
 }
 
-export function leaseAt(slot: LeaseSlot): DoubleIndex {
-  return (slot + 3) as DoubleIndex;
-}
-
-export function deadlineAt(slot: LeaseSlot): DoubleIndex {
+export function deadlineAt(slot: Slot): DoubleIndex {
   return (slot + 4) as DoubleIndex;
 }
 
-export function lentLimitAt(slot: LeaseSlot): DoubleIndex {
+export function lentLimitAt(slot: Slot): DoubleIndex {
   return (slot + 5) as DoubleIndex;
 }
 
-export function windowNumberAt(slot: LeaseSlot): WordIndex {
+export function windowNumberAt(slot: Slot): WordIndex {
   return ((slot << 1) + 12) as WordIndex;
 }
 
-export function summaryAt(slot: LeaseSlot): WordIndex {
+export function summaryAt(slot: Slot): WordIndex {
   return ((slot << 1) + 13) as WordIndex;
 }
 
-export function heldAt(slot: LeaseSlot): DoubleIndex {
+export function heldAt(slot: Slot): DoubleIndex {
   return (slot + 7) as DoubleIndex;
 }
 
-export function leaseNamespaceAt(slot: LeaseSlot): DetailWordIndex {
+export function leaseNamespaceAt(slot: Slot): DetailWordIndex {
   return (slot << 2) as DetailWordIndex;
 }
 
-export function leaseFlagsAt(slot: LeaseSlot): DetailWordIndex {
+export function leaseFlagsAt(slot: Slot): DetailWordIndex {
   return ((slot << 2) + 1) as DetailWordIndex;
 }
 
 /** @param parity of the window's number: 0 or 1 */
-export function totalAt(slot: LeaseSlot, parity: number): DetailIndex {
+export function totalAt(slot: Slot, parity: number): DetailIndex {
   return ((slot << 1) + 1 + parity) as DetailIndex;
 }
 
-export function reservedAt(slot: LeaseSlot): DetailIndex {
+export function reservedAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 3) as DetailIndex;
 }
 
-export function othersAt(slot: LeaseSlot): DetailIndex {
+export function othersAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 4) as DetailIndex;
 }
 
-export function boundUntilAt(slot: LeaseSlot): DetailIndex {
+export function boundUntilAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 5) as DetailIndex;
 }
 
-export function previousUseAt(slot: LeaseSlot): DetailIndex {
+export function previousUseAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 6) as DetailIndex;
 }
 
-export function previousKnownUseAt(slot: LeaseSlot): DetailIndex {
+export function previousKnownUseAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 7) as DetailIndex;
 }
 
-export function sequenceAt(slot: LeaseSlot): DetailIndex {
+export function sequenceAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 8) as DetailIndex;
 }
 
-export function lastLimitAt(slot: LeaseSlot): DetailIndex {
+export function lastLimitAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 9) as DetailIndex;
 }
 
-export function firstSequenceAt(slot: LeaseSlot): DetailIndex {
+export function firstSequenceAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 10) as DetailIndex;
 }
 
-export function othersDeductedAt(slot: LeaseSlot): DetailIndex {
+export function othersDeductedAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 11) as DetailIndex;
 }
 
-export function reportedAt(slot: LeaseSlot): DetailIndex {
+export function reportedAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 15) as DetailIndex;
 }
 
 /** @param number below WORKER_NUMBERS */
-export function workerNumberAt(slot: LeaseSlot, number: number): DetailIndex {
+export function workerNumberAt(slot: Slot, number: number): DetailIndex {
   return ((slot << 1) + 12 + number) as DetailIndex;
-}
-
-/** The latest monotonic time of a local decision or an insert in a group. */
-export function latestLeaseMsAt(lock: Lock): DoubleIndex {
-  return ((lock >>> 1) + 1) as DoubleIndex;
 }
 
 /** The highest sequence number of the slots of a group that were removed. */
 export function removedSequenceAt(lock: Lock): DoubleIndex {
   return ((lock >>> 1) + 6) as DoubleIndex;
-}
-
-/** The word with the bit of a slot that has usage which Redis does not know. */
-export function dirtyAt(lock: Lock, index: number): WordIndex {
-  return (lock + 4 + (index >>> 5)) as WordIndex;
-}
-
-/** The first dirty slot of a group from `index` on; GROUP_SLOTS when there is none. */
-export function nextDirtySlot(
-  words: { [at: WordIndex]: number },
-  lock: Lock,
-  index: number,
-): number {
-  let mask = -1 << (index & 31);
-  for (let word = index >>> 5; word < DIRTY_WORDS; word++) {
-    const bits = words[dirtyAt(lock, word * 32)] & mask;
-    // The lowest of them.
-    if (bits !== 0) return word * 32 + 31 - Math.clz32(bits & -bits);
-    mask = -1;
-  }
-  return GROUP_SLOTS;
 }

@@ -9,8 +9,9 @@
  */
 
 import { AMOUNT_MAX } from '../../core/constants.ts';
-import { type Identity, type MutableIdentity, newIdentity } from '../../core/hash.ts';
-import type { Words } from '../memory/layout.ts';
+import type { Identity } from '../../core/hash.ts';
+import type { Words } from '../table/layout.ts';
+import { hashAt, keyAt, type Slot, tagAt } from '../table/layout.ts';
 import type { LeaseState } from './counter/lease-state.ts';
 import {
   boundUntilAt,
@@ -18,15 +19,11 @@ import {
   firstSequenceAt,
   heldAt,
   LEASE_FLAG,
-  type LeaseSlot,
   type LeaseViews,
   lastLimitAt,
   leaseAt,
   leaseFlagsAt,
-  leaseHashAt,
-  leaseKeyAt,
   leaseNamespaceAt,
-  leaseTagAt,
   lentLimitAt,
   othersAt,
   othersDeductedAt,
@@ -52,52 +49,27 @@ import { type GcraState, NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
 
-function isSlotOf({ words }: LeaseViews, slot: LeaseSlot, id: Identity): boolean {
-  return (
-    words[leaseTagAt(slot)] === id.h3 &&
-    words[leaseHashAt(slot, 0)] === id.h0 &&
-    words[leaseHashAt(slot, 1)] === id.h1 &&
-    words[leaseHashAt(slot, 2)] === id.h2
-  );
-}
-
-export function isLeaseOf(memory: LeaseViews, slot: LeaseSlot, id: Identity, key: number): boolean {
-  return isSlotOf(memory, slot, id) && memory.doubles[leaseKeyAt(slot)] === key;
-}
-
-export function readIdentity(
-  { words }: LeaseViews,
-  slot: LeaseSlot,
-  into: MutableIdentity = newIdentity(),
-): Identity {
-  into.h0 = words[leaseHashAt(slot, 0)];
-  into.h1 = words[leaseHashAt(slot, 1)];
-  into.h2 = words[leaseHashAt(slot, 2)];
-  into.h3 = words[leaseTagAt(slot)];
-  return into;
-}
-
-export function readWindow(words: Words, slot: LeaseSlot): number {
+export function readWindow(words: Words, slot: Slot): number {
   const word = words[windowNumberAt(slot)];
   return word === NO_WINDOW_WORD ? NO_WINDOW : word >>> 0;
 }
 
 /** Tokens of this machine in the newest window: spent, in the lease, and reserved. */
-export function readTotal({ words, details }: LeaseViews, slot: LeaseSlot): number {
+export function readTotal({ words, details }: LeaseViews, slot: Slot): number {
   return details[totalAt(slot, words[windowNumberAt(slot)] & 1)];
 }
 
-export function readSpent(memory: LeaseViews, slot: LeaseSlot): number {
+export function readSpent(memory: LeaseViews, slot: Slot): number {
   const { doubles, details } = memory;
   return readTotal(memory, slot) - doubles[leaseAt(slot)] - details[reservedAt(slot)];
 }
 
 /** Tokens that this machine has spent in the window before the newest, or still reserves there. */
-export function readPreviousSpent({ words, details }: LeaseViews, slot: LeaseSlot): number {
+export function readPreviousSpent({ words, details }: LeaseViews, slot: Slot): number {
   return details[totalAt(slot, (words[windowNumberAt(slot)] & 1) ^ 1)];
 }
 
-export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseState): void {
+export function readLeaseState(memory: LeaseViews, slot: Slot, into: LeaseState): void {
   const { words, doubles, detailWords, details } = memory;
   const flags = detailWords[leaseFlagsAt(slot)];
   const summary = words[summaryAt(slot)];
@@ -133,7 +105,7 @@ export function readLeaseState(memory: LeaseViews, slot: LeaseSlot, into: LeaseS
  * Writes all of a counter but its reserved tokens. While there are some, a new lease serves no more
  * checks than the one they came from, because they may return to it.
  */
-export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: LeaseState): void {
+export function writeLeaseState(memory: LeaseViews, slot: Slot, from: LeaseState): void {
   const { words, doubles, detailWords, details } = memory;
   details[boundUntilAt(slot)] = 0;
   if (from.window !== readWindow(words, slot)) enterWindow(memory, slot, from);
@@ -182,7 +154,7 @@ export function writeLeaseState(memory: LeaseViews, slot: LeaseSlot, from: Lease
 }
 
 /** Moves a slot to a later window, without an answer: nothing of the new window is known. */
-export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: number): void {
+export function moveSlotToWindow(memory: LeaseViews, slot: Slot, window: number): void {
   const { words, doubles, detailWords, details } = memory;
   const before = readWindow(words, slot);
   const spent = readSpent(memory, slot);
@@ -206,7 +178,7 @@ export function moveSlotToWindow(memory: LeaseViews, slot: LeaseSlot, window: nu
 }
 
 /** The same for a write of the worker, which knows the numbers of the new window. */
-function enterWindow(memory: LeaseViews, slot: LeaseSlot, from: LeaseState): void {
+function enterWindow(memory: LeaseViews, slot: Slot, from: LeaseState): void {
   const { words, detailWords, details } = memory;
   dropLease(memory, slot);
   const parity = from.window & 1;
@@ -217,7 +189,7 @@ function enterWindow(memory: LeaseViews, slot: LeaseSlot, from: LeaseState): voi
 }
 
 /** Removes the lease of an ended window. Tokens that are reserved in it count as spent. */
-function dropLease({ words, doubles, details }: LeaseViews, slot: LeaseSlot): void {
+function dropLease({ words, doubles, details }: LeaseViews, slot: Slot): void {
   details[boundUntilAt(slot)] = 0;
   doubles[leaseAt(slot)] = 0;
   doubles[deadlineAt(slot)] = 0;
@@ -228,17 +200,17 @@ function dropLease({ words, doubles, details }: LeaseViews, slot: LeaseSlot): vo
 /** Writes an unused counter into a slot, over another counter or none. */
 export function clearSlot(
   { words, doubles, detailWords, details }: LeaseViews,
-  slot: LeaseSlot,
+  slot: Slot,
   id: Identity,
   namespaceTag: number,
   key: number,
   sequence: number,
 ): void {
-  words[leaseTagAt(slot)] = 0;
-  words[leaseHashAt(slot, 0)] = id.h0;
-  words[leaseHashAt(slot, 1)] = id.h1;
-  words[leaseHashAt(slot, 2)] = id.h2;
-  doubles[leaseKeyAt(slot)] = key;
+  words[tagAt(slot)] = 0;
+  words[hashAt(slot, 0)] = id.h0;
+  words[hashAt(slot, 1)] = id.h1;
+  words[hashAt(slot, 2)] = id.h2;
+  doubles[keyAt(slot)] = key;
   doubles[leaseAt(slot)] = 0;
   doubles[deadlineAt(slot)] = 0;
   doubles[lentLimitAt(slot)] = 0;
@@ -262,11 +234,11 @@ export function clearSlot(
   for (let number = 0; number < WORKER_NUMBERS; number++) {
     details[workerNumberAt(slot, number)] = 0;
   }
-  words[leaseTagAt(slot)] = id.h3;
+  words[tagAt(slot)] = id.h3;
 }
 
 /** Adds usage that Redis does not know. The slot is marked as dirty before. */
-export function addUnreported(memory: LeaseViews, slot: LeaseSlot, cost: number): void {
+export function addUnreported(memory: LeaseViews, slot: Slot, cost: number): void {
   const { words, doubles, details } = memory;
   const at = totalAt(slot, words[windowNumberAt(slot)] & 1);
   const total = Math.min(details[at] + cost, AMOUNT_MAX);
@@ -275,13 +247,13 @@ export function addUnreported(memory: LeaseViews, slot: LeaseSlot, cost: number)
 }
 
 /** Adds tokens that Redis has deducted for checks of batches. */
-export function addReserved(memory: LeaseViews, slot: LeaseSlot, tokens: number): void {
+export function addReserved(memory: LeaseViews, slot: Slot, tokens: number): void {
   addUnreported(memory, slot, tokens);
   memory.details[reservedAt(slot)] += tokens;
 }
 
 /** Makes the redundant numbers of a slot right, after a thread died while it wrote them. */
-export function repairSlot(memory: LeaseViews, slot: LeaseSlot): void {
+export function repairSlot(memory: LeaseViews, slot: Slot): void {
   const { doubles, details } = memory;
   const total = readTotal(memory, slot);
   doubles[heldAt(slot)] = Math.min(total + details[othersDeductedAt(slot)], AMOUNT_MAX);
@@ -289,7 +261,7 @@ export function repairSlot(memory: LeaseViews, slot: LeaseSlot): void {
 }
 
 /** Makes the summary of a slot follow its other numbers. */
-function summarize({ words, doubles, details }: LeaseViews, slot: LeaseSlot): void {
+function summarize({ words, doubles, details }: LeaseViews, slot: Slot): void {
   const summary = words[summaryAt(slot)];
   words[summaryAt(slot)] = summaryOf(
     details[lastLimitAt(slot)] !== doubles[lentLimitAt(slot)],
@@ -302,7 +274,7 @@ function summarize({ words, doubles, details }: LeaseViews, slot: LeaseSlot): vo
 /** Notes the limit of an allowed check. */
 export function noteLimit(
   { words, doubles, details }: LeaseViews,
-  slot: LeaseSlot,
+  slot: Slot,
   limit: number,
 ): void {
   details[lastLimitAt(slot)] = limit;
@@ -311,7 +283,7 @@ export function noteLimit(
 }
 
 /** A GCRA bucket as Redis or this machine has left it; `newest` is 0 if it was never used. */
-export function readBucket({ details }: LeaseViews, slot: LeaseSlot): GcraState {
+export function readBucket({ details }: LeaseViews, slot: Slot): GcraState {
   return {
     newest: details[totalAt(slot, 0)],
     current: details[totalAt(slot, 1)],
@@ -322,7 +294,7 @@ export function readBucket({ details }: LeaseViews, slot: LeaseSlot): GcraState 
 /** A thread that dies meanwhile leaves a bucket that is no fuller than before or after. */
 export function writeBucket(
   { details }: LeaseViews,
-  slot: LeaseSlot,
+  slot: Slot,
   { newest, current, limit }: GcraState,
 ): void {
   details[totalAt(slot, 1)] = 0;

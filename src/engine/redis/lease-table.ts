@@ -13,19 +13,30 @@
 import { type CheckParameters, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import type { Identity, MutableIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
+import { advanceTime, type Location, locate, newLocation } from '../table/group.ts';
 import {
   atomicWords,
   type Doubles,
   GROUP_SLOTS,
+  groupAt,
+  keyAt,
   type Lock,
+  latestMsAt,
   lockAt,
+  NO_SLOT,
+  nextMarkedSlot,
+  type Slot,
+  slotAt,
+  tagAt,
   type Words,
-} from '../memory/layout.ts';
-import { acquire, breakLock, release } from '../memory/lock.ts';
+} from '../table/layout.ts';
+import { acquire, breakLock, release } from '../table/lock.ts';
+import { find, findAll, readIdentity } from '../table/slot.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
 import { share } from '../windows/sliding.ts';
 import type { LeaseState } from './counter/lease-state.ts';
 import { pauseLeftMs } from './counter/pause.ts';
+import { DirtySlots } from './dirty-slots.ts';
 import type { EngineState } from './engine-state.ts';
 import { findInsertion } from './lease-insert.ts';
 import {
@@ -33,21 +44,13 @@ import {
   type Details,
   type DetailWords,
   deadlineAt,
-  firstLeaseSlot,
   heldAt,
   LEASE_FLAG,
-  type LeaseSlot,
   lastLimitAt,
-  latestLeaseMsAt,
   leaseAt,
   leaseFlagsAt,
-  leaseKeyAt,
   leaseNamespaceAt,
-  leaseSlotAt,
-  leaseTagAt,
   lentLimitAt,
-  NO_LEASE_SLOT,
-  nextDirtySlot,
   othersAt,
   PREVIOUS_USE_MAX,
   pauseOf,
@@ -66,14 +69,6 @@ import {
   windowNumberAt,
   withoutPrefetch,
 } from './lease-layout.ts';
-import {
-  DirtySlots,
-  findAllLeases,
-  findLease,
-  type LeaseLocation,
-  locateLease,
-  newLeaseLocation,
-} from './lease-location.ts';
 import { attachLeaseTable, type LeaseMemory } from './lease-memory.ts';
 import {
   addReserved,
@@ -82,7 +77,6 @@ import {
   moveSlotToWindow,
   noteLimit,
   readBucket,
-  readIdentity,
   readLeaseState,
   readSpent,
   readTotal,
@@ -112,21 +106,21 @@ export const VERDICT = {
 export class LeaseTable implements LeaseMemory {
   readonly shard: number;
   readonly groups: number;
+  readonly firstSlot: Slot;
   readonly words: Words;
   readonly doubles: Doubles;
   readonly detailWords: DetailWords;
   readonly details: Details;
-  readonly #firstSlot: LeaseSlot;
   readonly #state: EngineState;
   readonly #owner: number;
   readonly #onWait: () => void;
   readonly #dirty: DirtySlots;
   readonly #local: LocalDecisions;
   /** Scratch of one call. */
-  readonly #location: LeaseLocation = newLeaseLocation();
+  readonly #location: Location = newLocation();
 
   /**
-   * @param owner of the locks that the calling thread takes: see `memory/lock.ts`
+   * @param owner of the locks that the calling thread takes: see `table/lock.ts`
    * @param onWait called now and then while the thread waits for a lock
    * @throws as `attachLeaseTable` does
    */
@@ -138,14 +132,14 @@ export class LeaseTable implements LeaseMemory {
     onWait: () => void,
   ) {
     if (!(owner >= 1)) throw new Error(`shard ${shard}: ${owner} cannot own a lock`);
-    const { words, doubles, detailWords, details, groups } = attachLeaseTable(buffer, shard);
+    const memory = attachLeaseTable(buffer, shard);
     this.shard = shard;
-    this.words = words;
-    this.doubles = doubles;
-    this.detailWords = detailWords;
-    this.details = details;
-    this.groups = groups;
-    this.#firstSlot = firstLeaseSlot(groups);
+    this.words = memory.words;
+    this.doubles = memory.doubles;
+    this.detailWords = memory.detailWords;
+    this.details = memory.details;
+    this.groups = memory.groups;
+    this.firstSlot = memory.firstSlot;
     this.#state = state;
     this.#owner = owner;
     this.#onWait = onWait;
@@ -162,12 +156,12 @@ export class LeaseTable implements LeaseMemory {
     if (check.rule === RULE.gcra) return VERDICT.needsTokens;
     // As `#lockGroup` does: with a call of it, decisions on 1,000,000 leases took 2 to 5 % longer.
     const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
+    locate(this, id, location);
     const { lock } = location;
     this.acquire(lock);
     try {
-      const slot = findLease(this, location, id, check.durationMs);
-      if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
+      const slot = find(this, location, id, check.durationMs);
+      if (slot === NO_SLOT) return VERDICT.needsTokens;
       return this.#decideSlot(slot, nowMs, check, decision, false);
     } finally {
       this.release(lock);
@@ -182,8 +176,8 @@ export class LeaseTable implements LeaseMemory {
     if (check.rule === RULE.gcra) return VERDICT.needsTokens;
     const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, this.#location, id, check.durationMs);
-      if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
+      const slot = find(this, this.#location, id, check.durationMs);
+      if (slot === NO_SLOT) return VERDICT.needsTokens;
       return this.#decideSlot(slot, nowMs, check, decision, true);
     } finally {
       this.release(lock);
@@ -194,8 +188,8 @@ export class LeaseTable implements LeaseMemory {
   commit(id: Identity, key: number, window: number, cost: number): void {
     const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, this.#location, id, key);
-      if (slot === NO_LEASE_SLOT) return;
+      const slot = find(this, this.#location, id, key);
+      if (slot === NO_SLOT) return;
       const { words, details } = this;
       const newest = readWindow(words, slot);
       if (window === newest) {
@@ -216,8 +210,8 @@ export class LeaseTable implements LeaseMemory {
   abort(id: Identity, key: number, window: number, cost: number): void {
     const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, this.#location, id, key);
-      if (slot === NO_LEASE_SLOT) return;
+      const slot = find(this, this.#location, id, key);
+      if (slot === NO_SLOT) return;
       const { doubles, details } = this;
       const newest = readWindow(this.words, slot);
       if (window === newest - 1) {
@@ -248,8 +242,8 @@ export class LeaseTable implements LeaseMemory {
     if (check.rule === RULE.gcra) return VERDICT.needsTokens;
     const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, this.#location, id, check.durationMs);
-      if (slot === NO_LEASE_SLOT) return VERDICT.needsTokens;
+      const slot = find(this, this.#location, id, check.durationMs);
+      if (slot === NO_SLOT) return VERDICT.needsTokens;
       this.#enterPresent(slot, nowMs, check.durationMs);
       const verdict = this.#spendLease(slot, nowMs, check, decision, false);
       if (verdict !== VERDICT.needsTokens) return verdict;
@@ -286,16 +280,16 @@ export class LeaseTable implements LeaseMemory {
   ): number {
     const lock = this.#lockGroup(id);
     try {
-      const now = this.#advanceTime(lock, nowMs);
+      const now = advanceTime(this.doubles, lock, nowMs);
       const key = counterKey(check.rule, check.durationMs);
-      const found = findLease(this, this.#location, id, key);
+      const found = find(this, this.#location, id, key);
       const counts = this.#local.decide(found, id.h3, now, check, machines, decision);
       decision.outcome = OUTCOME.decided;
       if (!counts) return VERDICT.decided;
       let slot = found;
-      if (slot === NO_LEASE_SLOT) {
+      if (slot === NO_SLOT) {
         slot = this.#insert(id, namespaceTag, key, now, decision);
-        if (slot === NO_LEASE_SLOT) return VERDICT.full;
+        if (slot === NO_SLOT) return VERDICT.full;
       }
       this.#dirty.add(lock, slot);
       this.#local.count(slot, now, check, machines, decision);
@@ -319,10 +313,10 @@ export class LeaseTable implements LeaseMemory {
     const lock = this.#lockGroup(id);
     try {
       const key = counterKey(check.rule, check.durationMs);
-      const slot = findLease(this, this.#location, id, key);
-      if (slot === NO_LEASE_SLOT) return;
+      const slot = find(this, this.#location, id, key);
+      if (slot === NO_SLOT) return;
       this.#dirty.add(lock, slot);
-      this.#local.refund(slot, this.doubles[latestLeaseMsAt(lock)], check, machines, decision);
+      this.#local.refund(slot, this.doubles[latestMsAt(lock)], check, machines, decision);
     } finally {
       this.release(lock);
     }
@@ -336,8 +330,8 @@ export class LeaseTable implements LeaseMemory {
     if (check.rule === RULE.gcra) return false;
     const lock = this.#lockGroup(id);
     try {
-      const slot = findLease(this, this.#location, id, check.durationMs);
-      if (slot === NO_LEASE_SLOT) return false;
+      const slot = find(this, this.#location, id, check.durationMs);
+      if (slot === NO_SLOT) return false;
       this.#enterPresent(slot, nowMs, check.durationMs);
       this.#dirty.add(lock, slot);
       addUnreported(this, slot, check.cost);
@@ -350,7 +344,7 @@ export class LeaseTable implements LeaseMemory {
 
   /** The lock of an identity's group. */
   lockFor(id: Identity): Lock {
-    locateLease(this.#firstSlot, this.groups, id, this.#location);
+    locate(this, id, this.#location);
     return this.#location.lock;
   }
 
@@ -362,110 +356,110 @@ export class LeaseTable implements LeaseMemory {
     release(this.words, lock);
   }
 
-  /** @returns NO_LEASE_SLOT when there is none. The caller holds the lock, here and below. */
-  find(id: Identity, key: number): LeaseSlot {
-    locateLease(this.#firstSlot, this.groups, id, this.#location);
-    return findLease(this, this.#location, id, key);
+  /** @returns NO_SLOT when there is none. The caller holds the lock, here and below. */
+  find(id: Identity, key: number): Slot {
+    locate(this, id, this.#location);
+    return find(this, this.#location, id, key);
   }
 
   /** The slots of all counters of an identity. */
-  findAll(id: Identity): LeaseSlot[] {
-    locateLease(this.#firstSlot, this.groups, id, this.#location);
-    return findAllLeases(this, this.#location, id);
+  findAll(id: Identity): Slot[] {
+    locate(this, id, this.#location);
+    return findAll(this, this.#location, id);
   }
 
   /**
    * Finds a slot for a new counter, by eviction if necessary. Its sequence
    * is above those of earlier slots of the counter in this process.
-   * @returns NO_LEASE_SLOT: the table is full for it
+   * @returns NO_SLOT: the table is full for it
    */
-  insert(id: Identity, namespaceTag: number, key: number, nowMs: number): LeaseSlot {
-    locateLease(this.#firstSlot, this.groups, id, this.#location);
-    const now = this.#advanceTime(this.#location.lock, nowMs);
+  insert(id: Identity, namespaceTag: number, key: number, nowMs: number): Slot {
+    locate(this, id, this.#location);
+    const now = advanceTime(this.doubles, this.#location.lock, nowMs);
     return this.#insert(id, namespaceTag, key, now, undefined);
   }
 
-  remove(lock: Lock, slot: LeaseSlot): void {
+  remove(lock: Lock, slot: Slot): void {
     const { words, doubles, details } = this;
     const removed = doubles[removedSequenceAt(lock)];
     doubles[removedSequenceAt(lock)] = Math.max(removed, details[sequenceAt(slot)]);
     this.#dirty.remove(lock, slot);
-    words[leaseTagAt(slot)] = 0;
+    words[tagAt(slot)] = 0;
   }
 
-  read(slot: LeaseSlot, into: LeaseState): void {
+  read(slot: Slot, into: LeaseState): void {
     readLeaseState(this, slot, into);
   }
 
   /** Writes the state of a counter that is not GCRA, all but `reserved`. */
-  write(slot: LeaseSlot, from: LeaseState): void {
+  write(slot: Slot, from: LeaseState): void {
     writeLeaseState(this, slot, from);
   }
 
   /** Reserves tokens of an answer for checks of batches. After `write`. */
-  addReserved(slot: LeaseSlot, tokens: number): void {
+  addReserved(slot: Slot, tokens: number): void {
     addReserved(this, slot, tokens);
   }
 
-  readIdentity(slot: LeaseSlot, into: MutableIdentity): Identity {
+  readIdentity(slot: Slot, into: MutableIdentity): Identity {
     return readIdentity(this, slot, into);
   }
 
   /** The tag of its namespace. */
-  readNamespace(slot: LeaseSlot): number {
+  readNamespace(slot: Slot): number {
     return this.detailWords[leaseNamespaceAt(slot)];
   }
 
-  readKey(slot: LeaseSlot): number {
-    return this.doubles[leaseKeyAt(slot)];
+  readKey(slot: Slot): number {
+    return this.doubles[keyAt(slot)];
   }
 
   /** Whether a slot has usage that no message has told Redis. */
-  isDirty(lock: Lock, slot: LeaseSlot): boolean {
+  isDirty(lock: Lock, slot: Slot): boolean {
     return this.#dirty.has(lock, slot);
   }
 
   /** Before a message that tells the usage is sent; again after it was lost. */
-  setDirty(lock: Lock, slot: LeaseSlot, isDirty: boolean): void {
+  setDirty(lock: Lock, slot: Slot, isDirty: boolean): void {
     if (isDirty) this.#dirty.add(lock, slot);
     else this.#dirty.remove(lock, slot);
   }
 
-  readLastLimit(slot: LeaseSlot): number {
+  readLastLimit(slot: Slot): number {
     return this.details[lastLimitAt(slot)];
   }
 
   /** GCRA tokens that were allowed locally, and that Redis does not know. */
-  readUnreported(slot: LeaseSlot): number {
+  readUnreported(slot: Slot): number {
     return this.details[reservedAt(slot)];
   }
 
-  setUnreported(slot: LeaseSlot, tokens: number): void {
+  setUnreported(slot: Slot, tokens: number): void {
     this.details[reservedAt(slot)] = tokens;
   }
 
-  readGcra(slot: LeaseSlot): GcraState {
+  readGcra(slot: Slot): GcraState {
     return readBucket(this, slot);
   }
 
-  writeGcra(slot: LeaseSlot, state: GcraState): void {
+  writeGcra(slot: Slot, state: GcraState): void {
     writeBucket(this, slot, state);
   }
 
   /** Whether a group has never had a counter: its memory is untouched. */
   isUnused(group: number): boolean {
-    return this.doubles[latestLeaseMsAt(lockAt(group))] === 0;
+    return this.doubles[latestMsAt(lockAt(group))] === 0;
   }
 
   /** Visits the used slots of a group, under its lock. @param visit must not wait */
-  forEachSlotOf(group: number, visit: (slot: LeaseSlot, lock: Lock) => void): void {
+  forEachSlotOf(group: number, visit: (slot: Slot, lock: Lock) => void): void {
     if (this.isUnused(group)) return;
     const lock = lockAt(group);
     this.acquire(lock);
     try {
       for (let index = 0; index < GROUP_SLOTS; index++) {
-        const slot = leaseSlotAt(this.#firstSlot, group * GROUP_SLOTS + index);
-        if (this.words[leaseTagAt(slot)] !== 0) visit(slot, lock);
+        const slot = slotAt(groupAt(this.firstSlot, group), index);
+        if (this.words[tagAt(slot)] !== 0) visit(slot, lock);
       }
     } finally {
       this.release(lock);
@@ -473,23 +467,23 @@ export class LeaseTable implements LeaseMemory {
   }
 
   /** Visits all used slots, group by group. */
-  forEachSlot(visit: (slot: LeaseSlot, lock: Lock) => void): void {
+  forEachSlot(visit: (slot: Slot, lock: Lock) => void): void {
     for (let group = 0; group < this.groups; group++) this.forEachSlotOf(group, visit);
   }
 
   /** Visits the slots with usage that Redis does not know, under the lock of their group. */
-  forEachDirtySlot(visit: (slot: LeaseSlot, lock: Lock) => void): void {
+  forEachDirtySlot(visit: (slot: Slot, lock: Lock) => void): void {
     for (let group = 0; group < this.groups; group++) {
       const lock = lockAt(group);
-      if (nextDirtySlot(this.words, lock, 0) === GROUP_SLOTS) continue;
+      if (nextMarkedSlot(this.words, lock, 0) === GROUP_SLOTS) continue;
       this.acquire(lock);
       try {
-        let index = nextDirtySlot(this.words, lock, 0);
+        let index = nextMarkedSlot(this.words, lock, 0);
         while (index < GROUP_SLOTS) {
-          const slot = leaseSlotAt(this.#firstSlot, group * GROUP_SLOTS + index);
-          if (this.words[leaseTagAt(slot)] !== 0) visit(slot, lock);
+          const slot = slotAt(groupAt(this.firstSlot, group), index);
+          if (this.words[tagAt(slot)] !== 0) visit(slot, lock);
           else this.#dirty.remove(lock, slot);
-          index = nextDirtySlot(this.words, lock, index + 1);
+          index = nextMarkedSlot(this.words, lock, index + 1);
         }
       } finally {
         this.release(lock);
@@ -508,23 +502,16 @@ export class LeaseTable implements LeaseMemory {
       // The owner has ended, so no other thread gets the lock before it is broken.
       if (Atomics.load(atomicWords(this.words), lock) !== owner) continue;
       for (let index = 0; index < GROUP_SLOTS; index++) {
-        const slot = leaseSlotAt(this.#firstSlot, group * GROUP_SLOTS + index);
-        if (this.words[leaseTagAt(slot)] !== 0) repairSlot(this, slot);
+        const slot = slotAt(groupAt(this.firstSlot, group), index);
+        if (this.words[tagAt(slot)] !== 0) repairSlot(this, slot);
       }
       if (breakLock(this.words, lock, owner)) broken++;
     }
     return broken;
   }
 
-  /** Time in a group does not run back: an ended window is not opened again after an eviction. */
-  #advanceTime(lock: Lock, nowMs: number): number {
-    const latest = Math.max(nowMs, this.doubles[latestLeaseMsAt(lock)]);
-    this.doubles[latestLeaseMsAt(lock)] = latest;
-    return latest;
-  }
-
   /** Whether Redis is to be told of usage now: other machines might use what is left. */
-  #requestReport(slot: LeaseSlot, left: number): boolean {
+  #requestReport(slot: Slot, left: number): boolean {
     const { details } = this;
     const unreported = readSpent(this, slot) - details[reportedAt(slot)];
     if (unreported < left * REPORT_SHARE) return false;
@@ -538,14 +525,14 @@ export class LeaseTable implements LeaseMemory {
     key: number,
     nowMs: number,
     decision: TableDecision | undefined,
-  ): LeaseSlot {
+  ): Slot {
     const location = this.#location;
     const found = findInsertion(this, location, nowMs, this.#state, this.#dirty);
     if (decision !== undefined) {
-      const isFull = found.slot === NO_LEASE_SLOT;
+      const isFull = found.slot === NO_SLOT;
       decision.outcome = isFull ? OUTCOME.full : found.evicts ? OUTCOME.evicted : OUTCOME.decided;
     }
-    if (found.slot === NO_LEASE_SLOT) return NO_LEASE_SLOT;
+    if (found.slot === NO_SLOT) return NO_SLOT;
     const { lock } = location;
     this.remove(lock, found.slot);
     const sequence = Math.max(Math.floor(nowMs * 1_000), this.doubles[removedSequenceAt(lock)] + 1);
@@ -556,13 +543,13 @@ export class LeaseTable implements LeaseMemory {
   /** Takes the lock of an identity's group, which `#location` then describes. */
   #lockGroup(id: Identity): Lock {
     const location = this.#location;
-    locateLease(this.#firstSlot, this.groups, id, location);
+    locate(this, id, location);
     this.acquire(location.lock);
     return location.lock;
   }
 
   #decideSlot(
-    slot: LeaseSlot,
+    slot: Slot,
     nowMs: number,
     check: CheckParameters,
     decision: TableDecision,
@@ -575,7 +562,7 @@ export class LeaseTable implements LeaseMemory {
   }
 
   #spendLease(
-    slot: LeaseSlot,
+    slot: Slot,
     nowMs: number,
     check: CheckParameters,
     decision: TableDecision,
@@ -617,7 +604,7 @@ export class LeaseTable implements LeaseMemory {
    * that pauses; or a cost of 0.
    */
   #decideByUsage(
-    slot: LeaseSlot,
+    slot: Slot,
     nowMs: number,
     check: CheckParameters,
     decision: TableDecision,
@@ -646,8 +633,8 @@ export class LeaseTable implements LeaseMemory {
   }
 
   /** @param decision by the tokens that are deducted; some of them may come back */
-  #denyPaused(slot: LeaseSlot, untilMs: number, decision: TableDecision): void {
-    const endMs = Math.ceil(this.#state.redisMs(this.words[leaseTagAt(slot)], untilMs));
+  #denyPaused(slot: Slot, untilMs: number, decision: TableDecision): void {
+    const endMs = Math.ceil(this.#state.redisMs(this.words[tagAt(slot)], untilMs));
     decision.passesAt = decision.allowed ? endMs : Math.min(decision.passesAt, endMs);
     decision.allowed = false;
     decision.remaining = 0;
@@ -660,7 +647,7 @@ export class LeaseTable implements LeaseMemory {
    * @param carried tokens of the window before that count too
    */
   #judge(
-    slot: LeaseSlot,
+    slot: Slot,
     used: number,
     carried: number,
     check: CheckParameters,
@@ -685,34 +672,34 @@ export class LeaseTable implements LeaseMemory {
    * @param previousUse that of the slot; or PREVIOUS_USE_MAX, where it is to be looked up
    */
   #carried(
-    slot: LeaseSlot,
+    slot: Slot,
     nowMs: number,
     { rule, durationMs }: CheckParameters,
     previousUse = PREVIOUS_USE_MAX,
   ): number {
     if (rule !== RULE.sliding) return 0;
-    const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
+    const redisMs = this.#state.redisMs(this.words[tagAt(slot)], nowMs);
     const amount =
       previousUse === PREVIOUS_USE_MAX ? this.details[previousUseAt(slot)] : previousUse;
     return this.#shareOf(amount, slot, redisMs, durationMs);
   }
 
   /** The same at least: by the usage that is known, and the latest time that Redis may have. */
-  #carriedAtLeast(slot: LeaseSlot, nowMs: number, { rule, durationMs }: CheckParameters): number {
+  #carriedAtLeast(slot: Slot, nowMs: number, { rule, durationMs }: CheckParameters): number {
     if (rule !== RULE.sliding) return 0;
-    const redisMs = this.#state.redisMsAtMost(this.words[leaseTagAt(slot)], nowMs);
+    const redisMs = this.#state.redisMsAtMost(this.words[tagAt(slot)], nowMs);
     return this.#shareOf(this.details[previousKnownUseAt(slot)], slot, redisMs, durationMs);
   }
 
-  #shareOf(amount: number, slot: LeaseSlot, redisMs: number, durationMs: number): number {
+  #shareOf(amount: number, slot: Slot, redisMs: number, durationMs: number): number {
     if (amount <= 0) return 0;
     const endMs = ((this.words[windowNumberAt(slot)] >>> 0) + 1) * durationMs;
     return share(amount, Math.min(Math.max(0, endMs - redisMs), durationMs), durationMs);
   }
 
   /** Moves a slot to the window of Redis' time, where that is later. */
-  #enterPresent(slot: LeaseSlot, nowMs: number, durationMs: number): void {
-    const redisMs = this.#state.redisMs(this.words[leaseTagAt(slot)], nowMs);
+  #enterPresent(slot: Slot, nowMs: number, durationMs: number): void {
+    const redisMs = this.#state.redisMs(this.words[tagAt(slot)], nowMs);
     const window = Math.floor(redisMs / durationMs);
     if (window > readWindow(this.words, slot)) moveSlotToWindow(this, slot, window);
   }

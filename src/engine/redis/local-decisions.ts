@@ -8,6 +8,7 @@
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
+import { NO_SLOT, type Slot, tagAt } from '../table/layout.ts';
 import { ceilOfQuotient, countGcra, judgeGcra, refundGcra } from '../windows/gcra.ts';
 import { passesAtInWindow } from '../windows/registry.ts';
 import { clearCells, newCells } from '../windows/rule.ts';
@@ -15,13 +16,10 @@ import { share } from '../windows/sliding.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   deadlineAt,
-  type LeaseSlot,
   type LeaseViews,
   lastLimitAt,
   leaseAt,
-  leaseTagAt,
   lentLimitAt,
-  NO_LEASE_SLOT,
   othersAt,
   previousKnownUseAt,
   previousUseAt,
@@ -61,12 +59,12 @@ export class LocalDecisions {
 
   /**
    * Decides a check, and counts nothing.
-   * @param slot NO_LEASE_SLOT: nothing is used
+   * @param slot NO_SLOT: nothing is used
    * @param tag hash 3 of its identity
    * @returns whether it is to be counted
    */
   decide(
-    slot: LeaseSlot,
+    slot: Slot,
     tag: number,
     nowMs: number,
     check: CheckParameters,
@@ -79,7 +77,7 @@ export class LocalDecisions {
       this.#readBucket(slot, machines);
       judgeGcra(this.#cells, redisMs, own, decision);
     } else {
-      const isLeased = slot !== NO_LEASE_SLOT && this.#isLeased(slot, nowMs, check);
+      const isLeased = slot !== NO_SLOT && this.#isLeased(slot, nowMs, check);
       this.#judgeWindow(slot, redisMs, own, machines <= 1, decision);
       decision.allowed ||= isLeased;
       if (decision.allowed) decision.passesAt = 0;
@@ -89,7 +87,7 @@ export class LocalDecisions {
 
   /** Counts a check that was allowed, in the slot that it now has. */
   count(
-    slot: LeaseSlot,
+    slot: Slot,
     nowMs: number,
     check: CheckParameters,
     machines: number,
@@ -112,7 +110,7 @@ export class LocalDecisions {
 
   /** Takes back a check that was counted. */
   refund(
-    slot: LeaseSlot,
+    slot: Slot,
     nowMs: number,
     check: CheckParameters,
     machines: number,
@@ -122,7 +120,7 @@ export class LocalDecisions {
     const { cost } = check;
     if (check.rule === RULE.gcra) {
       this.#readBucket(slot, machines);
-      const redisMs = this.#state.redisMs(words[leaseTagAt(slot)], nowMs);
+      const redisMs = this.#state.redisMs(words[tagAt(slot)], nowMs);
       refundGcra(this.#cells, redisMs, check.durationMs, cost);
       this.#writeBucket(slot, details[lastLimitAt(slot)]);
       details[reservedAt(slot)] = Math.max(0, details[reservedAt(slot)] - cost);
@@ -134,7 +132,7 @@ export class LocalDecisions {
   }
 
   /** Whether Redis has deducted the tokens of a check for this machine. */
-  #isLeased(slot: LeaseSlot, nowMs: number, { cost, limit, rule }: CheckParameters): boolean {
+  #isLeased(slot: Slot, nowMs: number, { cost, limit, rule }: CheckParameters): boolean {
     const { words, doubles, details } = this.#memory;
     const covers = (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
     if (rule === RULE.sliding && !covers && details[previousUseAt(slot)] !== 0) return false;
@@ -146,7 +144,7 @@ export class LocalDecisions {
   }
 
   #judgeWindow(
-    slot: LeaseSlot,
+    slot: Slot,
     redisMs: number,
     check: CheckParameters,
     countsOthers: boolean,
@@ -154,7 +152,7 @@ export class LocalDecisions {
   ): void {
     const { limit, durationMs, cost, rule } = check;
     const { words, details } = this.#memory;
-    const isNew = slot === NO_LEASE_SLOT;
+    const isNew = slot === NO_SLOT;
     const newest = isNew ? -1 : readWindow(words, slot);
     const window = Math.max(Math.floor(redisMs / durationMs), newest);
     let spent = isNew ? 0 : readSpent(this.#memory, slot);
@@ -193,10 +191,10 @@ export class LocalDecisions {
   }
 
   /** Reads a bucket as this machine's share, of which as much is used as of the whole. */
-  #readBucket(slot: LeaseSlot, machines: number): void {
+  #readBucket(slot: Slot, machines: number): void {
     const cells = this.#cells;
     clearCells(cells);
-    if (slot === NO_LEASE_SLOT) return;
+    if (slot === NO_SLOT) return;
     const { newest, current, limit } = readBucket(this.#memory, slot);
     // A bucket that was never used.
     if (newest === 0) return;
@@ -207,7 +205,7 @@ export class LocalDecisions {
   }
 
   /** @param limit of all machines, of which the cells have this machine's share */
-  #writeBucket(slot: LeaseSlot, limit: number): void {
+  #writeBucket(slot: Slot, limit: number): void {
     const { newest, current, limit: own } = this.#cells;
     writeBucket(this.#memory, slot, { newest, current: slackUnder(limit, current, own), limit });
   }

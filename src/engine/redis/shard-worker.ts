@@ -12,6 +12,7 @@ import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { NO_SLOT } from '../table/layout.ts';
 import { shardOf, workerOf } from '../table/shard.ts';
 import { counterKey } from '../windows/registry.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
@@ -21,7 +22,6 @@ import { ENTRY_KIND } from './entry-kinds.ts';
 import { GcraClient } from './gcra-client.ts';
 import { type Predecessor, writeHandOver } from './hand-over.ts';
 import { LeaseClient } from './lease-client.ts';
-import { NO_LEASE_SLOT } from './lease-layout.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
@@ -343,8 +343,8 @@ export class RedisShardWorker {
     const lock = table.lockFor(identity);
     table.acquire(lock);
     const hasSlot =
-      table.find(identity, key) !== NO_LEASE_SLOT ||
-      table.insert(identity, namespaceTag, key, nowMs) !== NO_LEASE_SLOT;
+      table.find(identity, key) !== NO_SLOT ||
+      table.insert(identity, namespaceTag, key, nowMs) !== NO_SLOT;
     table.release(lock);
     if (!hasSlot) {
       consumer.unclaim(number);

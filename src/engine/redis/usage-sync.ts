@@ -10,11 +10,11 @@ import type { Identity } from '../../core/hash.ts';
 import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import { NO_SLOT, type Slot } from '../table/layout.ts';
 import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
 import { dropLease, mustReport, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
-import { type LeaseSlot, NO_LEASE_SLOT } from './lease-layout.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 import { DEADLINE_STEP_MS } from './scripts/protocol-constants.ts';
@@ -157,7 +157,7 @@ export class UsageSync {
         const lock = table.lockFor(identity);
         table.acquire(lock);
         const slot = table.find(identity, key);
-        if (slot !== NO_LEASE_SLOT) {
+        if (slot !== NO_SLOT) {
           table.read(slot, this.#state);
           const { lease, deadlineMs } = this.#state;
           if (now >= deadlineMs) this.#takeLease(table, slot, lock);
@@ -216,7 +216,7 @@ export class UsageSync {
 
   /** Visits all slots, some groups in a turn of the loop. */
   async #scan(
-    visit: (table: LeaseTable, slot: LeaseSlot, lock: ReturnType<LeaseTable['lockFor']>) => void,
+    visit: (table: LeaseTable, slot: Slot, lock: ReturnType<LeaseTable['lockFor']>) => void,
   ): Promise<void> {
     let visited = 0;
     for (const table of this.#options.tables) {
@@ -229,7 +229,7 @@ export class UsageSync {
     }
   }
 
-  #takeLease(table: LeaseTable, slot: LeaseSlot, lock: ReturnType<LeaseTable['lockFor']>): void {
+  #takeLease(table: LeaseTable, slot: Slot, lock: ReturnType<LeaseTable['lockFor']>): void {
     if (isGcra(table.readKey(slot))) return;
     const state = this.#state;
     table.read(slot, state);
@@ -247,7 +247,7 @@ function isGcra(key: number): boolean {
   return ruleOfKey(key).counterRule === RULE.gcra;
 }
 
-function nameOf(table: LeaseTable, slot: LeaseSlot): CounterName {
+function nameOf(table: LeaseTable, slot: Slot): CounterName {
   return { identity: table.readIdentity(slot, newIdentity()), key: table.readKey(slot) };
 }
 

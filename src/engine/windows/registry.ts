@@ -119,6 +119,11 @@ export function expiryMs(key: number, newest: number): number {
   return ruleOfKey(key).expiryMs(newest, durationOfKey(key));
 }
 
+/** When the newest window ends, or the bucket is full again: Unix time, ms. */
+export function endMs(key: number, newest: number): number {
+  return ruleOfKey(key).endMs(newest, durationOfKey(key));
+}
+
 export function isExpired(key: number, newest: number, nowMs: number): boolean {
   return expiryMs(key, newest) <= nowMs;
 }

@@ -6,8 +6,8 @@ import { COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { type FullTablePolicy, OUTCOME, type TableDecision } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
 import type { Batch } from '../../../src/engine/memory/batch.ts';
-import { BUCKET_SLOTS } from '../../../src/engine/memory/layout.ts';
 import type { CounterTable } from '../../../src/engine/memory/table.ts';
+import { BUCKET_SLOTS } from '../../../src/engine/table/layout.ts';
 import {
   checkLists,
   counterKey,

@@ -4,8 +4,8 @@ import { AMOUNT_MAX, COUNTERS_MIN, MULTI_LIMIT_MAX, SHARDS } from '../../../src/
 import { OUTCOME, type TableDecision } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../../src/core/window-rules.ts';
 import { Batch } from '../../../src/engine/memory/batch.ts';
-import { BUCKET_SLOTS, lockAt } from '../../../src/engine/memory/layout.ts';
 import type { CounterTable } from '../../../src/engine/memory/table.ts';
+import { BUCKET_SLOTS, lockAt } from '../../../src/engine/table/layout.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import {
   checkLists,
@@ -202,7 +202,7 @@ describe('the locks of a batch', () => {
         release(lock);
         released.push([shard, lock]);
       };
-      for (const name of ['find', 'insert', 'writeCells'] as const) {
+      for (const name of ['advanceTime', 'isExpired', 'insert', 'writeCells'] as const) {
         const work = table.group[name].bind(table.group) as (...of: unknown[]) => unknown;
         const failing = (...of: unknown[]) => {
           mayFail();

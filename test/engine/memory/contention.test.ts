@@ -3,11 +3,11 @@ import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { SHARDS } from '../../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../../src/core/hash.ts';
-import { newLocation } from '../../../src/engine/memory/group.ts';
-import { groupsPerShard, latestMsAt } from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
-import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { locate, newLocation } from '../../../src/engine/table/group.ts';
+import { groupsPerShard, latestMsAt } from '../../../src/engine/table/layout.ts';
 import { shardOf } from '../../../src/engine/table/shard.ts';
+import { allocateTable } from '../../../src/engine/table/table-memory.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import { readStoredUsage } from '../../support/limiter-model.ts';
 import {
@@ -78,8 +78,9 @@ test.each([
         if (denied < Number.POSITIVE_INFINITY) windowsDenied++;
       }
       const id = hasher.hash(state, identifier, newIdentity());
-      const { group, doubles, words } = tables[shardOf(id)];
-      group.locate(id, location);
+      const table = tables[shardOf(id)];
+      const { doubles, words } = table;
+      locate(table, id, location);
       expect(words[location.lock]).toBe(0);
       const latestMs = doubles[latestMsAt(location.lock)];
       const window = Math.floor(latestMs / durationMs) - Math.floor(START_MS / durationMs);

@@ -1,15 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
-import { chooseEviction } from '../../../src/engine/memory/eviction.ts';
+import { findEviction } from '../../../src/engine/memory/eviction.ts';
+import { deniedAt } from '../../../src/engine/memory/layout.ts';
+import { writeCounter } from '../../../src/engine/memory/slot.ts';
 import {
   BUCKET_SLOTS,
   bucketAt,
-  deniedAt,
+  lockAt,
   NO_SLOT,
   type Slot,
   slotAt,
-} from '../../../src/engine/memory/layout.ts';
-import { writeCounter } from '../../../src/engine/memory/slot.ts';
+} from '../../../src/engine/table/layout.ts';
 
 const NOW = 1_000_500;
 const [MINE, MAJORITY, OTHER] = [1, 2, 3];
@@ -46,9 +47,9 @@ function evictedIndex(counters: CounterCase[], namespaceTag: number): number {
     writeCounter(memory, slot, id, namespace, duration, cells);
     memory.words[deniedAt(slot)] = denied ? 1 << (window & 1) : 0;
   });
-  const evicted = chooseEviction(
+  const evicted = findEviction(
     memory,
-    { bucketA: a, bucketB: b, preferredSlotA: a, preferredSlotB: b },
+    { lock: lockAt(0), bucketA: a, bucketB: b, preferredSlotA: a, preferredSlotB: b },
     NEW_COUNTER,
     namespaceTag,
     NOW,

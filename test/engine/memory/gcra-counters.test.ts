@@ -4,14 +4,9 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
-import {
-  BUCKET_SLOTS,
-  bucketAt,
-  deniedAt,
-  newestAt,
-  type Slot,
-} from '../../../src/engine/memory/layout.ts';
+import { deniedAt, newestAt } from '../../../src/engine/memory/layout.ts';
 import { readCells, writeCells, writeCounter } from '../../../src/engine/memory/slot.ts';
+import { BUCKET_SLOTS, bucketAt, type Slot } from '../../../src/engine/table/layout.ts';
 import { gcra } from '../../../src/engine/windows/gcra.ts';
 import { counterKey } from '../../../src/engine/windows/registry.ts';
 import { type Cells, newCells } from '../../../src/engine/windows/rule.ts';

@@ -1,17 +1,19 @@
 import { describe, expect, test } from 'vitest';
 import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
 import { findFreeSlot } from '../../../src/engine/memory/insert.ts';
+import { limitAt } from '../../../src/engine/memory/layout.ts';
+import { writeCounter } from '../../../src/engine/memory/slot.ts';
 import {
   BUCKET_SLOTS,
   bucketAt,
-  limitAt,
+  lockAt,
   type MemoryViews,
   NO_SLOT,
   type Slot,
   slotAt,
   tagAt,
-} from '../../../src/engine/memory/layout.ts';
-import { isCounterOf, writeCounter } from '../../../src/engine/memory/slot.ts';
+} from '../../../src/engine/table/layout.ts';
+import { isCounterOf } from '../../../src/engine/table/slot.ts';
 
 const NOW = 1_000_500;
 const SECOND = 1_000;
@@ -19,6 +21,7 @@ const [A, B] = [bucketAt(0 as Slot, 1), bucketAt(0 as Slot, 2)];
 /** The index of the preferred slot of the new counter in each bucket. */
 const PREFERRED = 5;
 const WHERE = {
+  lock: lockAt(0),
   bucketA: A,
   bucketB: B,
   preferredSlotA: slotAt(A, PREFERRED),

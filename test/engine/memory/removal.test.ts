@@ -1,7 +1,8 @@
 import { beforeEach, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
-import { changedAt, lockAt } from '../../../src/engine/memory/layout.ts';
+import { changedAt } from '../../../src/engine/memory/layout.ts';
 import { NamespaceRemoval } from '../../../src/engine/memory/removal.ts';
+import { lockAt } from '../../../src/engine/table/layout.ts';
 import { TestTables } from '../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;

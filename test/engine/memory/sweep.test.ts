@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { COUNTERS_MIN } from '../../../src/core/constants.ts';
-import { lockAt } from '../../../src/engine/memory/layout.ts';
+import { lockAt } from '../../../src/engine/table/layout.ts';
 import { TestTables } from '../../support/test-tables.ts';
 
 const NOW = 1_700_000_000_000;

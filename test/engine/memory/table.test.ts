@@ -3,14 +3,9 @@ import { AMOUNT_MAX, COUNTERS_MIN } from '../../../src/core/constants.ts';
 import { DEDUCTION_OUTCOME, OUTCOME } from '../../../src/core/decision.ts';
 import type { Identity } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
-import {
-  atomicWords,
-  lockAt,
-  TABLE_HEADER,
-  tableBytes,
-} from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
-import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
+import { atomicWords, lockAt, TABLE_HEADER, tableBytes } from '../../../src/engine/table/layout.ts';
+import { allocateTable } from '../../../src/engine/table/table-memory.ts';
 import { IS_LONG } from '../../support/guarantees.ts';
 import { TestTables, tablesOfDeniedCounters } from '../../support/test-tables.ts';
 

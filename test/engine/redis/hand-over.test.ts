@@ -4,7 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { SHARDS } from '../../../src/core/constants.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import { takeHandOver, writeHandOver } from '../../../src/engine/redis/hand-over.ts';
-import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
+import { NO_SLOT } from '../../../src/engine/table/layout.ts';
 import { counterKey } from '../../../src/engine/windows/registry.ts';
 import {
   brokenInvariants,
@@ -102,7 +102,7 @@ test('counters whose windows have ended are not inserted', async () => {
   await write(directory, newMachine());
   const next = new TestLeases();
   take(directory, next, START_MS + 121_000);
-  expect(next.table.find(ID, 60_000)).toBe(NO_LEASE_SLOT);
+  expect(next.table.find(ID, 60_000)).toBe(NO_SLOT);
 });
 
 test('a process takes over the files of several workers, and no epoch on which they differ', async () => {
@@ -138,7 +138,7 @@ test('a file that is cut or changed anywhere is removed, and not used', async ()
       const next = new TestLeases();
       expect(take(directory, next)).toBeUndefined();
       expect(readdirSync(directory)).toEqual([]);
-      expect(next.table.find(ID, 60_000)).toBe(NO_LEASE_SLOT);
+      expect(next.table.find(ID, 60_000)).toBe(NO_SLOT);
     }
   }
 });

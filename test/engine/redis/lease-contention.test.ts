@@ -3,9 +3,9 @@ import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
 import { allocateEngineState, EngineState } from '../../../src/engine/redis/engine-state.ts';
-import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
 import { LeaseTable } from '../../../src/engine/redis/lease-table.ts';
+import { NO_SLOT } from '../../../src/engine/table/layout.ts';
 import { trialCount } from '../../support/guarantees.ts';
 import { brokenInvariants } from '../../support/lease-tables.ts';
 import {
@@ -51,7 +51,7 @@ function start(task: LeaseTask): { thread: Worker; tally: Promise<LeaseTally> } 
 
 function readState(own: LeaseTable, id: number) {
   const slot = own.find(identityOf(id), DURATION_MS);
-  expect(slot).not.toBe(NO_LEASE_SLOT);
+  expect(slot).not.toBe(NO_SLOT);
   const state = newLeaseState();
   own.read(slot, state);
   return state;
@@ -115,7 +115,7 @@ test('a worker that dies at any point leaves locks that can be broken, and no to
     broken += own.breakLocks(owner);
     expect(brokenInvariants(own)).toEqual([]);
     for (let id = 0; id < IDS; id++) {
-      if (own.find(identityOf(id), DURATION_MS) === NO_LEASE_SLOT) continue;
+      if (own.find(identityOf(id), DURATION_MS) === NO_SLOT) continue;
       const { window, spent, lease, reserved } = readState(own, id);
       if (window < 0) continue;
       // Tokens of an answer that was not taken over count as spent.

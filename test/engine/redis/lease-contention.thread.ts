@@ -13,8 +13,8 @@ import {
   newLeaseState,
 } from '../../../src/engine/redis/counter/lease-state.ts';
 import { EngineState } from '../../../src/engine/redis/engine-state.ts';
-import { NO_LEASE_SLOT } from '../../../src/engine/redis/lease-layout.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
+import { NO_SLOT } from '../../../src/engine/table/layout.ts';
 
 export interface LeaseTask {
   role: 'acceptor' | 'worker';
@@ -143,7 +143,7 @@ function work(task: LeaseTask, table: LeaseTable, next: (below: number) => numbe
     table.acquire(lock);
     const found = table.find(identity, DURATION_MS);
     const nowMs = window * DURATION_MS;
-    const slot = found === NO_LEASE_SLOT ? table.insert(identity, 1, DURATION_MS, nowMs) : found;
+    const slot = found === NO_SLOT ? table.insert(identity, 1, DURATION_MS, nowMs) : found;
     table.read(slot, state);
     moveStateToWindow(state, window);
     const at = id * windows + state.window;

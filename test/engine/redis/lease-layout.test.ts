@@ -1,21 +1,23 @@
 import { expect, test } from 'vitest';
 import { CACHE_LINE_BYTES } from '../../../src/core/constants.ts';
-import {
-  BUCKET_SLOTS,
-  GROUP_BUCKETS,
-  GROUP_SLOTS,
-  lockAt,
-} from '../../../src/engine/memory/layout.ts';
 import { pauseLeftMs, pauseUntil } from '../../../src/engine/redis/counter/pause.ts';
 import * as layout from '../../../src/engine/redis/lease-layout.ts';
+import {
+  firstSlot,
+  GROUP_SLOTS,
+  lockAt,
+  type Slot,
+  slotAt,
+  tableBytes,
+} from '../../../src/engine/table/layout.ts';
 
 /** The C library uses these bytes at the beginning of a large mapping. */
 const MALLOC_BYTES = 16;
-const FIRST = 0 as layout.LeaseSlot;
+const FIRST = 0 as Slot;
 /** Of the fields of the first slot, in the view that has them. */
 const PLACES = {
-  ...{ leaseTag: 0, windowNumber: 12, summary: 13 },
-  ...{ leaseKey: 2, lease: 3, deadline: 4, lentLimit: 5, held: 7 },
+  ...{ windowNumber: 12, summary: 13 },
+  ...{ lease: 2, deadline: 4, lentLimit: 5, held: 7 },
   ...{ leaseNamespace: 0, leaseFlags: 1 },
   ...{ reserved: 3, others: 4, boundUntil: 5, previousUse: 6, previousKnownUse: 7, sequence: 8 },
   ...{ lastLimit: 9, firstSequence: 10, othersDeducted: 11, reported: 15 },
@@ -26,18 +28,13 @@ test('the layout of a lease table is the one that its drawing shows', () => {
   const functions = { ...layout };
   const places = names.map((name) => [name, functions[`${name}At`](FIRST)]);
   expect(Object.fromEntries(places)).toEqual(PLACES);
-  expect(layout.LEASE_TABLE_HEADER).toEqual({ shard: 0, groups: 1 });
   expect(layout.LEASE_FLAG).toEqual({ stored: 1, pinned: 2, doubted: 4, inherited: 8 });
-  expect([layout.latestLeaseMsAt(lockAt(0)), layout.removedSequenceAt(lockAt(0))]).toEqual([7, 12]);
-  expect([layout.dirtyAt(lockAt(0), 0), layout.dirtyAt(lockAt(0), 255)]).toEqual([16, 23]);
-  expect([0, 1, 2].map((word) => layout.leaseHashAt(FIRST, word))).toEqual([1, 2, 3]);
+  expect(layout.removedSequenceAt(lockAt(0))).toBe(12);
   expect([0, 1].map((parity) => layout.totalAt(FIRST, parity))).toEqual([1, 2]);
   expect(
     [0, layout.WORKER_NUMBERS - 1].map((number) => layout.workerNumberAt(FIRST, number)),
   ).toEqual([12, 14]);
-  expect([layout.leaseSlotAt(FIRST, 1), layout.reservedAt(layout.leaseSlotAt(FIRST, 1))]).toEqual([
-    8, 19,
-  ]);
+  expect(layout.reservedAt(slotAt(FIRST, 1))).toBe(19);
 });
 
 test('a summary has the bits that the drawing shows', () => {
@@ -70,32 +67,13 @@ test('a pause lasts until its end, also where the time in its bits begins anew, 
   expect(pauseLeftMs(layout.pauseOf(layout.LEASE_FLAG.stored), 7)).toBe(0);
 });
 
-test('lock lines, slots and details are whole lines of memory, and fill the table', () => {
+test('details are whole lines of memory, after the slots, and fill the table', () => {
   for (const groups of [1, 7, 512]) {
-    const first = layout.firstLeaseSlot(groups);
-    expect(first * 8).toBe(lockAt(groups) * 4);
-    expect((MALLOC_BYTES + first * 8) % CACHE_LINE_BYTES).toBe(0);
-    const bucket = layout.leaseBucketAt(first, groups - 1, GROUP_BUCKETS - 1);
-    const last = layout.leaseSlotAt(bucket, BUCKET_SLOTS - 1);
-    expect(last * 8 + CACHE_LINE_BYTES).toBe(layout.detailsOffset(groups) + 16 * first);
+    const first = firstSlot(groups);
+    expect(layout.detailsOffset(groups) + 16 * first).toBe(tableBytes(groups));
+    const last = slotAt(first, groups * GROUP_SLOTS - 1);
     const details = layout.detailsOffset(groups) + 16 * last;
     expect((MALLOC_BYTES + details) % CACHE_LINE_BYTES).toBe(0);
     expect(details + layout.DETAIL_BYTES).toBe(layout.leaseTableBytes(groups));
-    expect(layout.leaseSlotNumber(first, last)).toBe(groups * GROUP_SLOTS - 1);
   }
-});
-
-test('the bits of dirty slots are in their lock line, and are found in order', () => {
-  const words = new Int32Array(lockAt(2));
-  const lock = lockAt(1);
-  const set = [255, 0, 31, 32, 64, 100];
-  for (const index of set) words[layout.dirtyAt(lock, index)] |= 1 << (index & 31);
-  const found: number[] = [];
-  for (let i = layout.nextDirtySlot(words, lock, 0); i < GROUP_SLOTS; ) {
-    found.push(i);
-    i = layout.nextDirtySlot(words, lock, i + 1);
-  }
-  expect(found).toEqual(set.toSorted((a, b) => a - b));
-  const touched = [...words.keys()].filter((at) => words[at] !== 0);
-  expect([touched[0], touched.at(-1)]).toEqual([lock + 4, lock + 11]);
 });

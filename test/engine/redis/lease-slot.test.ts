@@ -5,23 +5,25 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { newIdentity } from '../../../src/core/hash.ts';
 import {
   type LeaseState,
   moveStateToWindow,
   newLeaseState,
 } from '../../../src/engine/redis/counter/lease-state.ts';
 import { pauseUntil } from '../../../src/engine/redis/counter/pause.ts';
-import type { LeaseSlot, LeaseViews } from '../../../src/engine/redis/lease-layout.ts';
+import type { LeaseViews } from '../../../src/engine/redis/lease-layout.ts';
 import {
   addReserved,
   addUnreported,
   clearSlot,
   moveSlotToWindow,
-  readIdentity,
   readLeaseState,
   repairSlot,
   writeLeaseState,
 } from '../../../src/engine/redis/lease-slot.ts';
+import type { Slot } from '../../../src/engine/table/layout.ts';
+import { readIdentity } from '../../../src/engine/table/slot.ts';
 import {
   brokenInvariants,
   MINUTE,
@@ -36,8 +38,8 @@ const ID = testIdentity(1);
 /** What an operation has left after each number of its stores, from none to all. */
 function crashStates<T>(
   leases: TestLeases,
-  slot: LeaseSlot,
-  operate: (memory: LeaseViews, slot: LeaseSlot) => void,
+  slot: Slot,
+  operate: (memory: LeaseViews, slot: Slot) => void,
   look: (memory: LeaseViews) => T,
 ): T[] {
   const { table, buffer } = leases;
@@ -69,7 +71,7 @@ function crashStates<T>(
   });
 }
 
-function stateOf(memory: LeaseViews, slot: LeaseSlot): LeaseState {
+function stateOf(memory: LeaseViews, slot: Slot): LeaseState {
   const state = newLeaseState();
   readLeaseState(memory, slot, state);
   return state;
@@ -78,7 +80,7 @@ function stateOf(memory: LeaseViews, slot: LeaseSlot): LeaseState {
 /** The states after each number of stores. */
 function statesOf(
   leases: TestLeases,
-  slot: LeaseSlot,
+  slot: Slot,
   operate: (memory: LeaseViews) => void,
 ): LeaseState[] {
   return crashStates(leases, slot, operate, (memory) => stateOf(memory, slot));
@@ -100,7 +102,7 @@ const states = fc.record({
   previousUse: fc.constantFrom(0, 5, 2 ** 30),
 });
 
-function slotWith(state: Partial<LeaseState>, reserved: number): [TestLeases, LeaseSlot] {
+function slotWith(state: Partial<LeaseState>, reserved: number): [TestLeases, Slot] {
   const leases = new TestLeases();
   const slot = leases.work(ID, START_MS, (into) => Object.assign(into, state));
   leases.table.addReserved(slot, reserved);
@@ -202,7 +204,7 @@ test('a thread that dies while it replaces a counter leaves an empty slot or the
     slot,
     (memory) => clearSlot(memory, slot, other, 1, 2 * MINUTE, 77),
     (memory) => {
-      const { h0, h3 } = readIdentity(memory, slot);
+      const { h0, h3 } = readIdentity(memory, slot, newIdentity());
       return h3 === 0
         ? undefined
         : { h0, key: leases.table.readKey(slot), ...stateOf(memory, slot) };

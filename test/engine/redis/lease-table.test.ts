@@ -3,14 +3,14 @@
 import { describe, expect, test } from 'vitest';
 import { newDecision, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
-import { GROUP_SLOTS } from '../../../src/engine/memory/layout.ts';
 import { CounterTable } from '../../../src/engine/memory/table.ts';
-import { allocateTable } from '../../../src/engine/memory/table-memory.ts';
 import { addToLease, newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
 import { pauseUntil } from '../../../src/engine/redis/counter/pause.ts';
-import { NO_LEASE_SLOT, totalAt } from '../../../src/engine/redis/lease-layout.ts';
+import { totalAt } from '../../../src/engine/redis/lease-layout.ts';
 import { allocateLeaseTable, attachLeaseTable } from '../../../src/engine/redis/lease-memory.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
+import { GROUP_SLOTS, NO_SLOT } from '../../../src/engine/table/layout.ts';
+import { allocateTable } from '../../../src/engine/table/table-memory.ts';
 import { counterKey } from '../../../src/engine/windows/registry.ts';
 import {
   brokenInvariants,
@@ -359,7 +359,7 @@ describe('a full table', () => {
     return leases;
   };
   const inserted = (leases: TestLeases) => {
-    return leases.work(testIdentity(9_999), NOW) !== NO_LEASE_SLOT;
+    return leases.work(testIdentity(9_999), NOW) !== NO_SLOT;
   };
 
   test('evicts counters whose usage Redis knows', () => {

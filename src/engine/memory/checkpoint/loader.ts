@@ -14,25 +14,17 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { OUTCOME } from '../../../core/decision.ts';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../../core/file-ownership.ts';
-import type { Identity } from '../../../core/hash.ts';
+import { newIdentity } from '../../../core/hash.ts';
+import { locate, newLocation } from '../../table/group.ts';
+import { keyAt, type MemoryViews, NO_SLOT, type Slot, slotAt } from '../../table/layout.ts';
 import { shardOf } from '../../table/shard.ts';
+import { find, readIdentity } from '../../table/slot.ts';
+import type { TableMemory } from '../../table/table-memory.ts';
 import { isCounterKey, isExpired } from '../../windows/registry.ts';
 import { type Cells, newCells } from '../../windows/rule.ts';
-import { Group, newLocation } from '../group.ts';
-import {
-  deniedAt,
-  hashAt,
-  keyAt,
-  type MemoryViews,
-  NO_SLOT,
-  namespaceAt,
-  type Slot,
-  slotAt,
-  TABLE_HEADER,
-  tagAt,
-} from '../layout.ts';
+import { Group } from '../group.ts';
+import { CHECKPOINT_AT, deniedAt, namespaceAt } from '../layout.ts';
 import { readCells } from '../slot.ts';
-import type { TableMemory } from '../table-memory.ts';
 import {
   CheckpointDamageError,
   type CheckpointHeader,
@@ -107,7 +99,7 @@ export class CheckpointLoader {
     for (const shard of [...this.#files.keys()].toSorted((a, b) => a - b)) {
       for (const file of this.#files.get(shard)!) {
         if (!this.#tryRead(file.name, () => this.#loadFile(file, inserter))) continue;
-        if (shard < tables.length) tables[shard].words[TABLE_HEADER.checkpoint] = file.number;
+        if (shard < tables.length) tables[shard].words[CHECKPOINT_AT] = file.number;
         break;
       }
     }
@@ -209,26 +201,22 @@ class CounterInserter {
       return;
     }
     if (isExpired(key, cells.newest, this.#nowMs)) return;
-    const id: Identity = {
-      h0: words[hashAt(entry, 0)],
-      h1: words[hashAt(entry, 1)],
-      h2: words[hashAt(entry, 2)],
-      h3: words[tagAt(entry)],
-    };
+    const id = readIdentity(entries, entry, newIdentity());
     const shard = shardOf(id);
+    const table = this.#tables[shard];
     const group = this.#groups[shard];
     const location = this.#location;
-    group.locate(id, location);
+    locate(table, id, location);
     group.advanceTime(location.lock, this.#nowMs);
     // From a run with more shards, whose own files were loaded first.
-    if (group.find(location, id, key) !== NO_SLOT) return;
+    if (find(table, location, id, key) !== NO_SLOT) return;
     const namespaceTag = words[namespaceAt(entry)];
     const outcome = group.insert(location, id, namespaceTag, this.#nowMs, key, cells);
     if (outcome !== OUTCOME.decided) this.lostCounters++;
     if (outcome === OUTCOME.full) return;
     this.counters++;
-    const denied = deniedAt(group.find(location, id, key));
-    this.#tables[shard].words[denied] = words[deniedAt(entry)];
+    const slot = find(table, location, id, key);
+    table.words[deniedAt(slot)] = words[deniedAt(entry)];
   }
 }
 

@@ -12,26 +12,24 @@
 
 import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
-import { isExpired } from '../../windows/registry.ts';
 import {
   atomicWords,
-  changedAt,
-  copySlot,
   firstSlot,
   GROUP_SLOTS,
   groupAt,
   keyAt,
   latestMsAt,
   lockAt,
-  newestAt,
-  nextUsedSlot,
+  nextMarkedSlot,
   type Slot,
   slotAt,
   TABLE_HEADER,
   tagAt,
-} from '../layout.ts';
-import { acquire, release } from '../lock.ts';
-import type { TableMemory } from '../table-memory.ts';
+} from '../../table/layout.ts';
+import { acquire, release } from '../../table/lock.ts';
+import type { TableMemory } from '../../table/table-memory.ts';
+import { isExpired } from '../../windows/registry.ts';
+import { CHECKPOINT_AT, changedAt, copySlot, newestAt } from '../layout.ts';
 import {
   checkpointPath,
   ENTRY_BYTES,
@@ -155,7 +153,7 @@ export class CheckpointWriter {
   #isEmpty(group: number): boolean {
     const { words } = this.#table;
     const lock = lockAt(group);
-    return words[changedAt(lock)] === 0 && nextUsedSlot(words, lock, 0) === GROUP_SLOTS;
+    return words[changedAt(lock)] === 0 && nextMarkedSlot(words, lock, 0) === GROUP_SLOTS;
   }
 
   /** @param entries those in the part so far @returns those after this group */
@@ -169,9 +167,9 @@ export class CheckpointWriter {
       words[changedAt(lock)] = 0;
       const lockedMs = Math.max(doubles[latestMsAt(lock)], nowMs);
       for (
-        let i = nextUsedSlot(words, lock, 0);
+        let i = nextMarkedSlot(words, lock, 0);
         i < GROUP_SLOTS;
-        i = nextUsedSlot(words, lock, i + 1)
+        i = nextMarkedSlot(words, lock, i + 1)
       ) {
         const slot = slotAt(slots, i);
         if (words[tagAt(slot)] === 0) continue;
@@ -207,7 +205,7 @@ export class CheckpointWriter {
       // Some file systems report only now that there was no space.
       this.abandon();
     });
-    Atomics.store(atomicWords(this.#table.words), TABLE_HEADER.checkpoint, number);
+    Atomics.store(atomicWords(this.#table.words), CHECKPOINT_AT, number);
     this.#isIncomplete = false;
   }
 
@@ -224,7 +222,7 @@ export class CheckpointWriter {
 
   /** The number of the checkpoint being written, or of the next one. */
   #number(): number {
-    return Atomics.load(atomicWords(this.#table.words), TABLE_HEADER.checkpoint) + 1;
+    return Atomics.load(atomicWords(this.#table.words), CHECKPOINT_AT) + 1;
   }
 
   #path(): string {

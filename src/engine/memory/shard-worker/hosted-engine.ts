@@ -6,12 +6,12 @@
 import { Clock } from '../../../shared-memory/clock.ts';
 import { Control } from '../../../shared-memory/control.ts';
 import type { HostedEngine } from '../../engine.ts';
+import { lockAt } from '../../table/layout.ts';
+import { breakLock } from '../../table/lock.ts';
 import { workerOf } from '../../table/shard.ts';
+import { attachTable } from '../../table/table-memory.ts';
 import type { MemoryEngineData } from '../allocate.ts';
-import { lockAt } from '../layout.ts';
-import { breakLock } from '../lock.ts';
 import { NamespaceRemoval } from '../removal.ts';
-import { attachTable } from '../table-memory.ts';
 import type { CheckpointPlan } from './checkpoint-scheduler.ts';
 import type { MemoryWorkerData } from './memory-worker.ts';
 
@@ -47,7 +47,10 @@ export class HostedMemoryEngine implements HostedEngine {
   }
 
   removeNamespaces(tags: ReadonlySet<number>): Promise<void> {
-    const removal = new NamespaceRemoval(this.#tables.map(attachTable), tags);
+    const removal = new NamespaceRemoval(
+      this.#tables.map((buffer, shard) => attachTable(buffer, shard)),
+      tags,
+    );
     const clock = new Clock(this.#control);
     return new Promise((resolve) => {
       // Each step is in a turn of its own, between the other work of this thread.

@@ -2,8 +2,8 @@
 
 import { SWEEP_INTERVAL_MS } from '../../../core/constants.ts';
 import { WORKER_STAT, type WorkerStats } from '../../../shared-memory/stats.ts';
+import type { TableMemory } from '../../table/table-memory.ts';
 import { Sweeper } from '../sweep.ts';
-import type { TableMemory } from '../table-memory.ts';
 
 export class SweepScheduler {
   readonly #sweepers: readonly Sweeper[];

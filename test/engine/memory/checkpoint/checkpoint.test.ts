@@ -29,7 +29,7 @@ import {
   CheckpointBuffer,
   CheckpointWriter,
 } from '../../../../src/engine/memory/checkpoint/writer.ts';
-import { TABLE_HEADER } from '../../../../src/engine/memory/layout.ts';
+import { CHECKPOINT_AT } from '../../../../src/engine/memory/layout.ts';
 import { trialCount } from '../../../support/guarantees.ts';
 import { removeDirectory, temporaryDirectory } from '../../../support/server.ts';
 import { TestTables } from '../../../support/test-tables.ts';
@@ -211,7 +211,7 @@ describe('a checkpoint', () => {
       written.writeChanged(NOW + i);
     }
     const names = readdirSync(directory);
-    const shard = tables.tables.findIndex(({ words }) => words[TABLE_HEADER.checkpoint] === 2);
+    const shard = tables.tables.findIndex(({ words }) => words[CHECKPOINT_AT] === 2);
     expect(shard).toBeGreaterThanOrEqual(0);
     const last = join(directory, `counters-${shard}.0`);
     return { written, names, last };

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { type Lock, lockAt } from '../../../src/engine/memory/layout.ts';
-import { acquire, breakLock, release, tryAcquire } from '../../../src/engine/memory/lock.ts';
+import { type Lock, lockAt } from '../../../src/engine/table/layout.ts';
+import { acquire, breakLock, release, tryAcquire } from '../../../src/engine/table/lock.ts';
 
 const FIRST = 0 as Lock;
 afterEach(() => {
