@@ -7,9 +7,10 @@
 
 import { COUNTERS_DEFAULT_MAX, COUNTERS_DEFAULT_MIN } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
-import { tablesBytes } from '../engine/memory/size.ts';
 import { channelsBytes } from '../engine/queue/layout.ts';
-import { leaseTablesBytes } from '../engine/redis/size.ts';
+import { leaseTableBytes } from '../engine/redis/lease-layout.ts';
+import { tableBytes } from '../engine/table/layout.ts';
+import { tablesBytes } from '../engine/table/size.ts';
 import type { MemoryLimit } from './resources.ts';
 import type { SettingValue } from './setting-value.ts';
 
@@ -36,9 +37,9 @@ const CONNECTION_MIB = { process: 16, worker: 16 } as const;
 /** The part of the limit that the default number of counters may use. */
 const DEFAULT_SHARE = 0.75;
 
-/** The tables of each engine: the bytes for a number of counters. */
-const TABLES_BYTES = { memory: tablesBytes, redis: leaseTablesBytes } as const;
-type EngineName = keyof typeof TABLES_BYTES;
+/** A table of each engine: the bytes of so many groups. */
+const TABLE_BYTES = { memory: tableBytes, redis: leaseTableBytes } as const;
+type EngineName = keyof typeof TABLE_BYTES;
 
 interface ThreadCounts {
   acceptors: number;
@@ -95,7 +96,7 @@ export function planMemory(
   limit: MemoryLimit,
   engine: EngineName = 'memory',
 ): MemoryPlan {
-  const bytesOf = TABLES_BYTES[engine];
+  const bytesOf = (counters: number) => tablesBytes(counters, TABLE_BYTES[engine]);
   const fixed = fixedBytes(threads, engine);
   const share = DEFAULT_SHARE * limit.bytes;
   const fitting = fitCounters(share - fixed, bytesOf);

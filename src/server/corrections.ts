@@ -15,6 +15,7 @@ import type { Key, Keyring } from '../auth/keyring.ts';
 import { type Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { hasWindows, NO_BURST, RULE } from '../core/window-rules.ts';
 import type { CounterSelector, Engine } from '../engine/engine.ts';
+import { isWindowEnd, windowEndingAt } from '../engine/windows/window.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { BodyHandler } from './body.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
@@ -48,10 +49,10 @@ export class CorrectionHandler {
     const check = this.#checkOf(refund, refund.durationMs);
     const durations = [check.durationMs, refund.durationMs];
     const durationMs = hasWindows(rule)
-      ? durations.find((duration) => reset % duration === 0)
+      ? durations.find((duration) => isWindowEnd(reset, duration))
       : durations[0];
     if (durationMs === undefined) throw resetMismatch(reset, durations[0]);
-    const window = reset / durationMs - 1;
+    const window = windowEndingAt(reset, durationMs);
     const confirm = () => keyring.requireValid(key);
     const refunded = engine.refund(check.identity, rule, durationMs, window, cost, confirm);
     this.#respond(res, refunded, (refunded) => ({ refunded }));

@@ -6,6 +6,7 @@
  */
 
 import { NEVER } from '../core/decision.ts';
+import { windowEndMs, windowOf } from '../engine/windows/window.ts';
 import { GRPC_CONTENT_TYPE, GRPC_DENIED_MESSAGE, GRPC_DENIED_STATUS } from '../policies/grpc.ts';
 import type { Policy } from '../policies/policy.ts';
 import {
@@ -91,7 +92,7 @@ export class GatewayResponder {
   quotasWithoutCheck(nowMs: number, isAllowed: boolean): QuotaState {
     const quotas = this.#policy.windows.map((fields, window): Quota => {
       const { limit, duration, algorithm, burst = limit } = fields;
-      const windowEnd = (Math.floor(nowMs / duration) + 1) * duration;
+      const windowEnd = windowEndMs(windowOf(nowMs, duration), duration);
       // An unused GCRA counter is full now.
       const reset = algorithm === 'gcra' && isAllowed ? nowMs : windowEnd;
       const remaining = isAllowed ? burst : 0;

@@ -91,12 +91,14 @@ describe('imports', () => {
     expect(ofTools.map(asText)).toEqual([]);
   });
 
-  test('of an engine name its interface only, in the API and the server', () => {
+  test('of an engine name its interface and the window rules only, in the API and the server', () => {
     const below = folderImports.filter(({ from, to }) => {
       return /^src\/(api|server)\//.test(from) && to.startsWith('src/engine/');
     });
     const creates = 'src/server/create-engine.ts';
-    const named = below.filter(({ from, to }) => from !== creates && to !== 'src/engine/engine.ts');
+    const named = below.filter(({ from, to }) => {
+      return from !== creates && !/^src\/engine\/(engine|windows\/\w+)\.ts$/.test(to);
+    });
     expect(named).toEqual([]);
     const http = folderImports.filter(({ from, to }) => {
       return (
@@ -104,6 +106,23 @@ describe('imports', () => {
       );
     });
     expect(http).toEqual([]);
+  });
+
+  test('of engines name no other engine, nor what runs their shard workers', () => {
+    const folders = ['memory', 'redis', 'worker'];
+    const engineOf = (path: string) => {
+      return folders.find((name) => path.startsWith(`src/engine/${name}/`));
+    };
+    expect(folders.filter((name) => !existsSync(join(ROOT, 'src/engine', name)))).toEqual([]);
+    const crossing = folderImports.filter(({ from, to }) => {
+      return engineOf(from) !== undefined && ![undefined, engineOf(from)].includes(engineOf(to));
+    });
+    expect(crossing.map(asText)).toEqual([]);
+    // What all engines share imports none of them.
+    const shared = folderImports.filter(({ from, to }) => {
+      return /^src\/engine\/(windows|table|queue)\//.test(from) && engineOf(to) !== undefined;
+    });
+    expect(shared.map(asText)).toEqual([]);
   });
 
   test('of the dashboard load declarations of the server only, which loads none of it', () => {

@@ -41,6 +41,13 @@ const FORBIDDEN: [name: string, files: readonly CodeFile[], pattern: RegExp, all
       ),
       [],
     ],
+    [
+      'window arithmetic',
+      // The scripts of Redis have their own, in Lua.
+      ofServer.filter(({ path }) => !/^src\/engine\/(windows|redis\/scripts)\//.test(path)),
+      /^(?!\s*(\*|\/\/)).*([*/%] \(?(\w+\.)*duration(Ms|OfKey)?\b|duration(Ms)?\) \/)/,
+      [],
+    ],
     ['weak randomness and the console', sources, /Math\.random|console\./, []],
     [
       'the end of a process',

@@ -7,8 +7,8 @@ import { SHARDS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import { allocateChannels } from '../queue/queue.ts';
+import { groupsFor } from '../table/size.ts';
 import { allocateTable } from '../table/table-memory.ts';
-import { groupsFor } from './size.ts';
 
 /** What the memory engines of all threads share. */
 export interface MemoryEngineData {

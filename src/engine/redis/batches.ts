@@ -22,6 +22,7 @@ import {
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
+import { windowEndingAt } from '../windows/window.ts';
 import {
   allowedTokens,
   type BatchItem,
@@ -264,7 +265,7 @@ export class Batches {
     if (holds === HOLDS.nothing || cost === 0) return;
     const table = this.#queue.tableOf(identity);
     const key = counterKey(rule, durationMs);
-    const window = hasWindows(rule) ? decision.reset / durationMs - 1 : decision.window;
+    const window = hasWindows(rule) ? windowEndingAt(decision.reset, durationMs) : decision.window;
     if (holds === HOLDS.local) {
       if (!isCommitted) this.#queue.refundWithoutRedis(check, { window });
     } else if (!hasWindows(rule)) {

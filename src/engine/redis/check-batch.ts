@@ -10,6 +10,7 @@ import { type Check, copyCheck } from '../../core/check.ts';
 import { NEVER, newDecision, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision } from '../engine.ts';
+import { refillMs } from '../windows/gcra.ts';
 import { counterKey } from '../windows/registry.ts';
 
 /** What a check holds. */
@@ -119,13 +120,13 @@ export function restoreUnchanged(
 ): void {
   for (const [number, check] of checks.entries()) {
     const decision = decisions[number];
-    const { rule, durationMs, limit, burst, cost } = check;
+    const { rule, limit, burst, cost } = check;
     const tokens = allowedTokens(checks, decisions, check, number + 1);
     if (!decision.allowed) {
       if (tokens > 0 && tokens + cost > Math.min(burst, limit)) decision.passesAt = NEVER;
       continue;
     }
     decision.remaining += tokens;
-    if (!hasWindows(rule)) decision.reset -= Math.floor((tokens * durationMs) / limit);
+    if (!hasWindows(rule)) decision.reset -= refillMs(tokens, check);
   }
 }

@@ -20,7 +20,7 @@ import { type Identity, newIdentity } from '../../core/hash.ts';
 import { hasWindows } from '../../core/window-rules.ts';
 import { NO_SLOT, type Slot } from '../table/layout.ts';
 import { shardOf } from '../table/shard.ts';
-import { durationOfKey, isCounterKey, ruleOfKey } from '../windows/registry.ts';
+import { expiryMs, isCounterKey, ruleOfKey } from '../windows/registry.ts';
 import { newLeaseState } from './counter/lease-state.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
@@ -176,8 +176,7 @@ function insert(
   if (!isCounterKey(key)) return;
   const isWindow = hasWindows(ruleOfKey(key).counterRule);
   const [newest] = fields;
-  const endMs = isWindow ? (newest + 2) * durationOfKey(key) : newest;
-  if (!(endMs > unixMs)) return;
+  if (!(expiryMs(key, newest) > unixMs)) return;
   const identity: Identity = { h0, h1, h2, h3 };
   const table = tables[shardOf(identity)];
   const lock = table.lockFor(identity);

@@ -33,7 +33,8 @@ import {
 import { acquire, breakLock, release } from '../table/lock.ts';
 import { find, findAll, readIdentity } from '../table/slot.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
-import { share } from '../windows/sliding.ts';
+import { carriedOver } from '../windows/sliding.ts';
+import { windowEndMs, windowOf } from '../windows/window.ts';
 import type { LeaseState } from './counter/lease-state.ts';
 import { pauseLeftMs } from './counter/pause.ts';
 import { DirtySlots } from './dirty-slots.ts';
@@ -589,7 +590,7 @@ export class LeaseTable implements LeaseMemory {
     const remaining = limit - used;
     decision.allowed = true;
     decision.remaining = remaining > 0 ? remaining : 0;
-    decision.reset = (window + 1) * durationMs;
+    decision.reset = windowEndMs(window, durationMs);
     decision.passesAt = 0;
     decision.window = window;
     decision.outcome = OUTCOME.decided;
@@ -660,7 +661,7 @@ export class LeaseTable implements LeaseMemory {
     const window = this.words[windowNumberAt(slot)] >>> 0;
     decision.allowed = allowed;
     decision.remaining = remaining > 0 ? remaining : 0;
-    decision.reset = (window + 1) * durationMs;
+    decision.reset = windowEndMs(window, durationMs);
     decision.window = window;
     decision.outcome = OUTCOME.decided;
     const before = this.details[previousUseAt(slot)];
@@ -692,15 +693,14 @@ export class LeaseTable implements LeaseMemory {
   }
 
   #shareOf(amount: number, slot: Slot, redisMs: number, durationMs: number): number {
-    if (amount <= 0) return 0;
-    const endMs = ((this.words[windowNumberAt(slot)] >>> 0) + 1) * durationMs;
-    return share(amount, Math.min(Math.max(0, endMs - redisMs), durationMs), durationMs);
+    const endMs = windowEndMs(this.words[windowNumberAt(slot)] >>> 0, durationMs);
+    return carriedOver(amount, endMs - redisMs, durationMs);
   }
 
   /** Moves a slot to the window of Redis' time, where that is later. */
   #enterPresent(slot: Slot, nowMs: number, durationMs: number): void {
     const redisMs = this.#state.redisMs(this.words[tagAt(slot)], nowMs);
-    const window = Math.floor(redisMs / durationMs);
+    const window = windowOf(redisMs, durationMs);
     if (window > readWindow(this.words, slot)) moveSlotToWindow(this, slot, window);
   }
 }

@@ -12,7 +12,8 @@ import { NO_SLOT, type Slot, tagAt } from '../table/layout.ts';
 import { ceilOfQuotient, countGcra, judgeGcra, refundGcra } from '../windows/gcra.ts';
 import { passesAtInWindow } from '../windows/registry.ts';
 import { clearCells, newCells } from '../windows/rule.ts';
-import { share } from '../windows/sliding.ts';
+import { carriedOver } from '../windows/sliding.ts';
+import { windowEndMs, windowOf } from '../windows/window.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   deadlineAt,
@@ -154,7 +155,7 @@ export class LocalDecisions {
     const { words, details } = this.#memory;
     const isNew = slot === NO_SLOT;
     const newest = isNew ? -1 : readWindow(words, slot);
-    const window = Math.max(Math.floor(redisMs / durationMs), newest);
+    const window = Math.max(windowOf(redisMs, durationMs), newest);
     let spent = isNew ? 0 : readSpent(this.#memory, slot);
     let before = isNew ? 0 : readPreviousSpent(this.#memory, slot);
     if (countsOthers && !isNew) {
@@ -163,10 +164,9 @@ export class LocalDecisions {
     }
     const used = window === newest ? spent : 0;
     const usedBefore = window === newest ? before : window === newest + 1 ? spent : 0;
-    const reset = (window + 1) * durationMs;
-    const leftMs = Math.min(reset - redisMs, durationMs);
+    const reset = windowEndMs(window, durationMs);
     const isSliding = rule === RULE.sliding;
-    const carried = isSliding && usedBefore > 0 ? share(usedBefore, leftMs, durationMs) : 0;
+    const carried = isSliding ? carriedOver(usedBefore, reset - redisMs, durationMs) : 0;
     const left = limit - used - carried;
     const allowed = cost === 0 || cost <= left;
     const remaining = allowed ? left - cost : isSliding ? 0 : left;

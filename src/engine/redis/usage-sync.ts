@@ -11,7 +11,7 @@ import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { NO_SLOT, type Slot } from '../table/layout.ts';
-import { durationOfKey, ruleOfKey } from '../windows/registry.ts';
+import { durationOfKey, endMs, expiryMs, ruleOfKey } from '../windows/registry.ts';
 import { dropLease, mustReport, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
@@ -93,7 +93,7 @@ export class UsageSync {
       }
       table.read(slot, this.#state);
       const { window, lease, deadlineMs } = this.#state;
-      if ((window + 1) * durationOfKey(key) > redisMs) count.counters++;
+      if (endMs(key, window) > redisMs) count.counters++;
       if (lease === 0 || deadlineMs <= now) return;
       count.leases++;
       count.tokens += lease;
@@ -103,19 +103,19 @@ export class UsageSync {
 
   /** When the last usage stops to count, ms by the clock of Redis; 0 if there is none. */
   async usageEndMs(): Promise<number> {
-    let endMs = 0;
+    let lastMs = 0;
     await this.#scan((table, slot) => {
       const key = table.readKey(slot);
       if (isGcra(key)) {
-        endMs = Math.max(endMs, Math.ceil(table.readGcra(slot).newest));
+        lastMs = Math.max(lastMs, Math.ceil(table.readGcra(slot).newest));
         return;
       }
       table.read(slot, this.#state);
       const { window } = this.#state;
       // A sliding window counts in the next one, too.
-      if (window !== NO_WINDOW) endMs = Math.max(endMs, (window + 2) * durationOfKey(key));
+      if (window !== NO_WINDOW) lastMs = Math.max(lastMs, expiryMs(key, window));
     });
-    return endMs;
+    return lastMs;
   }
 
   /** How many counters have usage that Redis does not know. */

@@ -10,6 +10,7 @@ import { hasWindows } from '../../core/window-rules.ts';
 import type { EngineDownPolicy, LocalShare } from '../../redis/settings.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import { applyFullTablePolicy } from '../table/full-table-policy.ts';
+import { windowEndMs, windowOf } from '../windows/window.ts';
 import type { EngineState } from './engine-state.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 
@@ -86,11 +87,11 @@ export class DecisionsWithoutRedis {
   #decideAll(isAllowed: boolean, check: Check, nowMs: number, decision: TableDecision): void {
     const { identity, rule, limit, burst, durationMs, cost } = check;
     const redisMs = this.#state.redisMs(identity.h3, nowMs);
-    const window = Math.floor(redisMs / durationMs);
+    const window = windowOf(redisMs, durationMs);
     decision.allowed = isAllowed || cost === 0;
     decision.remaining = isAllowed ? Math.max(0, limit - cost) : 0;
     decision.window = hasWindows(rule) ? window : redisMs;
-    decision.reset = hasWindows(rule) ? (window + 1) * durationMs : redisMs;
+    decision.reset = hasWindows(rule) ? windowEndMs(window, durationMs) : redisMs;
     // Nobody knows when Redis is back.
     const passesAt = cost > Math.min(burst, limit) ? NEVER : redisMs + RETRY_MS;
     decision.passesAt = decision.allowed ? 0 : passesAt;

@@ -9,7 +9,7 @@
 
 import { NEVER } from '../../core/decision.ts';
 import type { Judge, WindowRule } from './rule.ts';
-import { protectNewest, usageIn, windowAt, windowRuleBase } from './window.ts';
+import { protectNewest, usageIn, windowAt, windowEndMs, windowRuleBase } from './window.ts';
 
 export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, decision) => {
   const window = windowAt(cells, nowMs, durationMs);
@@ -19,7 +19,7 @@ export const judgeFixed: Judge = (cells, nowMs, { limit, durationMs, cost }, dec
   const remaining = allowed ? left - cost : left;
   decision.allowed = allowed;
   decision.remaining = remaining > 0 ? remaining : 0;
-  decision.reset = (window + 1) * durationMs;
+  decision.reset = windowEndMs(window, durationMs);
   decision.window = window;
   // The next window begins without usage.
   decision.passesAt = allowed ? 0 : cost > limit ? NEVER : decision.reset;

@@ -64,6 +64,14 @@ function tokensMissing(ms: number, slack: number, limit: number, durationMs: num
   return ms > 0 ? ceilOfQuotient(ms, limit, slack, durationMs) : 0;
 }
 
+/** How long so many tokens take to come back, in whole ms. */
+export function refillMs(
+  tokens: number,
+  { limit, durationMs }: Pick<CheckParameters, 'limit' | 'durationMs'>,
+): number {
+  return Math.floor((tokens * durationMs) / limit);
+}
+
 /** Takes tokens from the bucket, or gives them back: a negative number. */
 function take(cells: Cells, tokens: number, durationMs: number): void {
   fillAt(cells, cells.newest, tokens, durationMs, cells.limit);

@@ -13,16 +13,21 @@ import { AMOUNT_MAX } from '../../core/constants.ts';
 import { type CheckParameters, NEVER } from '../../core/decision.ts';
 import { ceilOfQuotient } from './gcra.ts';
 import type { Judge, WindowRule } from './rule.ts';
-import { protectCarriedOver, usageBefore, usageIn, windowAt, windowRuleBase } from './window.ts';
+import {
+  protectCarriedOver,
+  usageBefore,
+  usageIn,
+  windowAt,
+  windowEndMs,
+  windowRuleBase,
+} from './window.ts';
 
 export const judgeSliding: Judge = (cells, nowMs, parameters, decision) => {
   const { limit, durationMs, cost } = parameters;
   const window = windowAt(cells, nowMs, durationMs);
-  const reset = (window + 1) * durationMs;
+  const reset = windowEndMs(window, durationMs);
   const before = usageBefore(cells, window);
-  // A clock behind the window counts as its beginning.
-  const leftMs = Math.min(reset - nowMs, durationMs);
-  const carried = before === 0 ? 0 : share(before, leftMs, durationMs);
+  const carried = carriedOver(before, reset - nowMs, durationMs);
   // Where the difference is not exact, it is far below 0.
   const used = usageIn(cells, window);
   const left = limit - used - carried;
@@ -55,6 +60,15 @@ export function slidingPassesAt(
 }
 
 /**
+ * The tokens of the window before that still count, rounded down.
+ * @param leftMs until the end of the window; a clock behind the window counts as its beginning
+ */
+export function carriedOver(before: number, leftMs: number, durationMs: number): number {
+  if (before <= 0) return 0;
+  return share(before, Math.min(Math.max(0, leftMs), durationMs), durationMs);
+}
+
+/**
  * @returns floor(amount * part / whole), exact for integers with 0 <= part <= whole. A product that
  * is an exact double, p, gives a quotient that is rounded by less than its distance to the next
  * integer above: that is 1 / whole at least, and half of a last place is at most p / whole / 2^53.
@@ -79,6 +93,6 @@ export const sliding: WindowRule = {
   protect: protectCarriedOver,
 
   tokensUsed({ used, usedBefore, endMs }, durationMs, nowMs) {
-    return used + share(usedBefore, Math.min(endMs - nowMs, durationMs), durationMs);
+    return used + carriedOver(usedBefore, endMs - nowMs, durationMs);
   },
 };

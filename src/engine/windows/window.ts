@@ -15,9 +15,28 @@ import type { CheckParameters } from '../../core/decision.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { type Cells, NO_WINDOW, type WindowRule } from './rule.ts';
 
+/** The number of the window at a time. */
+export function windowOf(nowMs: number, durationMs: number): number {
+  return Math.floor(nowMs / durationMs);
+}
+
+export function windowEndMs(window: number, durationMs: number): number {
+  return (window + 1) * durationMs;
+}
+
+/** Whether a window ends at a time. */
+export function isWindowEnd(ms: number, durationMs: number): boolean {
+  return ms % durationMs === 0;
+}
+
+/** The window that ends at `endMs`. */
+export function windowEndingAt(endMs: number, durationMs: number): number {
+  return endMs / durationMs - 1;
+}
+
 /** A thread whose clock is behind the counter's newest window decides in that window. */
 export function windowAt({ newest }: Cells, nowMs: number, durationMs: number): number {
-  return Math.max(Math.floor(nowMs / durationMs), newest);
+  return Math.max(windowOf(nowMs, durationMs), newest);
 }
 
 /** Tokens used in a window that is not before the newest. */
@@ -61,11 +80,7 @@ function addSaturating(used: number, cost: number): number {
 
 /** @returns when the window after the newest ends, ms */
 export function windowExpiryMs(newest: number, durationMs: number): number {
-  return (newest + 2) * durationMs;
-}
-
-function windowEndMs(newest: number, durationMs: number): number {
-  return (newest + 1) * durationMs;
+  return windowEndMs(newest + 1, durationMs);
 }
 
 /** Whether a window is active. A clock behind it counts as inside it. */

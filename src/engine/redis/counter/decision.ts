@@ -9,6 +9,7 @@ import {
 import { RULE } from '../../../core/window-rules.ts';
 import { passesAtInWindow } from '../../windows/registry.ts';
 import { share } from '../../windows/sliding.ts';
+import { windowEndMs, windowOf } from '../../windows/window.ts';
 import { type CounterAnswer, SERVED } from '../scripts/protocol.ts';
 import { SHARED_LEASE_MS } from '../scripts/protocol-constants.ts';
 import type { LeaseState } from './lease-state.ts';
@@ -31,7 +32,7 @@ export function decisionOf(
   const isSliding = rule === RULE.sliding;
   const carried = isSliding ? share(answer.previousUse, answer.leftUs, durationMs * 1_000) : 0;
   const used = state.othersDeducted + state.spent + state.reserved;
-  const reset = (state.window + 1) * durationMs;
+  const reset = windowEndMs(state.window, durationMs);
   return {
     allowed,
     remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
@@ -44,7 +45,7 @@ export function decisionOf(
 /** A denial by a Redis whose clock has not reached the window of the machine. */
 export function fencedDecision(check: Readonly<CheckParameters>, redisMs: number): CheckDecision {
   const { cost, limit, durationMs, rule } = check;
-  const reset = (Math.floor(redisMs / durationMs) + 1) * durationMs;
+  const reset = windowEndMs(windowOf(redisMs, durationMs), durationMs);
   // A sliding window needs the one before it, too.
   const endMs = rule === RULE.sliding ? reset + durationMs : reset;
   const passesAt = cost > limit ? NEVER : endMs;
