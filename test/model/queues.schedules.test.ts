@@ -8,8 +8,9 @@ import { expect, test, vi } from 'vitest';
 import { DEDUCTION_OUTCOME } from '../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { ENTRY_KIND } from '../../src/engine/memory/entry-kinds.ts';
-import { CheckQueueConsumer } from '../../src/engine/memory/shard-worker/check-queue-consumer.ts';
+import { EntryProcessor } from '../../src/engine/memory/shard-worker/entry-processor.ts';
 import type { CounterTable } from '../../src/engine/memory/table.ts';
+import { CheckQueueConsumer } from '../../src/engine/queue/check-queue-consumer.ts';
 import { CheckQueueProducer } from '../../src/engine/queue/check-queue-producer.ts';
 import { CHANNEL_BYTES, NOTIFICATION_FLAG, REPLY } from '../../src/engine/queue/layout.ts';
 import {
@@ -106,13 +107,14 @@ const worker =
     const clock = { nowMs: () => 0 } as unknown as Clock;
     const inboxes = world.memories.slice(0, -1).map((channel, acceptor) => {
       const port = { postMessage: () => world.send(acceptor) } as unknown as MessagePort;
-      return new CheckQueueConsumer(channel, () => table, clock, stats, port);
+      const queue = new CheckQueueConsumer(channel, stats, port);
+      return new EntryProcessor(queue, () => table, clock, stats);
     });
     while (pending.size > 0) {
       let served = 0;
       for (const inbox of inboxes) served += inbox.processEntries(8);
       if (served > 0) continue;
-      sleep(statsWords, WAKE_UP_FLAG, 1, () => inboxes.some((inbox) => !inbox.isEmpty()));
+      sleep(statsWords, WAKE_UP_FLAG, 1, () => inboxes.some((inbox) => inbox.hasEntries()));
     }
   };
 

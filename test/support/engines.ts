@@ -13,8 +13,9 @@ import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import type { BatchDecision, Engine, ExplainedChecks } from '../../src/engine/engine.ts';
 import type { MemoryEngineData } from '../../src/engine/memory/allocate.ts';
-import { CheckQueueConsumer } from '../../src/engine/memory/shard-worker/check-queue-consumer.ts';
+import { EntryProcessor } from '../../src/engine/memory/shard-worker/entry-processor.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
+import { CheckQueueConsumer } from '../../src/engine/queue/check-queue-consumer.ts';
 import { allocateChannel, attachChannel } from '../../src/engine/queue/queue.ts';
 import { groupsPerShard } from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
@@ -96,13 +97,10 @@ function memoryDriver(
   });
   const { port1, port2 } = new MessageChannel();
   engine.connectWorker(0, port1);
-  const worker = new CheckQueueConsumer(
-    attachChannel(channel, 0, 0),
-    (id) => owned[shardOf(id)],
-    clock,
-    control.workerStats(0),
-    decide === 'worker' ? port2 : undefined,
-  );
+  const stats = control.workerStats(0);
+  const port = decide === 'worker' ? port2 : undefined;
+  const queue = new CheckQueueConsumer(attachChannel(channel, 0, 0), stats, port);
+  const worker = new EntryProcessor(queue, (id) => owned[shardOf(id)], clock, stats);
   return {
     engine,
     runWorker: () => worker.processEntries(Number.POSITIVE_INFINITY),

@@ -8,6 +8,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { FullTablePolicy } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import type { Engine } from '../../src/engine/engine.ts';
+import { CheckQueueConsumer } from '../../src/engine/queue/check-queue-consumer.ts';
 import { attachChannel } from '../../src/engine/queue/queue.ts';
 import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
 import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
@@ -19,7 +20,6 @@ import type {
   CounterRequest,
   CounterResult,
 } from '../../src/engine/redis/port-messages.ts';
-import { RedisQueueConsumer } from '../../src/engine/redis/queue-consumer.ts';
 import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
 import { RedisShardWorker } from '../../src/engine/redis/shard-worker.ts';
@@ -119,7 +119,7 @@ export class RedisMachine {
         tables: data.tables.map((buffer, shard) => {
           return new LeaseTable(buffer, shard, state, owner, () => {});
         }),
-        consumers: [new RedisQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port)],
+        consumers: [new CheckQueueConsumer(attachChannel(data.channels[0][0], 0, 0), stats, port)],
         newBreaker: () => (options.hasBreaker ? new Breaker() : ALWAYS_CLOSED),
         nowMs: () => clock.monotonicMs(),
         systemMs: () => systemMs() + this.systemOffsetMs,

@@ -10,13 +10,13 @@ import { NEVER, OUTCOME } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import type { QueueEntry } from '../queue/check-queue-consumer.ts';
 import { NO_SLOT } from '../table/layout.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
 import type { CheckSource } from './lease-client.ts';
 import type { LeaseTable } from './lease-table.ts';
-import type { QueueEntry } from './queue-consumer.ts';
 import type { GcraCallAnswer } from './scripts/gcra.ts';
 import {
   type GcraAnswer,

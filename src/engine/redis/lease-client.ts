@@ -12,6 +12,7 @@ import { newDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import type { QueueEntry, ReplyDecision } from '../queue/check-queue-consumer.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { type AnswerResult, endDenials } from './counter/answer.ts';
@@ -35,7 +36,6 @@ import {
   takeAnswerIntoSlot,
 } from './lease-exchange.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
-import type { QueueEntry, ReplyDecision } from './queue-consumer.ts';
 import type { CounterAnswer, CounterMessage, MemberMessage } from './scripts/protocol.ts';
 import { MESSAGES_PER_CALL, RETRY_MS, RETURN_KEPT_MS } from './scripts/protocol-constants.ts';
 

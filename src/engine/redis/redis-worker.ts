@@ -20,6 +20,7 @@ import { Control } from '../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { kernelThreadId } from '../../shared-memory/thread-times.ts';
 import type { WorkerRun } from '../engine.ts';
+import { CheckQueueConsumer } from '../queue/check-queue-consumer.ts';
 import { attachChannel } from '../queue/queue.ts';
 import { sleepInLoop } from '../queue/wake-up.ts';
 import { workerOf } from '../table/shard.ts';
@@ -28,7 +29,6 @@ import { EngineState } from './engine-state.ts';
 import { LeaseTable } from './lease-table.ts';
 import { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest } from './port-messages.ts';
-import { RedisQueueConsumer } from './queue-consumer.ts';
 import { KeySpace } from './scripts/keys.ts';
 import { decodeMemberMessage } from './scripts/member-messages.ts';
 import { RedisShardWorker } from './shard-worker.ts';
@@ -87,7 +87,7 @@ async function runUntilStop(
     }),
     consumers: channels.map((row, acceptor) => {
       const channel = attachChannel(row[index], acceptor, index);
-      return new RedisQueueConsumer(channel, stats, notificationPorts[acceptor]);
+      return new CheckQueueConsumer(channel, stats, notificationPorts[acceptor]);
     }),
     state,
     scripts: new MemberScripts(

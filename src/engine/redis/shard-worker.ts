@@ -12,6 +12,11 @@ import type { Identity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
+import {
+  type CheckQueueConsumer,
+  copyEntry,
+  type QueueEntry,
+} from '../queue/check-queue-consumer.ts';
 import { NO_SLOT } from '../table/layout.ts';
 import { shardOf, workerOf } from '../table/shard.ts';
 import { counterKey } from '../windows/registry.ts';
@@ -25,7 +30,6 @@ import { LeaseClient } from './lease-client.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
-import type { QueueEntry, RedisQueueConsumer } from './queue-consumer.ts';
 import type { MemberMessage } from './scripts/protocol.ts';
 import {
   CLUSTER_HEARTBEAT_MS,
@@ -51,7 +55,7 @@ export interface ShardWorkerParts {
   /** By shard; undefined for those of other workers. */
   tables: readonly (LeaseTable | undefined)[];
   /** By acceptor. */
-  consumers: readonly RedisQueueConsumer[];
+  consumers: readonly CheckQueueConsumer[];
   state: EngineState;
   scripts: MemberScripts;
   /** Called once for each bucket. */
@@ -191,7 +195,9 @@ export class RedisShardWorker {
   processEntries(): number {
     let passed = 0;
     for (const consumer of this.#parts.consumers) {
-      passed += consumer.readNew(ENTRIES_PER_TURN_MAX, (entry) => this.#process(consumer, entry));
+      passed += consumer.readNew(ENTRIES_PER_TURN_MAX, (entry) => {
+        this.#process(consumer, copyEntry(entry));
+      });
     }
     if (passed > 0) {
       this.client.flush();
@@ -312,7 +318,7 @@ export class RedisShardWorker {
     return table;
   }
 
-  #process(consumer: RedisQueueConsumer, entry: QueueEntry): void {
+  #process(consumer: CheckQueueConsumer, entry: QueueEntry): void {
     switch (entry.kind) {
       case ENTRY_KIND.prefetch:
         consumer.finish(entry.number);
@@ -332,7 +338,7 @@ export class RedisShardWorker {
   }
 
   /** Decides an asynchronous check of a new counter. */
-  #decideAsync(consumer: RedisQueueConsumer, entry: QueueEntry): void {
+  #decideAsync(consumer: CheckQueueConsumer, entry: QueueEntry): void {
     const { identity, namespaceTag, parameters, number } = entry;
     const { rule, durationMs } = parameters;
     if (!consumer.claim(number)) return;

@@ -10,6 +10,11 @@ import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/cor
 import { type Decision, type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
+import {
+  CheckQueueConsumer,
+  copyEntry,
+  type QueueEntry,
+} from '../../../src/engine/queue/check-queue-consumer.ts';
 import { attachChannel } from '../../../src/engine/queue/queue.ts';
 import { allocateRedisEngine } from '../../../src/engine/redis/allocate.ts';
 import { newLeaseState } from '../../../src/engine/redis/counter/lease-state.ts';
@@ -21,7 +26,6 @@ import {
   type CounterRequest,
   type CounterResult,
 } from '../../../src/engine/redis/port-messages.ts';
-import { type QueueEntry, RedisQueueConsumer } from '../../../src/engine/redis/queue-consumer.ts';
 import { shardOf } from '../../../src/engine/table/shard.ts';
 import type { RedisSettings } from '../../../src/redis/settings.ts';
 import { createEngine } from '../../../src/server/create-engine.ts';
@@ -50,7 +54,7 @@ class TestAcceptor {
   readonly clock: Clock;
   readonly #control = new Control(allocateControl(1, 1));
   readonly #tables: LeaseTable[];
-  readonly #consumer: RedisQueueConsumer;
+  readonly #consumer: CheckQueueConsumer;
   #ports = new MessageChannel();
 
   constructor(settings: Partial<RedisSettings> = {}, fullTablePolicy: FullTablePolicy = 'deny') {
@@ -66,7 +70,7 @@ class TestAcceptor {
     });
     expect(this.#tables).toHaveLength(SHARDS);
     const memory = attachChannel(data.channels[0][0], 0, 0);
-    this.#consumer = new RedisQueueConsumer(
+    this.#consumer = new CheckQueueConsumer(
       memory,
       this.#control.workerStats(0),
       this.#ports.port2,
@@ -119,7 +123,7 @@ class TestAcceptor {
   /** What the acceptor has queued since. */
   entries(): QueueEntry[] {
     const entries: QueueEntry[] = [];
-    this.#consumer.readNew(CHECK_QUEUE_ENTRIES, (entry) => entries.push(entry));
+    this.#consumer.readNew(CHECK_QUEUE_ENTRIES, (entry) => entries.push(copyEntry(entry)));
     return entries;
   }
 

@@ -19,12 +19,13 @@ import { Control } from '../../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../../shared-memory/stats.ts';
 import { kernelThreadId } from '../../../shared-memory/thread-times.ts';
 import type { WorkerRun } from '../../engine.ts';
+import { CheckQueueConsumer } from '../../queue/check-queue-consumer.ts';
 import { attachChannel } from '../../queue/queue.ts';
 import { pause, sleep } from '../../queue/wake-up.ts';
 import { shardOf, workerOf } from '../../table/shard.ts';
 import { CounterTable } from '../table.ts';
-import { CheckQueueConsumer } from './check-queue-consumer.ts';
 import { type CheckpointPlan, CheckpointScheduler } from './checkpoint-scheduler.ts';
+import { EntryProcessor } from './entry-processor.ts';
 import { SweepScheduler } from './sweep-scheduler.ts';
 
 /** The data of every thread of the pool. */
@@ -74,16 +75,17 @@ export default function run({
       }
       return table;
     };
-    const consumers = data.channels.map((channels, acceptor) => {
+    const processors = data.channels.map((channels, acceptor) => {
       const channel = attachChannel(channels[index], acceptor, index);
-      return new CheckQueueConsumer(channel, tableOf, clock, stats, notificationPorts[acceptor]);
+      const queue = new CheckQueueConsumer(channel, stats, notificationPorts[acceptor]);
+      return new EntryProcessor(queue, tableOf, clock, stats);
     });
     const ownTables = tables.filter((table) => table !== undefined);
     const sweeps = new SweepScheduler(ownTables, incarnation, stats);
     const checkpoints = new CheckpointScheduler(ownTables, incarnation, data.checkpointPlan, stats);
     const pauses = notificationPorts.length === 0 ? PAUSES_BEFORE_SLEEP : 0;
     try {
-      runLoop(consumers, sweeps, checkpoints, clock, stats, pauses);
+      runLoop(processors, sweeps, checkpoints, clock, stats, pauses);
       // No thread decides any more, and the queues are empty: this round is complete.
       checkpoints.writeFinalRound(clock.nowMs());
     } finally {
@@ -101,21 +103,23 @@ export default function run({
 
 /** @param pausesBeforeSleep the pauses without work before the worker sleeps */
 function runLoop(
-  consumers: readonly CheckQueueConsumer[],
+  processors: readonly EntryProcessor[],
   sweeps: SweepScheduler,
   checkpoints: CheckpointScheduler,
   clock: Clock,
   stats: WorkerStats,
   pausesBeforeSleep: number,
 ): void {
-  const hasWork = () => consumers.some((consumer) => !consumer.isEmpty()) || stats.isStopping;
+  const hasWork = () => processors.some((processor) => processor.hasEntries()) || stats.isStopping;
   let pausesLeft = 0;
   for (;;) {
     stats.heartbeat();
     // Read before the queues: entries from before the stop are processed.
     const { isStopping } = stats;
     let processed = 0;
-    for (const consumer of consumers) processed += consumer.processEntries(ENTRIES_PER_TURN_MAX);
+    for (const processor of processors) {
+      processed += processor.processEntries(ENTRIES_PER_TURN_MAX);
+    }
     if (processed === 0 && isStopping) return;
     if (processed > 0) pausesLeft = pausesBeforeSleep;
     const nowMs = clock.nowMs();

@@ -1,7 +1,7 @@
 /**
- * The shard worker's side of the queue from one acceptor, for checks that end in any order. An
- * entry is claimed only when its decision is known: until then the acceptor may withdraw it. It is
- * claimed, done, replied to, and marked as done; the tail moves over entries that are over.
+ * The shard worker's side of the queue from one acceptor. Entries may end in any order. An entry is
+ * claimed only when it is decided: until then the acceptor may withdraw it. It is claimed, done,
+ * replied to if it has a reply, and marked as done; the tail moves over entries that are over.
  *
  * A worker that dies leaves the entries that it had claimed. Its successor repeats them, which at
  * worst counts them twice, and drops those over which a second worker died.
@@ -10,8 +10,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { CheckParameters, TableDecision } from '../../core/decision.ts';
 import { MemoryError } from '../../core/errors.ts';
-import type { Identity } from '../../core/hash.ts';
-import { isRule } from '../../core/window-rules.ts';
+import { type Identity, newIdentity } from '../../core/hash.ts';
+import { isRule, NO_BURST, RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import {
   ENTRY,
@@ -21,30 +21,29 @@ import {
   REPLY,
   REPLY_ALLOWED,
   ruleOf,
-} from '../queue/layout.ts';
-import {
-  CHECK_QUEUE,
-  type ChannelMemory,
-  itemAt,
-  QueueProducer,
-  REPLY_QUEUE,
-} from '../queue/queue.ts';
-import { takeNotificationRequest } from '../queue/wake-up.ts';
+} from './layout.ts';
+import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer, REPLY_QUEUE } from './queue.ts';
+import { takeNotificationRequest } from './wake-up.ts';
 
-/** A copy of an entry. */
+/** An entry as `readNew` shows it. */
 export interface QueueEntry {
   readonly number: number;
-  /** One of ENTRY_KIND. */
+  /** Of the engine. */
   readonly kind: number;
   readonly identity: Identity;
   readonly namespaceTag: number;
+  /** The burst of a deduction is the window of its decision. */
   readonly parameters: Readonly<CheckParameters>;
+}
+
+export function copyEntry(entry: QueueEntry): QueueEntry {
+  return { ...entry, identity: { ...entry.identity }, parameters: { ...entry.parameters } };
 }
 
 /** A decision as a reply has it. */
 export type ReplyDecision = Omit<TableDecision, 'window'>;
 
-export class RedisQueueConsumer {
+export class CheckQueueConsumer {
   readonly #memory: ChannelMemory;
   readonly #replies: QueueProducer;
   readonly #stats: WorkerStats;
@@ -53,8 +52,10 @@ export class RedisQueueConsumer {
   #tail: number;
   #next: number;
   #hasReplied = false;
+  /** Scratch of one visit. */
+  readonly #entry = newEntry();
 
-  /** @param notificationPort gets a message when replies are in the queue */
+  /** @param notificationPort gets a message when replies are in the queue; undefined: no replies */
   constructor(
     memory: ChannelMemory,
     stats: WorkerStats,
@@ -80,6 +81,7 @@ export class RedisQueueConsumer {
 
   /**
    * Reads at most `maxCount` new entries.
+   * @param visit gets the same object for each entry: `copyEntry` keeps one
    * @returns how many it has passed
    * @throws MemoryError when an entry or the head is impossible
    */
@@ -92,9 +94,10 @@ export class RedisQueueConsumer {
     let passed = 0;
     for (; this.#next !== head && passed < maxCount; passed++) {
       const at = itemAt(CHECK_QUEUE, this.#next);
-      const entry = this.#isToDo(at) ? this.#read(at) : undefined;
+      const isToDo = this.#isToDo(at);
+      if (isToDo) this.#read(at);
       this.#next = (this.#next + 1) | 0;
-      if (entry !== undefined) visit(entry);
+      if (isToDo) visit(this.#entry);
     }
     return passed;
   }
@@ -186,38 +189,45 @@ export class RedisQueueConsumer {
         this.#stats.add(WORKER_STAT.entriesLost, 1);
         return false;
       default:
-        throw this.#entryError(`the unknown state ${words[state]}`);
+        throw this.entryError(this.#next, `the unknown state ${words[state]}`);
     }
   }
 
-  #read(at: number): QueueEntry {
+  #read(at: number): void {
     const { words, doubles } = this.#memory;
     if (words[at + ENTRY.number] !== this.#next) {
-      throw this.#entryError(`the number ${words[at + ENTRY.number]}`);
+      throw this.entryError(this.#next, `the number ${words[at + ENTRY.number]}`);
     }
     const rule = ruleOf(words[at + ENTRY.kind]);
-    if (!isRule(rule)) throw this.#entryError(`the unknown window rule ${rule}`);
-    return {
-      number: this.#next,
-      kind: kindOf(words[at + ENTRY.kind]),
-      identity: {
-        h0: words[at + ENTRY.hash],
-        h1: words[at + ENTRY.hash + 1],
-        h2: words[at + ENTRY.hash + 2],
-        h3: words[at + ENTRY.hash + 3],
-      },
-      namespaceTag: words[at + ENTRY.namespaceTag],
-      parameters: {
-        limit: doubles[at / 2 + ENTRY.limit],
-        durationMs: doubles[at / 2 + ENTRY.durationMs],
-        cost: doubles[at / 2 + ENTRY.cost],
-        rule,
-        burst: doubles[at / 2 + ENTRY.burstOrWindow],
-      },
-    };
+    if (!isRule(rule)) throw this.entryError(this.#next, `the unknown window rule ${rule}`);
+    const entry = this.#entry;
+    const { identity, parameters } = entry;
+    entry.number = this.#next;
+    entry.kind = kindOf(words[at + ENTRY.kind]);
+    entry.namespaceTag = words[at + ENTRY.namespaceTag];
+    identity.h0 = words[at + ENTRY.hash];
+    identity.h1 = words[at + ENTRY.hash + 1];
+    identity.h2 = words[at + ENTRY.hash + 2];
+    identity.h3 = words[at + ENTRY.hash + 3];
+    parameters.limit = doubles[at / 2 + ENTRY.limit];
+    parameters.durationMs = doubles[at / 2 + ENTRY.durationMs];
+    parameters.cost = doubles[at / 2 + ENTRY.cost];
+    parameters.rule = rule;
+    parameters.burst = doubles[at / 2 + ENTRY.burstOrWindow];
   }
 
-  #entryError(what: string): MemoryError {
-    return new MemoryError(`${this.#memory.name}: check ${this.#next} in the queue has ${what}`);
+  entryError(number: number, what: string): MemoryError {
+    return new MemoryError(`${this.#memory.name}: check ${number} in the queue has ${what}`);
   }
+}
+
+function newEntry() {
+  const parameters: CheckParameters = {
+    limit: 0,
+    durationMs: 0,
+    cost: 0,
+    rule: RULE.fixed,
+    burst: NO_BURST,
+  };
+  return { number: 0, kind: 0, identity: newIdentity(), namespaceTag: 0, parameters };
 }

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { OUTCOME } from '../../../src/core/decision.ts';
 import { NO_BURST, RULE } from '../../../src/core/window-rules.ts';
+import { CheckQueueConsumer } from '../../../src/engine/queue/check-queue-consumer.ts';
 import { CheckQueueProducer } from '../../../src/engine/queue/check-queue-producer.ts';
 import { NOTIFICATION_FLAG, REPLY } from '../../../src/engine/queue/layout.ts';
 import {
@@ -13,7 +14,6 @@ import {
 } from '../../../src/engine/queue/queue.ts';
 import { requestNotification } from '../../../src/engine/queue/wake-up.ts';
 import { ENTRY_KIND } from '../../../src/engine/redis/entry-kinds.ts';
-import { RedisQueueConsumer } from '../../../src/engine/redis/queue-consumer.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 
@@ -33,7 +33,7 @@ function newQueue() {
       return producer.nextNumber - 1;
     },
     requestNotification: () => requestNotification(channel.words, NOTIFICATION_FLAG),
-    newConsumer: (port?: MessagePort) => new RedisQueueConsumer(channel, stats, port),
+    newConsumer: (port?: MessagePort) => new CheckQueueConsumer(channel, stats, port),
     readReplies(): [number, number][] {
       const read: [number, number][] = [];
       for (; !replies.isEmpty(); replies.releaseFirst()) {
@@ -49,7 +49,7 @@ const decisionOf = (remaining: number) => {
   return { allowed: true, remaining, reset: 1_000, passesAt: 0, outcome: OUTCOME.decided };
 };
 
-function readAll(consumer: RedisQueueConsumer): number[] {
+function readAll(consumer: CheckQueueConsumer): number[] {
   const numbers: number[] = [];
   consumer.readNew(Number.POSITIVE_INFINITY, ({ number }) => numbers.push(number));
   return numbers;
