@@ -8,9 +8,8 @@
 import { COUNTERS_DEFAULT_MAX, COUNTERS_DEFAULT_MIN } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { channelsBytes } from '../engine/queue/layout.ts';
-import { leaseTableBytes } from '../engine/redis/lease-layout.ts';
-import { tableBytes } from '../engine/table/layout.ts';
 import { tablesBytes } from '../engine/table/size.ts';
+import { type EngineName, TABLE_BYTES } from './engines.ts';
 import type { MemoryLimit } from './resources.ts';
 import type { SettingValue } from './setting-value.ts';
 
@@ -36,10 +35,6 @@ const CONNECTION_MIB = { process: 16, worker: 16 } as const;
 
 /** The part of the limit that the default number of counters may use. */
 const DEFAULT_SHARE = 0.75;
-
-/** A table of each engine: the bytes of so many groups. */
-const TABLE_BYTES = { memory: tableBytes, redis: leaseTableBytes } as const;
-type EngineName = keyof typeof TABLE_BYTES;
 
 interface ThreadCounts {
   acceptors: number;

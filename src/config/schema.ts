@@ -40,6 +40,7 @@ import {
 import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
 import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
 import { REDIS_SETTINGS } from '../redis/settings.ts';
+import { ENGINE_NAMES } from './engines.ts';
 import { availableCores } from './resources.ts';
 import { describeInvalidHosts, describeInvalidUrl } from './validators.ts';
 
@@ -320,7 +321,7 @@ export const Settings = Type.Object({
       'macOS, it counts too.',
   }),
   engine: choice({
-    choices: ['memory', 'redis'],
+    choices: ENGINE_NAMES,
     default: 'memory',
     group: 'Redis',
     description:

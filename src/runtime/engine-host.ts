@@ -1,22 +1,61 @@
-/** Starts the engine of the process, on the main thread. See `server/create-engine.ts` too. */
+/**
+ * Allocates the engine of the process, on the main thread: the shared memory of its engines on all
+ * threads, and what the host runs. See `server/create-engine.ts` too.
+ */
 
-import type { MessagePort } from 'node:worker_threads';
-import type { Log } from '../core/log.ts';
-import type { EngineHost } from '../engine/engine.ts';
+import type { LoadedSettings } from '../config/load.ts';
+import type { HostedEngine } from '../engine/engine.ts';
+import { allocateMemoryEngine } from '../engine/memory/allocate.ts';
+import type { HashKeyFingerprint } from '../engine/memory/checkpoint/format.ts';
+import type { CheckpointLoader, RestoreResult } from '../engine/memory/checkpoint/loader.ts';
+import type { CheckpointPlan } from '../engine/memory/shard-worker/checkpoint-scheduler.ts';
 import { HostedMemoryEngine } from '../engine/memory/shard-worker/hosted-engine.ts';
+import { allocateRedisEngine } from '../engine/redis/allocate.ts';
 import { HostedRedisEngine } from '../engine/redis/hosted-engine.ts';
-import { ShardWorkerHost } from '../engine/worker/host.ts';
-import type { SharedState } from './shared-state.ts';
+import { attachTable } from '../engine/table/table-memory.ts';
+import type { EngineData } from '../server/create-engine.ts';
+import type { Clock } from '../shared-memory/clock.ts';
+import { Control } from '../shared-memory/control.ts';
 
-/** @param connectWorker see `ShardWorkerHost` */
-export function startEngine(
-  { engineData, controlBuffer, control, checkpointPlan }: SharedState,
-  connectWorker: (worker: number) => MessagePort[],
-  log: Log,
-): EngineHost {
-  const engine =
-    engineData.engine === 'redis'
-      ? new HostedRedisEngine(engineData, controlBuffer)
-      : new HostedMemoryEngine(engineData, controlBuffer, checkpointPlan);
-  return new ShardWorkerHost(engine, control, connectWorker, log);
+export interface AllocatedEngine {
+  engineData: EngineData;
+  hostedEngine: HostedEngine;
+  /** Undefined for an engine without checkpoints. */
+  checkpointPlan: CheckpointPlan | undefined;
+  /** What was restored from the checkpoints. */
+  restored: RestoreResult | undefined;
+  /** Whether there are checkpoints that the engine does not use. */
+  hasUnusedCheckpoints: boolean;
+}
+
+export function allocateEngine(
+  { redis, decide, counters, onFull: fullTablePolicy, checkpointMs }: LoadedSettings,
+  directory: string,
+  keyFingerprint: HashKeyFingerprint,
+  checkpoints: CheckpointLoader,
+  controlBuffer: SharedArrayBuffer,
+  clock: Clock,
+): AllocatedEngine {
+  const control = new Control(controlBuffer);
+  if (redis !== undefined) {
+    const options = { settings: redis, fullTablePolicy, directory };
+    const engineData = allocateRedisEngine(control, counters, options, clock);
+    return {
+      engineData,
+      hostedEngine: new HostedRedisEngine(engineData, controlBuffer),
+      checkpointPlan: undefined,
+      restored: undefined,
+      hasUnusedCheckpoints: checkpoints.latestStartedMs > 0,
+    };
+  }
+  const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
+  const tables = engineData.tables.map((buffer, shard) => attachTable(buffer, shard));
+  const checkpointPlan = { directory, intervalMs: checkpointMs, keyFingerprint };
+  return {
+    engineData,
+    hostedEngine: new HostedMemoryEngine(engineData, controlBuffer, checkpointPlan),
+    checkpointPlan,
+    restored: checkpoints.restoreInto(tables, clock.nowMs()),
+    hasUnusedCheckpoints: false,
+  };
 }

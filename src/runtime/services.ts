@@ -16,6 +16,7 @@ import { Hasher } from '../core/hash.ts';
 import { type Log, openLog } from '../core/log.ts';
 import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
+import { ShardWorkerHost } from '../engine/worker/host.ts';
 import type { EventCollector } from '../events/event-collector.ts';
 import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
@@ -37,7 +38,6 @@ import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { openAnalytics } from './analytics.ts';
 import { DashboardLoader, dashboardOperations } from './dashboard.ts';
 import { DeletedCounters } from './deleted-counters.ts';
-import { startEngine } from './engine-host.ts';
 import { openEvents } from './events.ts';
 import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
@@ -138,7 +138,8 @@ export class Services {
       onLateActivation: (acceptor) =>
         log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
     };
-    const engine = startEngine(state, (worker) => acceptors.openNotificationPorts(worker), log);
+    const connectWorker = (worker: number) => acceptors.openNotificationPorts(worker);
+    const engine = new ShardWorkerHost(state.hostedEngine, control, connectWorker, log);
     this.#engine = engine;
     this.#deletedCounters = new DeletedCounters(engine, registry, store.hashKey);
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
@@ -193,8 +194,7 @@ export class Services {
       this.#watches.push(new ClusterWatch(control, read, log));
     }
     let checkpoints: CheckpointWatch | undefined;
-    // The redis engine writes no checkpoints: its counters are in Redis.
-    if (settings.engine === 'memory') {
+    if (checkpointPlan !== undefined) {
       const { directory, intervalMs } = checkpointPlan;
       checkpoints = new CheckpointWatch(control, clock, directory, intervalMs, log);
       this.#watches.push(checkpoints);

@@ -8,35 +8,24 @@
 
 import type { LoadedSettings } from '../config/load.ts';
 import { CLOCK_AHEAD_MAX_MS } from '../core/constants.ts';
-import { allocateMemoryEngine } from '../engine/memory/allocate.ts';
 import { fingerprintOf } from '../engine/memory/checkpoint/format.ts';
-import { CheckpointLoader, type RestoreResult } from '../engine/memory/checkpoint/loader.ts';
-import type { CheckpointPlan } from '../engine/memory/shard-worker/checkpoint-scheduler.ts';
-import { allocateRedisEngine } from '../engine/redis/allocate.ts';
+import { CheckpointLoader } from '../engine/memory/checkpoint/loader.ts';
 import { slotsFor } from '../engine/table/size.ts';
-import { attachTable } from '../engine/table/table-memory.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
-import type { EngineData } from '../server/create-engine.ts';
 import { Clock, ClockPublisher, systemMs } from '../shared-memory/clock.ts';
 import { allocateControl, Control } from '../shared-memory/control.ts';
+import { type AllocatedEngine, allocateEngine } from './engine-host.ts';
 import { allocateEvents } from './events.ts';
 
-export interface SharedState {
+export interface SharedState extends AllocatedEngine {
   controlBuffer: SharedArrayBuffer;
   control: Control;
   clockPublisher: ClockPublisher;
   clock: Clock;
-  engineData: EngineData;
   /** Undefined where decisions become no events. */
   events: EventPlan | undefined;
   /** Slots of all counter tables. */
   slots: number;
-  /** Only the memory engine writes checkpoints. */
-  checkpointPlan: CheckpointPlan;
-  /** Undefined for the redis engine. */
-  restored: RestoreResult | undefined;
-  /** Whether there are checkpoints that the redis engine does not use. */
-  hasUnusedCheckpoints: boolean;
 }
 
 export function restoreSharedState(
@@ -51,24 +40,14 @@ export function restoreSharedState(
   const loader = new CheckpointLoader(directory, keyFingerprint, systemMs() + CLOCK_AHEAD_MAX_MS);
   const clockPublisher = new ClockPublisher(control, loader.latestStartedMs);
   const clock = new Clock(control);
-  const { decide, onFull: fullTablePolicy, redis } = settings;
-  const state = {
+  const engine = allocateEngine(settings, directory, keyFingerprint, loader, controlBuffer, clock);
+  return {
     controlBuffer,
     control,
     clockPublisher,
     clock,
     events: allocateEvents(settings),
     slots: slotsFor(counters),
-    checkpointPlan: { directory, intervalMs: settings.checkpointMs, keyFingerprint },
+    ...engine,
   };
-  if (redis !== undefined) {
-    const options = { settings: redis, fullTablePolicy, directory };
-    const engineData = allocateRedisEngine(control, counters, options, clock);
-    const hasUnusedCheckpoints = loader.latestStartedMs > 0;
-    return { ...state, engineData, restored: undefined, hasUnusedCheckpoints };
-  }
-  const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
-  const tables = engineData.tables.map((buffer, shard) => attachTable(buffer, shard));
-  const restored = loader.restoreInto(tables, clock.nowMs());
-  return { ...state, engineData, restored, hasUnusedCheckpoints: false };
 }
