@@ -32,7 +32,7 @@ import {
 } from '../table/layout.ts';
 import { acquire, breakLock, release } from '../table/lock.ts';
 import { find, findAll, readIdentity } from '../table/slot.ts';
-import { counterKey, passesAtInWindow } from '../windows/registry.ts';
+import { counterKey, judgeInWindow } from '../windows/registry.ts';
 import { carriedOver } from '../windows/sliding.ts';
 import { windowEndMs, windowOf } from '../windows/window.ts';
 import type { LeaseState } from './counter/lease-state.ts';
@@ -654,18 +654,9 @@ export class LeaseTable implements LeaseMemory {
     check: CheckParameters,
     decision: TableDecision,
   ): void {
-    const { limit, cost, durationMs, rule } = check;
-    const left = limit - used - carried;
-    const allowed = cost === 0 || cost <= left;
-    const remaining = allowed ? left - cost : rule === RULE.sliding ? 0 : left;
     const window = this.words[windowNumberAt(slot)] >>> 0;
-    decision.allowed = allowed;
-    decision.remaining = remaining > 0 ? remaining : 0;
-    decision.reset = windowEndMs(window, durationMs);
-    decision.window = window;
+    judgeInWindow(window, used, this.details[previousUseAt(slot)], carried, check, decision);
     decision.outcome = OUTCOME.decided;
-    const before = this.details[previousUseAt(slot)];
-    decision.passesAt = allowed ? 0 : passesAtInWindow(used, before, check, decision.reset);
   }
 
   /**

@@ -9,11 +9,9 @@ import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
 import { NO_BURST, RULE } from '../../core/window-rules.ts';
 import { NO_SLOT, type Slot, tagAt } from '../table/layout.ts';
-import { ceilOfQuotient, countGcra, judgeGcra, refundGcra } from '../windows/gcra.ts';
-import { passesAtInWindow } from '../windows/registry.ts';
+import { countGcra, judgeGcra, refundGcra, slackUnder } from '../windows/gcra.ts';
+import { judge } from '../windows/registry.ts';
 import { clearCells, newCells } from '../windows/rule.ts';
-import { carriedOver } from '../windows/sliding.ts';
-import { windowEndMs, windowOf } from '../windows/window.ts';
 import type { EngineState } from './engine-state.ts';
 import {
   deadlineAt,
@@ -151,30 +149,19 @@ export class LocalDecisions {
     countsOthers: boolean,
     decision: Decision,
   ): void {
-    const { limit, durationMs, cost, rule } = check;
-    const { words, details } = this.#memory;
-    const isNew = slot === NO_SLOT;
-    const newest = isNew ? -1 : readWindow(words, slot);
-    const window = Math.max(windowOf(redisMs, durationMs), newest);
-    let spent = isNew ? 0 : readSpent(this.#memory, slot);
-    let before = isNew ? 0 : readPreviousSpent(this.#memory, slot);
-    if (countsOthers && !isNew) {
-      spent += Math.max(0, details[othersAt(slot)]);
-      before = Math.max(before, details[previousKnownUseAt(slot)]);
+    const cells = this.#cells;
+    clearCells(cells);
+    if (slot !== NO_SLOT) {
+      const { words, details } = this.#memory;
+      cells.newest = readWindow(words, slot);
+      cells.current = readSpent(this.#memory, slot);
+      cells.previous = readPreviousSpent(this.#memory, slot);
+      if (countsOthers) {
+        cells.current += Math.max(0, details[othersAt(slot)]);
+        cells.previous = Math.max(cells.previous, details[previousKnownUseAt(slot)]);
+      }
     }
-    const used = window === newest ? spent : 0;
-    const usedBefore = window === newest ? before : window === newest + 1 ? spent : 0;
-    const reset = windowEndMs(window, durationMs);
-    const isSliding = rule === RULE.sliding;
-    const carried = isSliding ? carriedOver(usedBefore, reset - redisMs, durationMs) : 0;
-    const left = limit - used - carried;
-    const allowed = cost === 0 || cost <= left;
-    const remaining = allowed ? left - cost : isSliding ? 0 : left;
-    decision.allowed = allowed;
-    decision.remaining = remaining > 0 ? remaining : 0;
-    decision.reset = reset;
-    decision.window = window;
-    decision.passesAt = allowed ? 0 : passesAtInWindow(used, usedBefore, check, reset);
+    judge(cells, redisMs, check, decision);
   }
 
   /** The check with this machine's share of its limit and burst. */
@@ -209,12 +196,6 @@ export class LocalDecisions {
     const { newest, current, limit: own } = this.#cells;
     writeBucket(this.#memory, slot, { newest, current: slackUnder(limit, current, own), limit });
   }
-}
-
-/** How much earlier than `newest` a bucket is full, in units of 1 / limit ms, rounded down. */
-function slackUnder(limit: number, slack: number, lastLimit: number): number {
-  if (slack === 0 || limit === lastLimit) return slack;
-  return 0 - ceilOfQuotient(-slack, limit, 0, lastLimit);
 }
 
 /** The share of a machine: rounded down, but at least 1 of a limit that is not 0. */

@@ -127,6 +127,12 @@ export function refundGcra(cells: Cells, nowMs: number, durationMs: number, cost
   return used;
 }
 
+/** The `current` of a bucket under another limit: in units of 1 / limit ms, rounded down. */
+export function slackUnder(limit: number, slack: number, lastLimit: number): number {
+  if (slack === 0 || limit === lastLimit) return slack;
+  return 0 - ceilOfQuotient(-slack, limit, 0, lastLimit);
+}
+
 export const gcra: WindowRule = {
   counterRule: RULE.gcra,
   storesNewestLast: false,

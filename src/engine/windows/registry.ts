@@ -10,7 +10,7 @@ import { fixed, judgeFixed } from './fixed.ts';
 import { countGcra, gcra, judgeGcra } from './gcra.ts';
 import type { Cells, WindowRule } from './rule.ts';
 import { judgeSliding, sliding, slidingPassesAt } from './sliding.ts';
-import { countInWindow, windowExpiryMs } from './window.ts';
+import { countInWindow, windowEndMs, windowExpiryMs } from './window.ts';
 
 const RULES = {
   [RULE.fixed]: fixed,
@@ -91,6 +91,30 @@ export function passesAtInWindow(
 ): number {
   if (parameters.rule === RULE.sliding) return slidingPassesAt(used, before, parameters, reset);
   return parameters.cost > parameters.limit ? NEVER : reset;
+}
+
+/**
+ * Decides by the usage of a window, for rules with windows.
+ * @param used tokens used in it
+ * @param before tokens used in the window before it, of which `carried` count
+ */
+export function judgeInWindow(
+  window: number,
+  used: number,
+  before: number,
+  carried: number,
+  parameters: CheckParameters,
+  decision: Decision,
+): void {
+  const { limit, cost, durationMs, rule } = parameters;
+  const left = limit - used - carried;
+  const allowed = cost === 0 || cost <= left;
+  const remaining = allowed ? left - cost : rule === RULE.sliding ? 0 : left;
+  decision.allowed = allowed;
+  decision.remaining = remaining > 0 ? remaining : 0;
+  decision.reset = windowEndMs(window, durationMs);
+  decision.window = window;
+  decision.passesAt = allowed ? 0 : passesAtInWindow(used, before, parameters, decision.reset);
 }
 
 /** Counts the cost of an allowed check in the window of its decision. */
