@@ -99,9 +99,9 @@ describe('with TLS,', () => {
     const request = Buffer.from('GET /docs HTTP/1.1\r\nHost: weir.example\r\n\r\n');
     const [within] = await exchange(connect({ path }), [request]);
     const [without] = await exchange(openTls(server), [request]);
-    expect(within.body).toContain('curl http://weir.example/v1/');
+    expect(within.body).toContain('curl -s http://weir.example/v1/');
     expect(within.body).not.toContain('https://weir.example');
-    expect(without.body).toContain('curl https://weir.example/v1/');
+    expect(without.body).toContain('curl -s https://weir.example/v1/');
     expect(without.body).not.toContain('http://weir.example');
   });
 
