@@ -86,7 +86,7 @@ export class BucketCalls {
   /** Whether Redis has accepted the member. */
   hasJoined = false;
   isRecovering = false;
-  /** Whether members were missing at the end of the recovery of which `isRecovering` told. */
+  /** Whether members were missing at the end of the last recovery. */
   isIncomplete = false;
   /** How far the clock of the bucket was ahead of that of its server in the last answer, ms. */
   clockLagMs = 0;
@@ -266,7 +266,7 @@ export class BucketCalls {
     void this.exchange([]);
   }
 
-  /** Learns who the members are, and tells so with the next call. */
+  /** Learns who the members are, and acknowledges the list with the next call. */
   async #fetchMembers(): Promise<void> {
     if (this.#isFetchingMembers) return;
     this.#isFetchingMembers = true;

@@ -1,7 +1,7 @@
 /**
  * Refunds, resets and inspections that acceptors send to a shard worker. They are exact: this
- * machine reports its usage, and leases of other machines are recalled first. A holder that does
- * not answer within SETTLE_MS is written off; its tokens count as used.
+ * machine reports its usage, and leases of other machines are recalled first. The lease
+ * of a machine that does not answer within SETTLE_MS is written off: its tokens count as used.
  */
 
 import type { Identity } from '../../core/hash.ts';

@@ -12,6 +12,6 @@ export const ENTRY_KIND = {
   prefetch: 6,
   /** An asynchronous check of a new counter, which the worker decides without Redis. */
   asyncNew: 7,
-  /** Usage that Redis is told at once. */
+  /** Usage that is reported to Redis at once. */
   report: 8,
 } as const;

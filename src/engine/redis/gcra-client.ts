@@ -104,7 +104,7 @@ export class GcraClient {
     });
   }
 
-  /** Tells Redis tokens that were allowed without it. @returns whether it has got them */
+  /** Reports tokens that were allowed without Redis. @returns whether it has got them */
   sync(identity: Identity, key: number): Promise<boolean> {
     const table = this.#options.tableOf(identity);
     let tokens = 0;

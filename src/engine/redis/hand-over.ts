@@ -84,9 +84,9 @@ function readCounters(table: LeaseTable): Uint8Array {
 }
 
 /**
- * Of windows: window, own use and that of others, own use and that of all in the window before,
- * last limit, 1 if Redis stores a record plus 2 if it is to be told. Of GCRA: newest, current,
- * limit, tokens that Redis did not get.
+ * Of windows: window, own usage and that of others, own usage and that of all in the window before,
+ * last limit, 1 if Redis stores a record plus 2 if a message is to report it. Of GCRA: newest,
+ * current, limit, tokens that Redis did not get.
  */
 function fieldsOf(table: LeaseTable, slot: Slot, isDirty: boolean): number[] | undefined {
   if (!hasWindows(ruleOfKey(table.readKey(slot)).counterRule)) {
@@ -189,7 +189,7 @@ function insert(
   table.release(lock);
 }
 
-/** @returns whether Redis is to be told of it */
+/** @returns whether a message is to report it */
 function insertWindow(
   table: LeaseTable,
   slot: Slot,
@@ -206,7 +206,7 @@ function insertWindow(
   return (flags & DIRTY) !== 0;
 }
 
-/** @returns whether Redis is to be told of it */
+/** @returns whether a message is to report it */
 function insertGcra(
   table: LeaseTable,
   slot: Slot,

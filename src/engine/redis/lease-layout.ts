@@ -34,7 +34,7 @@
  *              float64 10     first        the sequence number of the first message of the slot
  *              float64 11     deducted     `others` with the tokens in leases of other machines
  *              float64 12-14  worker       numbers that only the shard worker uses
- *              float64 15     reported     usage of the newest window that Redis was told; infinite
+ *              float64 15     reported     usage of the newest window in messages; infinite
  *                                          while a report is requested or under way
  *
  *   GCRA       cells 1, 2 are `newest` and `current` of a local bucket, `lastLimit` its limit, and
@@ -81,7 +81,7 @@ export const LEASE_FLAG = {
   pinned: 2,
   /** Tokens of leases that were written off count as used in the newest window. */
   doubted: 4,
-  /** The counter goes on from that of the process before, and Redis has not been told. */
+  /** The counter goes on from that of the process before, and no message has said so. */
   inherited: 8,
 } as const;
 

@@ -92,9 +92,9 @@ import { REPORT_SHARE } from './scripts/protocol-constants.ts';
 
 /**
  * The result of a decision in memory. `needsTokens`: Redis must decide. `decidedPrefetch`: decided,
- * and the lease has become small; one check is told for each lease. `full`: decided, but no slot
- * was free and nothing was counted. `decidedReport`: decided, and Redis is to be told at once; one
- * check is told for each message.
+ * and the lease has become small: one check of each lease gets this. `full`: decided, but no slot
+ * was free and nothing was counted. `decidedReport`: decided, and the usage is to be reported at
+ * once: one check for each message gets this.
  */
 export const VERDICT = {
   decided: 0,
@@ -230,7 +230,7 @@ export class LeaseTable implements LeaseMemory {
 
   /**
    * Decides an asynchronous check at once: from the lease, else by the usage that is known, whose
-   * total Redis is told later.
+   * total is reported later.
    * @returns VERDICT.decided, decidedPrefetch, decidedReport, or needsTokens: the counter has no
    *   slot, or is GCRA
    */
@@ -415,12 +415,12 @@ export class LeaseTable implements LeaseMemory {
     return this.doubles[keyAt(slot)];
   }
 
-  /** Whether a slot has usage that no message has told Redis. */
+  /** Whether a slot has usage that no message has reported. */
   isDirty(lock: Lock, slot: Slot): boolean {
     return this.#dirty.has(lock, slot);
   }
 
-  /** Before a message that tells the usage is sent; again after it was lost. */
+  /** Before a message that reports the usage is sent; again after it was lost. */
   setDirty(lock: Lock, slot: Slot, isDirty: boolean): void {
     if (isDirty) this.#dirty.add(lock, slot);
     else this.#dirty.remove(lock, slot);
@@ -511,7 +511,7 @@ export class LeaseTable implements LeaseMemory {
     return broken;
   }
 
-  /** Whether Redis is to be told of usage now: other machines might use what is left. */
+  /** Whether usage is to be reported now: other machines might use what is left. */
   #requestReport(slot: Slot, left: number): boolean {
     const { details } = this;
     const unreported = readSpent(this, slot) - details[reportedAt(slot)];

@@ -2,7 +2,7 @@
  * Decisions while Redis is down: a machine applies the limit to what it has allowed itself and to
  * what it knows of the others, or its share of the limit to what it has allowed itself. A lease
  * serves its checks as before. Called under the lock of the slot's group. What is counted here is
- * told to Redis when it is back.
+ * reported when Redis is back.
  */
 
 import { AMOUNT_MAX } from '../../core/constants.ts';

@@ -230,7 +230,7 @@ export class RedisShardWorker {
   receive(bucket: number, message: MemberMessage): void {
     if (message.kind === 'epoch') void this.#buckets[bucket].exchange([]);
     else if (message.kind !== 'bucket') this.client.receive(message);
-    // All workers are told, of which one may have it.
+    // All workers get it, of which one may have the bucket.
     else if (this.#parts.tables[shardOf(message.identity)] !== undefined) {
       void this.gcra.report(message.identity, counterKey(RULE.gcra, message.durationMs));
       this.gcra.flush();
@@ -384,7 +384,7 @@ export class RedisShardWorker {
     }, RELEASE_MS);
   }
 
-  /** Tells acceptors, /readyz and the metrics how Redis is. */
+  /** Shows acceptors, /readyz and the metrics how Redis is. */
   publishState(): void {
     const { index, state, stats } = this.#parts;
     const openCount = this.#openCount();

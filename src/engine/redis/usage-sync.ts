@@ -1,5 +1,5 @@
 /**
- * Tells Redis what it does not know of the counters of a shard worker: usage of asynchronous
+ * Reports to Redis what it does not know of the counters of a shard worker: usage of asynchronous
  * checks, usage from the time when Redis was down, and leases that are returned without a recall.
  * Such counters are marked as dirty in their table, so that a message that is lost, and the death
  * of the worker, only delay it. Usage that is much of what is left does not wait for its turn: see
@@ -19,7 +19,7 @@ import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 import { DEADLINE_STEP_MS } from './scripts/protocol-constants.ts';
 
-/** Counters that are told at the same time: some calls, which do not hold up those of checks. */
+/** Counters that are reported at the same time: some calls, which do not delay those of checks. */
 const COUNTERS_AT_ONCE = 128;
 /** Groups of slots that are visited before other work has its turn: about 1 ms. */
 const GROUPS_PER_TURN = 16;
@@ -36,11 +36,11 @@ interface UsageSyncOptions {
   state: EngineState;
   stats: WorkerStats;
   nowMs: () => number;
-  /** Tells Redis GCRA tokens that were allowed without it. @returns whether it has got them */
+  /** Reports GCRA tokens that were allowed without Redis. @returns whether it has got them */
   syncGcra: (identity: Identity, key: number) => Promise<boolean>;
-  /** Tells a Redis that has lost it of a bucket. @returns whether it has got it */
+  /** Reports a bucket to a Redis that has lost it. @returns whether it has got it */
   reportGcra: (identity: Identity, key: number) => Promise<boolean>;
-  /** Whether Redis can be told something about an identity. */
+  /** Whether the bucket of an identity can be called. */
   isUp: (identity: Identity) => boolean;
 }
 
@@ -55,7 +55,7 @@ export class UsageSync {
     this.#options = options;
   }
 
-  /** Tells Redis all usage that it does not know. @returns whether it has got everything */
+  /** Reports all usage that Redis does not know. @returns whether it has got everything */
   async run(): Promise<boolean> {
     const { tables, client, syncGcra, isUp } = this.#options;
     if (this.#isRunning) return false;
@@ -126,8 +126,8 @@ export class UsageSync {
   }
 
   /**
-   * Takes all leases away, and forgets what denies checks without Redis. Redis is told by the next
-   * `run`: until then the tokens of the leases stay deducted.
+   * Takes all leases away, and forgets what denies checks without Redis. The next
+   * `run` reports that: until then the tokens of the leases stay deducted.
    */
   takeAllLeases(): Promise<void> {
     return this.#scan((table, slot, lock) => this.#takeLease(table, slot, lock));
@@ -254,11 +254,11 @@ function nameOf(table: LeaseTable, slot: Slot): CounterName {
 /** @returns whether all of them were done */
 async function inParts(
   counters: readonly CounterName[],
-  tell: (counter: CounterName) => Promise<boolean>,
+  report: (counter: CounterName) => Promise<boolean>,
 ): Promise<boolean> {
   let isComplete = true;
   for (let from = 0; from < counters.length; from += COUNTERS_AT_ONCE) {
-    const done = await Promise.all(counters.slice(from, from + COUNTERS_AT_ONCE).map(tell));
+    const done = await Promise.all(counters.slice(from, from + COUNTERS_AT_ONCE).map(report));
     if (done.includes(false)) isComplete = false;
   }
   return isComplete;

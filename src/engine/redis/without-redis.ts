@@ -1,7 +1,7 @@
 /**
  * Decides checks that Redis did not decide in time, as WEIR_ON_ENGINE_DOWN says. Each of them is
- * counted in the statistics of the acceptor. A local decision counts the cost in the lease table;
- * Redis is told of it when it answers again.
+ * counted in the statistics of the acceptor. A local decision counts the cost in the lease table,
+ * and it is reported when Redis answers again.
  */
 
 import type { Check } from '../../core/check.ts';
