@@ -22,7 +22,14 @@ import {
   REPLY_ALLOWED,
   ruleOf,
 } from './layout.ts';
-import { CHECK_QUEUE, type ChannelMemory, itemAt, QueueProducer, REPLY_QUEUE } from './queue.ts';
+import {
+  CHECK_QUEUE,
+  type ChannelMemory,
+  itemAt,
+  QueueProducer,
+  REPLY_QUEUE,
+  readHead,
+} from './queue.ts';
 import { takeNotificationRequest } from './wake-up.ts';
 
 /** An entry as `readNew` shows it. */
@@ -86,11 +93,7 @@ export class CheckQueueConsumer {
    * @throws MemoryError when an entry or the head is impossible
    */
   readNew(maxCount: number, visit: (entry: QueueEntry) => void): number {
-    const head = Atomics.load(this.#memory.words, CHECK_QUEUE.head);
-    const depth = (head - this.#tail) | 0;
-    if (depth < 0 || depth > CHECK_QUEUE.capacity) {
-      throw new MemoryError(`the check queue of ${this.#memory.name} has depth ${depth}`);
-    }
+    const head = readHead(this.#memory, CHECK_QUEUE, this.#tail);
     let passed = 0;
     for (; this.#next !== head && passed < maxCount; passed++) {
       const at = itemAt(CHECK_QUEUE, this.#next);

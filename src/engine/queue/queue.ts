@@ -96,6 +96,15 @@ export function queueDepth(words: Int32Array, { head, tail, capacity }: QueueLay
   return Math.min((Atomics.load(words, head) - done) | 0, capacity);
 }
 
+/** Reads the head of a queue of the caller, who has this tail. @throws MemoryError: impossible */
+export function readHead(memory: ChannelMemory, layout: QueueLayout, tail: number): number {
+  const head = Atomics.load(memory.words, layout.head);
+  const depth = (head - tail) | 0;
+  if (depth >= 0 && depth <= layout.capacity) return head;
+  const queue = `the ${layout.name} of ${memory.name}`;
+  throw new MemoryError(`${queue}, of capacity ${layout.capacity}, has depth ${depth}`);
+}
+
 export class QueueProducer {
   readonly #words: Int32Array;
   readonly #layout: QueueLayout;
@@ -134,17 +143,15 @@ export class QueueProducer {
 }
 
 export class QueueConsumer {
-  readonly #channelName: string;
-  readonly #words: Int32Array;
+  readonly #memory: ChannelMemory;
   readonly #layout: QueueLayout;
   #tail: number;
   #headSeen: number;
 
-  constructor({ name, words }: ChannelMemory, layout: QueueLayout) {
-    this.#channelName = name;
-    this.#words = words;
+  constructor(memory: ChannelMemory, layout: QueueLayout) {
+    this.#memory = memory;
     this.#layout = layout;
-    this.#tail = Atomics.load(words, layout.tail);
+    this.#tail = Atomics.load(memory.words, layout.tail);
     this.#headSeen = this.#tail;
   }
 
@@ -156,15 +163,8 @@ export class QueueConsumer {
   /** @throws MemoryError when the head is impossible */
   isEmpty(): boolean {
     if (this.#headSeen !== this.#tail) return false;
-    const head = Atomics.load(this.#words, this.#layout.head);
-    const depth = (head - this.#tail) | 0;
-    if (depth < 0 || depth > this.#layout.capacity) {
-      const { name, capacity } = this.#layout;
-      const queue = `the ${name} of ${this.#channelName}`;
-      throw new MemoryError(`${queue}, of capacity ${capacity}, has depth ${depth}`);
-    }
-    this.#headSeen = head;
-    return depth === 0;
+    this.#headSeen = readHead(this.#memory, this.#layout, this.#tail);
+    return this.#headSeen === this.#tail;
   }
 
   /** The first word of the first item of a queue that is not empty. */
@@ -175,6 +175,6 @@ export class QueueConsumer {
   /** Releases the first item to the producer. */
   releaseFirst(): void {
     this.#tail = (this.#tail + 1) | 0;
-    Atomics.store(this.#words, this.#layout.tail, this.#tail);
+    Atomics.store(this.#memory.words, this.#layout.tail, this.#tail);
   }
 }
