@@ -39,8 +39,6 @@ import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { CounterAnswer, CounterMessage, MemberMessage } from './scripts/protocol.ts';
 import { MESSAGES_PER_CALL, RETRY_MS, RETURN_KEPT_MS } from './scripts/protocol-constants.ts';
 
-type ReportRequest = Extract<MemberMessage, { kind: 'report' }>;
-
 /** Where the checks of a counter come from, and their decisions go to. */
 export interface CheckSource {
   claim(number: number): boolean;
@@ -173,9 +171,19 @@ export class LeaseClient {
     });
   }
 
-  /** Follows a message of Redis about a counter. */
+  /**
+   * Follows a message of Redis about a counter. After a loss Redis awaits all members of a machine,
+   * of which one has the counter: the others report that they have nothing, and ignore the rest.
+   */
   receive(message: Exclude<MemberMessage, { kind: 'bucket' | 'epoch' }>): void {
     const { identity, durationMs } = message;
+    const { ownsShardOf, bucketOf, send, tableOf, nowMs, stats } = this.#options;
+    if (!ownsShardOf(identity)) {
+      if (message.kind !== 'report') return;
+      const report = composeEmptyReport(identity, durationMs, message.report, nowMs());
+      void send(bucketOf(identity), [report]);
+      return;
+    }
     const key = counterKey(RULE.fixed, durationMs);
     switch (message.kind) {
       case 'recall': {
@@ -183,11 +191,10 @@ export class LeaseClient {
         recall(active.counter);
         this.#queue(active);
         this.flush();
-        this.#options.stats.add(WORKER_STAT.leasesRecalled, 1);
+        stats.add(WORKER_STAT.leasesRecalled, 1);
         break;
       }
       case 'wake': {
-        const { tableOf, nowMs } = this.#options;
         changeState(tableOf(identity), identity, key, (state) => endDenials(state, nowMs()));
         const active = this.#counters.get(nameOf(identity, key));
         if (active === undefined) break;
@@ -195,27 +202,18 @@ export class LeaseClient {
         this.#queue(active);
         break;
       }
-      case 'report':
-        this.#answerRequest(message);
+      case 'report': {
+        const active = this.#activeOf(identity, key, 0);
+        active.counter.report = message.report;
+        this.#queue(active);
+        this.flush();
         break;
+      }
       case 'reset':
         this.forget(identity, key);
         void this.sync(identity, key);
         break;
     }
-  }
-
-  /** Redis requests a report of all workers of a machine, of which one has the counter. */
-  #answerRequest({ identity, durationMs, report }: ReportRequest): void {
-    const { ownsShardOf, bucketOf, send, nowMs } = this.#options;
-    if (!ownsShardOf(identity)) {
-      void send(bucketOf(identity), [composeEmptyReport(identity, durationMs, report, nowMs())]);
-      return;
-    }
-    const active = this.#activeOf(identity, counterKey(RULE.fixed, durationMs), 0);
-    active.counter.report = report;
-    this.#queue(active);
-    this.flush();
   }
 
   /** Denies no check by what was known of a counter. */

@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { LONGEST_WINDOW_MS, readMetric, sendCheck } from '../../support/http.ts';
+import { callOperationOk } from '../../support/operations.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
 import { useServers, waitForStatus } from './servers.ts';
 import { useRedis } from './use-redis.ts';
@@ -42,20 +43,35 @@ describe.skipIf(isRedisMissing)('servers whose Redis loses keys', () => {
     expect(keys.length).toBeGreaterThanOrEqual(COUNTERS);
     await redis.command('DEL', ...keys);
   };
+  const expectNoFailures = async () => {
+    for (const { adminUrl } of servers) {
+      expect(await readMetric(adminUrl, 'weir_workers_replaced_total')).toBe(0);
+    }
+  };
   const expectRestored = async () => {
     for (const identifier of counters) {
       expect(await check(1, identifier, 50)).toBe(false);
       expect(await check(1, identifier, 40)).toBe(true);
     }
-    for (const { adminUrl } of servers) {
-      expect(await readMetric(adminUrl, 'weir_workers_replaced_total')).toBe(0);
-    }
+    await expectNoFailures();
   };
 
   test('restore them, whichever of the workers has the counter', async () => {
     await useAll();
     await loseAll();
     await expectRestored();
+  });
+
+  // The reset was published to workers that had reported that they have nothing, and ended them.
+  test('reset them, and no worker fails that does not have the counter', async () => {
+    await useAll();
+    await loseAll();
+    await expectRestored();
+    for (const identifier of counters) {
+      await callOperationOk(servers[0].port, 'ratelimits.reset', { identifier });
+      expect(await check(1, identifier, LIMIT)).toBe(true);
+    }
+    await expectNoFailures();
   });
 
   test('restore them after a start with another number of workers', async () => {
