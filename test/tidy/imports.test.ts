@@ -118,7 +118,7 @@ describe('imports', () => {
       return engineOf(from) !== undefined && ![undefined, engineOf(from)].includes(engineOf(to));
     });
     expect(crossing.map(asText)).toEqual([]);
-    // What all engines share imports none of them.
+    // The folders that all engines share import none of the engines.
     const shared = folderImports.filter(({ from, to }) => {
       return /^src\/engine\/(windows|table|queue)\//.test(from) && engineOf(to) !== undefined;
     });

@@ -1,5 +1,5 @@
 /**
- * What the operations on analytics share. Times of requests are Unix milliseconds; a range is
+ * The parameters and responses that the operations on analytics share. Times of requests are Unix milliseconds; a range is
  * widened to whole minutes or hours. v1 of Unkey's API has none of these operations.
  */
 

@@ -1,6 +1,6 @@
 /**
- * What the file of an operation declares of it: its route, the permission that it requires, the
- * schema of its request, and how it executes. The main thread executes most operations; acceptors
+ * The declaration of an operation: its route, the permission that it requires, the schema of its
+ * request, and how it executes. Each operation has a file with its declaration. The main thread executes most operations; acceptors
  * execute those on counters themselves.
  *
  * Beside its operation, a file has the function `response`, which returns the schema of the 200. It

@@ -64,8 +64,8 @@ export function mainRoutes(): MainRoute<OperationName>[] {
 }
 
 /**
- * What acceptors ask the main thread before they answer an operation on counters, by the name of
- * that operation. No client calls these.
+ * Calls from acceptors to the main thread, by the name of the operation on counters that needs the
+ * answer. No client makes these calls.
  */
 const QUESTIONS = { 'ratelimits.explain': { isWrite: false, execute: explainFacts } };
 export type QuestionName = keyof typeof QUESTIONS;

@@ -1,5 +1,5 @@
 /**
- * What the documentation says of an operation: the content of its file `*.texts.ts`. No thread of a
+ * The documentation of an operation: the type of what its file `*.texts.ts` exports. No thread of a
  * server loads these files.
  */
 

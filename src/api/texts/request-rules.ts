@@ -1,6 +1,6 @@
 /**
- * What functions check after the schema of a request, written as a JSON Schema for the
- * documentation.
+ * Rules of requests as JSON Schema, for the documentation. A server checks these rules by functions,
+ * after the schema of the request.
  */
 
 import Type, { type TSchema } from 'typebox';

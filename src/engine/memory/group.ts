@@ -1,5 +1,5 @@
 /**
- * What is done in a group of a counter table under its lock. The caller holds that lock, except
+ * Operations on the counters of one group of a table. The caller holds the lock of the group, except
  * where a function says otherwise.
  */
 

@@ -1,6 +1,6 @@
 /**
- * What a shard worker does with the entries from one acceptor: each is claimed, done and ended
- * before the next. So a worker that dies leaves one claimed entry at most.
+ * Executes the entries from one acceptor in a shard worker. Each entry is claimed, executed and
+ * finished before the next, so a worker that dies leaves at most one claimed entry.
  */
 
 import { DEDUCTION_OUTCOME, newDecision } from '../../../core/decision.ts';

@@ -55,7 +55,6 @@ export function composeMessage<C extends WaitingCheck, R extends Correction>(
     hasSlot &&
     correction === undefined &&
     !mustReturn &&
-    !counter.isRecalled &&
     (hasChecks || prefetch !== undefined) &&
     Math.min(...limits, prefetch?.limit ?? LEASED_LIMIT_MIN) >= LEASED_LIMIT_MIN;
   const message: CounterMessage = {

@@ -1,7 +1,9 @@
 /**
- * What one counter of a machine waits for and has to report: plain data, from which `compose.ts`
- * makes the next message and which `answer.ts` changes by the answer. It exists only while there is
- * something; what must not be lost is in the `LeaseState` of its slot.
+ * The pending work of one counter on a machine: its waiting checks, its duties, and the message
+ * under way. It is plain data. `compose.ts` makes the next message from it, and `answer.ts` changes
+ * it by the answer. It exists only while there is work. The `LeaseState` of the counter's slot has
+ * everything that must not be lost. So a duty whose message gets no answer is not kept here: the
+ * slot is dirty then, and is reported again; of a counter without a slot, Redis asks again.
  *
  *           check, prefetch, report, return, correction
  *     idle ----------------------------------------------> ready <---------+

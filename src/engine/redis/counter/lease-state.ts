@@ -1,6 +1,7 @@
 /**
- * What a machine knows of one counter, and may use of it: plain data. A slot of the lease table
- * stores it (`lease-slot.ts`), and acceptors change it there while they decide checks.
+ * The state of one counter on a machine: its usage, its lease, and the usage that it knows of other
+ * machines. It is plain data. A slot of the lease table stores it (`lease-slot.ts`), and acceptors
+ * change it there while they decide checks.
  */
 
 import { windowExpiryMs } from '../../windows/window.ts';

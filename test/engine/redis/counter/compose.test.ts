@@ -67,7 +67,6 @@ test('a lease is wanted by checks and prefetches, with limits that have leases',
   const small = { ...prefetch, limit: LEASED_LIMIT_MIN - 1 };
   expect(wants((c) => Object.assign(c.counter, { prefetch: small }))).toBe(false);
   expect(wants((c) => Object.assign(c.counter, { prefetch, mustReturn: true }))).toBe(false);
-  expect(wants((c) => Object.assign(c.counter, { prefetch, isRecalled: true }))).toBe(false);
   expect(wants((c) => Object.assign(c.counter, { mustSync: true }))).toBe(false);
   expect(
     wants((c) => {
