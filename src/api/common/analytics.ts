@@ -1,6 +1,7 @@
 /**
- * The parameters and responses that the operations on analytics share. Times of requests are Unix milliseconds; a range is
- * widened to whole minutes or hours. v1 of Unkey's API has none of these operations.
+ * The parameters and responses that the operations on analytics share. Times of requests are Unix
+ * milliseconds; a range is widened to whole minutes or hours. v1 of Unkey's API has none of these
+ * operations.
  */
 
 import Type from 'typebox';

@@ -1,7 +1,7 @@
 /**
  * The declaration of an operation: its route, the permission that it requires, the schema of its
- * request, and how it executes. Each operation has a file with its declaration. The main thread executes most operations; acceptors
- * execute those on counters themselves.
+ * request, and how it executes. Each operation has a file with its declaration. The main thread
+ * executes most operations; acceptors execute those on counters themselves.
  *
  * Beside its operation, a file has the function `response`, which returns the schema of the 200. It
  * documents the API, tests compare responses with it, and handlers use its type. No thread of a

@@ -1,6 +1,6 @@
 /**
- * Rules of requests as JSON Schema, for the documentation. A server checks these rules by functions,
- * after the schema of the request.
+ * Rules of requests as JSON Schema, for the documentation. A server checks these rules by
+ * functions, after the schema of the request.
  */
 
 import Type, { type TSchema } from 'typebox';

@@ -1,6 +1,6 @@
 /**
- * Operations on the counters of one group of a table. The caller holds the lock of the group, except
- * where a function says otherwise.
+ * Operations on the counters of one group of a table. The caller holds the lock of the group,
+ * except where a function says otherwise.
  */
 
 import { OUTCOME } from '../../core/decision.ts';
