@@ -38,6 +38,11 @@ const POLICIES = {
 
 const WIDTHS = [360, 1_440];
 
+/** Whether the tables know if they scroll: an observer measures them after they are shown. */
+const TABLES_ARE_MEASURED = `[...document.querySelectorAll('.table')].every((table) => {
+  return table.scrollWidth > table.clientWidth === table.hasAttribute('tabindex');
+})`;
+
 /** The content is in the view when all is loaded. */
 const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]][] = [
   ['#/overview', 'Overview', 'Shard workers', []],
@@ -158,6 +163,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
 
   /** @returns the accessibility faults, and whether the page scrolls sideways */
   async function faultsOf(page: Page): Promise<string[]> {
+    await expect.poll(() => page.evaluate(TABLES_ARE_MEASURED)).toBe(true);
     const faults = await accessibilityFaultsOf(page);
     const width = await page.evaluate<number>('document.documentElement.scrollWidth');
     const isWide = width > page.viewportSize()!.width;
