@@ -6,9 +6,11 @@
 import { describe, expect, test } from 'vitest';
 import { RULE, type RuleNumber } from '../../../src/core/window-rules.ts';
 import {
-  decodeForgetMembers,
+  decodeListMembers,
   encodeForgetMembers,
+  encodeListMembers,
   forgetMembers,
+  listMembers,
 } from '../../../src/engine/redis/scripts/members.ts';
 import { REDIS_ERROR_KINDS } from '../../../src/redis/errors.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
@@ -43,12 +45,22 @@ const recoveries = (machine: TestMachine) => {
   return [recoveriesComplete, recoveriesIncomplete].map((stat) => machine.count(stat));
 };
 
+/** The list tells whether Redis has forgotten the member, because an answer may be lost. */
 async function forget({ keys, link }: TestMachine, member: string): Promise<void> {
-  const call = encodeForgetMembers({ keys, isAvailable: false }, 0, member);
-  const forgotten = async () => {
-    return decodeForgetMembers(await link.call(forgetMembers, call.keys, call.args));
+  const context = { keys, isAvailable: false };
+  const isListed = async () => {
+    const call = encodeListMembers(context, 0);
+    const list = decodeListMembers(await link.call(listMembers, call.keys, call.args));
+    return list.members.some((listed) => listed.member === member);
   };
-  await expect.poll(forgotten).toBe(1);
+  const isListedAfterCall = async () => {
+    const call = encodeForgetMembers(context, 0, member);
+    await link.call(forgetMembers, call.keys, call.args);
+    return await isListed();
+  };
+  const message = `whether Redis lists ${member}`;
+  await expect.poll(isListed, { message: `${message} when it is to be forgotten` }).toBe(true);
+  await expect.poll(isListedAfterCall, { message: `${message} when it is forgotten` }).toBe(false);
 }
 
 describe.skipIf(isRedisMissing)('a recovery', () => {
