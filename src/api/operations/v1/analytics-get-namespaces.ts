@@ -39,7 +39,7 @@ export function response() {
 export const getNamespaces = readOperation({
   name: 'analytics.getNamespaces',
   version: 'v1',
-  requires: { action: 'read_analytics', in: 'the namespace' },
+  requires: { action: 'read_analytics', in: 'each listed namespace' },
   responseBytesEstimate: RESPONSE_BYTES.figures,
   request: {
     ...rangeFields('an hour', '23 hours before the hour of `end`'),
