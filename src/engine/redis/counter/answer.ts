@@ -4,8 +4,9 @@
  *
  *   no answer       the fate of the message is unknown. What it took from the lease stays away, and
  *                   the next message settles the account. Its checks are sent again.
- *   a stale answer  a later message was sent: the answer may be wrong about the lease, and the one
- *                   to the later message returns what it had granted. Its checks are sent again.
+ *   a stale answer  Redis knows a later message, or the slot is in a later window. Nothing is taken
+ *                   from the answer, and the next message gives back what it has granted. Its
+ *                   checks are sent again.
  *   denied without  the check is parked: another machine may hold unspent tokens, which Redis
  *   proof           recalls. It is sent again after a wake-up, and every RETRY_MS, and denied after
  *                   PARK_MS.

@@ -1,5 +1,6 @@
 -- Answers a call of a member that must not go on, and otherwise stores what is due. A member that
--- is `isJoining` is not known to all others: Redis decides its checks, and grants it no leases.
+-- is not known to all others goes on only where a recovery need not be exact. It `isJoining` then:
+-- Redis decides its checks, and lends it nothing.
 
 -- Keys that the server has evicted since the last look may have been counters.
 if evictedKeys and bucket[1] then

@@ -1,7 +1,8 @@
 /**
  * The meaning of the messages between members and scripts; `records.ts` has their layout. Messages
- * carry cumulative numbers, never amounts, and a sequence number: lost, repeated and reordered
- * messages then allow nothing extra, and the next message returns lost tokens.
+ * carry cumulative numbers and a sequence number: lost, repeated and reordered messages then allow
+ * nothing extra, and the next message returns lost tokens. Only a refund is an amount. Until its
+ * answer has come, `spent` contains the refunded tokens, so the next message takes them back.
  *
  * A machine is a process of weir. A member is one shard worker of a machine. Each counter of a
  * machine belongs to one member, so the lease of a machine is that of this member.

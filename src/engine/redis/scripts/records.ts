@@ -131,7 +131,8 @@ export const RECORDS = {
     'reportedIn',
   ),
   TOTALS: doubles(
-    // Tokens that are spent or in leases, and those of them that are known to be spent.
+    // Tokens that are spent or in leases, and those of them that are known to be spent, or were
+    // written off.
     'deducted',
     'usage',
     // Tokens per second of all machines.
@@ -149,7 +150,7 @@ export const RECORDS = {
     'usage',
     // Of its last message.
     'sequence',
-    // Its `spent` at the last reset.
+    // What it had reported as `spent` before the last reset.
     'base',
     'rate',
     // ACCOUNT_FLAG.
@@ -242,7 +243,7 @@ export const ANSWERS = {
     ...{ sequence: '%d', status: '%d', window: '%d', leftUs: '%d', flags: '%d', others: '%d' },
     ...{ othersDeducted: '%d', lent: '%d', recall: '%d', refunded: '%d', served: 's%s' },
   }),
-  // If one of them is not 0.
+  // If the window before was read, or one of the last three is not 0.
   ANSWER_END: fields({
     ...{ previousUse: '%d', previousKnownUse: '%d', writtenOff: '%d', state: '%d', report: '%d' },
   }),
