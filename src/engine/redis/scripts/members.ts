@@ -23,7 +23,10 @@ import {
   text,
 } from './reply.ts';
 
-export const presentMembers = memberScript('presentMembers', presentMembersLua);
+/** Redis writes a few bytes for each member, and without them no counter is served. */
+export const presentMembers = memberScript('presentMembers', presentMembersLua, {
+  allowsOom: true,
+});
 
 /** @param members that the member knows; Redis adds those that it does not know to a recovery */
 export function encodePresentMembers(

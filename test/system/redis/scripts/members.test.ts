@@ -2,6 +2,11 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
+import {
+  decodeExchange,
+  encodeExchange,
+  exchangeAtMaxmemory,
+} from '../../../../src/engine/redis/scripts/exchange.ts';
 import { KeySpace } from '../../../../src/engine/redis/scripts/keys.ts';
 import {
   decodeForgetMembers,
@@ -94,6 +99,24 @@ describe.skipIf(isRedisMissing)('the members of a bucket', () => {
     expect(await redis.command('DBSIZE')).toBe(0);
     a.header.reportedEpoch = `${'0'.repeat(40)}.1`;
     expect(await a.present([], 1_000_000)).toBe(CALL_STATUS.done);
+  });
+
+  it.each([true, false])('open a Redis that is at maxmemory (empty: %s)', async (isEmpty) => {
+    const [a] = await join(1);
+    await redis.kill();
+    await redis.restart({ isEmpty });
+    await redis.command('CONFIG', 'SET', 'maxmemory', '1');
+    try {
+      const call = encodeExchange(context, 0, a.header, []);
+      const status = async () => {
+        return decodeExchange([], await a.run(exchangeAtMaxmemory, call)).status;
+      };
+      expect(await status()).toBe(CALL_STATUS.needsMembers);
+      expect(await a.present([a.name])).toBe(CALL_STATUS.done);
+      expect(await status()).toBe(CALL_STATUS.done);
+    } finally {
+      await redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    }
   });
 
   it('count as machines while they have called within 3 s', async () => {
