@@ -1017,6 +1017,7 @@ class Exchange {
     if (isServed && isCostly && !needsRecall) {
       answer.lent = this.#lease(counter, answer.lentLimit, carried, mayShare);
       take(answer.lent);
+      if (answer.lent > 0) Object.assign(record, { firstRecallUs: 0, lastRecallUs: 0 });
     }
     const limit = answer.lentLimit;
     const isUsedUp = limit - counter.used - carried < rules.pauseTokens(limit);

@@ -355,6 +355,8 @@ for i = 2, #KEYS do
       end
       lent = max(0, min(lent, free))
       deducted, ownDeducted = deducted + lent, ownDeducted + lent
+      -- A recall of the lease before is over, also if the member has kept some of its tokens.
+      if lent > 0 then ownFirstRequestUs, ownLastRequestUs = 0, 0 end
     end
 
     -- Little is left of a shared window: the machine pauses before its next request.

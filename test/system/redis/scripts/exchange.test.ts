@@ -14,6 +14,7 @@ import {
   MESSAGE_STATUS,
   SERVED,
 } from '../../../../src/engine/redis/scripts/protocol.ts';
+import { QUIET_US, WRITE_OFF_US } from '../../../../src/engine/redis/scripts/protocol-constants.ts';
 import { isRedisMissing } from '../../../support/programs/redis.ts';
 import { waitUntil } from '../../../support/server.ts';
 import { connectMember, costs, newIdentity, PREFIX, useMembers } from '../script-member.ts';
@@ -21,6 +22,7 @@ import { connectMember, costs, newIdentity, PREFIX, useMembers } from '../script
 const { allowed, denied, unproven } = SERVED;
 /** One window that lasts until the year 2070: no test sees its end. */
 const CENTURY = DURATION_MAX_MS;
+const SECOND_US = 1_000_000;
 
 const newCounter = () => ({ identity: newIdentity(), durationMs: CENTURY, window: 0 });
 
@@ -81,6 +83,21 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
     });
     const answer = await b.send({ ...of, checks: [costs(60, 1_000)] });
     expect(answer).toMatchObject({ served: [denied], others: 950 });
+  });
+
+  it('recalls a lease before it writes it off, also if a batch kept tokens of the one before', async () => {
+    const of = newCounter();
+    const large = { ...of, checks: [costs(960, 1_000)] };
+    const wanted = { ...of, wantsLease: true, rate: 1_000, checks: [costs(1, 1_000)] };
+    expect((await a.send(wanted)).lent).toBe(50);
+    expect((await b.send(large)).served).toEqual([unproven]);
+    await a.send({ ...of, kept: 1 });
+    a.header.clockUs += QUIET_US;
+    expect((await a.send({ ...wanted, kept: 1 })).lent).toBe(49);
+    b.header.clockUs = a.header.clockUs + SECOND_US;
+    expect(await b.send(large)).toMatchObject({ served: [unproven], writtenOff: 0 });
+    b.header.clockUs += WRITE_OFF_US;
+    expect(await b.send(large)).toMatchObject({ served: [denied], writtenOff: 1 });
   });
 
   it('makes keys that expire with the next window, and are in the index', async () => {
