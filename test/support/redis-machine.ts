@@ -26,6 +26,7 @@ import { RedisShardWorker } from '../../src/engine/redis/shard-worker.ts';
 import { Breaker } from '../../src/redis/breaker.ts';
 import { openRedis } from '../../src/redis/connection.ts';
 import type { RedisLink } from '../../src/redis/link.ts';
+import type { EngineDownPolicy } from '../../src/redis/settings.ts';
 import { parseRedisUrl } from '../../src/redis/url.ts';
 import { Clock, ClockPublisher, systemMs } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
@@ -39,7 +40,7 @@ export interface RedisMachineOptions {
   syncMs?: number;
   /** Whether a recovery does not wait for machines that are gone: WEIR_RECOVERY=available. */
   isAvailable?: boolean;
-  /** How long a check waits for Redis. Then it is denied. */
+  /** How long a check waits for Redis. Then it is denied, unless `onEngineDown` says otherwise. */
   timeoutMs: number;
   /** How long a call waits, if less. */
   callTimeoutMs?: number;
@@ -47,6 +48,7 @@ export interface RedisMachineOptions {
   openGraceMs?: number;
   counters?: number;
   fullTablePolicy?: FullTablePolicy;
+  onEngineDown?: EngineDownPolicy;
   /** Whether it stops calling a Redis that fails. Otherwise a slow computer does not end its use. */
   hasBreaker?: boolean;
 }
@@ -84,9 +86,10 @@ export class RedisMachine {
   ) {
     const { prefix = 'weir', leases = true, syncMs = 100, timeoutMs, counters = 4_096 } = options;
     const { callTimeoutMs = timeoutMs, fullTablePolicy = 'deny', isAvailable = false } = options;
+    const { onEngineDown = 'deny' } = options;
     const settings = redisSettings(url, {
       ...{ redisPrefix: prefix, leases: leases ? 'on' : 'off', syncMs, redisTimeoutMs: timeoutMs },
-      ...{ onEngineDown: 'deny', recovery: isAvailable ? 'available' : 'exact' },
+      ...{ onEngineDown, recovery: isAvailable ? 'available' : 'exact' },
     });
     this.control = control;
     new ClockPublisher(control);

@@ -18,6 +18,7 @@
  * the next message gives its tokens back.
  */
 
+import { windowOf } from '../../windows/window.ts';
 import {
   type CounterAnswer,
   type CounterMessage,
@@ -38,7 +39,13 @@ import {
 } from '../scripts/protocol-constants.ts';
 import type { Correction, Counter, SentMessage, WaitingCheck } from './counter.ts';
 import { type CheckDecision, decisionOf, fencedDecision } from './decision.ts';
-import { addToLease, type LeaseState, moveStateToWindow, reserve } from './lease-state.ts';
+import {
+  addToLease,
+  type LeaseState,
+  moveStateToWindow,
+  reserve,
+  returnToPresent,
+} from './lease-state.ts';
 import { pauseUntil } from './pause.ts';
 
 export interface AnswerContext<Check> {
@@ -103,8 +110,10 @@ export function takeAnswer<C extends WaitingCheck, R extends Correction>(
   result.answer = mayApply && !result.isDone ? undefined : answer;
   if (mayApply && result.isDone) takeDone(counter, state, sent, answer, context, result);
   else {
+    const isFenced = answer?.status === recovering;
+    if (isFenced) returnToPresent(state, windowOf(context.redisMs, counter.durationMs));
     result.isDirty = true;
-    sendAgain(counter, sent.checks, answer?.status === recovering, context, result);
+    sendAgain(counter, sent.checks, isFenced, context, result);
   }
   // A recall that the message had not answered yet, because Redis sent it afterwards.
   const isUnsettled = !result.isDone || state.lease > 0 || state.spent !== sent.message.spent;

@@ -115,6 +115,17 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
 }
 
 /**
+ * Moves a counter back from a window that Redis has not reached, and of which it has no record: a
+ * machine whose clock is ahead has decided there alone, before the first answer. Redis then counts
+ * this usage in the present window, beside that of the process before.
+ */
+export function returnToPresent(state: LeaseState, window: number): void {
+  if (state.isStored || state.window <= window) return;
+  state.window = window;
+  state.isInherited = false;
+}
+
+/**
  * Adds tokens to a lease. The two together serve what both may serve.
  * @param coversSliding whether the answer took what the window before carries over into account
  */
