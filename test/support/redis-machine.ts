@@ -133,7 +133,10 @@ export class RedisMachine {
       Array.from({ length: this.keys.bucketCount }, (_, bucket) => {
         return this.keys.channel(bucket, this.member);
       }),
-      (bucket, message) => this.worker.receive(bucket, decodeMemberMessage(message)),
+      (bucket, text) => {
+        const message = decodeMemberMessage(text);
+        if (message !== undefined) this.worker.receive(bucket, message);
+      },
       () => this.worker.onSubscribed(),
     );
     this.worker.start();

@@ -115,7 +115,10 @@ async function runUntilStop(
     const buckets = Array.from({ length: state.bucketCount }, (_, bucket) => bucket);
     link.subscribe(
       buckets.map((bucket) => keys.channel(bucket, member)),
-      (bucket, message) => worker.receive(bucket, decodeMemberMessage(message)),
+      (bucket, text) => {
+        const message = decodeMemberMessage(text);
+        if (message !== undefined) worker.receive(bucket, message);
+      },
       () => worker.onSubscribed(),
     );
     worker.start();

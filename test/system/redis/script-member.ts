@@ -88,7 +88,7 @@ export async function connectMember(
   await client.connect();
   await subscriber.connect();
   await subscriber.subscribe(context.keys.channel(0, name), (text) => {
-    received.push(decodeMemberMessage(text));
+    received.push(decodeMemberMessage(text)!);
   });
   const header: CallHeader = { member: name, reportedEpoch: '', membersVersion: 0, clockUs: 0 };
   let sequence = 0;

@@ -204,3 +204,23 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     expect(await holder.worker.drain()).toBe(1);
   });
 });
+
+describe.skipIf(isRedisMissing)('a notice of a kind that only a later version knows', () => {
+  test('does not end the connection', async () => {
+    const { redis } = group;
+    const [machine] = await group.start(1, { syncMs: 3_600_000 });
+    const channel = machine.keys.channel(0, machine.member);
+    const subscribers = async () => {
+      const clients = String(await redis.command('CLIENT', 'LIST', 'TYPE', 'pubsub'));
+      return clients.match(/^id=\d+/gm);
+    };
+    await expect.poll(async () => (await subscribers())?.length).toBe(1);
+    const before = await subscribers();
+    expect(await redis.command('PUBLISH', channel, 'later 1 2 3')).toBe(1);
+    // Only a notice makes this machine call: it has read the first when it follows the second.
+    const calls = machine.count(WORKER_STAT.redisCalls);
+    await redis.command('PUBLISH', channel, `epoch ${'0'.repeat(40)}.1`);
+    await expect.poll(() => machine.count(WORKER_STAT.redisCalls)).toBeGreaterThan(calls);
+    expect(await subscribers()).toEqual(before);
+  });
+});

@@ -1,15 +1,19 @@
-/** The notices that scripts publish to a member. An invalid notice throws. */
+/**
+ * The notices that scripts publish to a member. An invalid notice throws. A notice of a kind that
+ * this version does not know is ignored: machines of a later version may share the Redis.
+ */
 
 import { identityFromHex } from './keys.ts';
 import type { MemberMessage } from './protocol.ts';
 import { NOTICES } from './records.ts';
-import { EPOCH, InvalidReply, Line } from './reply.ts';
+import { EPOCH, Line } from './reply.ts';
 
 const IDENTITY = /^[0-9a-f]{32}$/;
 
-export function decodeMemberMessage(message: string): MemberMessage {
+/** @returns undefined: its kind is not known */
+export function decodeMemberMessage(message: string): MemberMessage | undefined {
   const kind = message.split(' ', 1)[0] as MemberMessage['kind'];
-  if (!Object.hasOwn(NOTICES, kind)) throw new InvalidReply('publish', message);
+  if (!Object.hasOwn(NOTICES, kind)) return undefined;
   const fields = new Line('publish', message);
   fields.requireCount(NOTICES[kind].count);
   if (kind === 'epoch') return { kind, epoch: fields.text(NOTICES.epoch.at.epoch, EPOCH) };

@@ -271,7 +271,10 @@ export const ANSWER_STATE = { isUnknown: 1, isMissing: 2, writtenOff: 4 } as con
 
 const COUNTER = { identity: '%s', durationMs: '%d' } as const;
 
-/** What scripts publish to members, by kind. The number is that of the recall or the request. */
+/**
+ * What scripts publish to members, by kind. The number is that of the recall or the request. Members
+ * of another version ignore a kind that they do not know, and reject other fields of one they do.
+ */
 export const NOTICES = {
   recall: fields({ kind: 'recall', ...COUNTER, window: '%d', number: '%d' }),
   report: fields({ kind: 'report', ...COUNTER, window: '%d', number: '%d' }),

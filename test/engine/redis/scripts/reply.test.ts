@@ -142,7 +142,14 @@ describe('a message to a member', () => {
     expect(decodeMemberMessage(`epoch ${EPOCH}`)).toEqual({ kind: 'epoch', epoch: EPOCH });
   });
 
-  it.each(['', 'wake', `wake ${hex}`, `wake ${hex} 60000 7 2`, `recall ${hex} 60000 7`, 'epoch 1'])(
+  it.each(['', 'later', `later ${hex} 60000 7`, 'toString'])(
+    'is ignored if a later version may have published it: "%s"',
+    (text) => {
+      expect(decodeMemberMessage(text)).toBeUndefined();
+    },
+  );
+
+  it.each(['wake', `wake ${hex}`, `wake ${hex} 60000 7 2`, `recall ${hex} 60000 7`, 'epoch 1'])(
     'is refused if it is "%s"',
     (text) => {
       expect(() => decodeMemberMessage(text)).toThrow(InvalidReply);
