@@ -32,8 +32,8 @@ import type { MemberScripts } from './member-scripts.ts';
 import type { CounterRequest, CounterResponse } from './port-messages.ts';
 import type { MemberMessage } from './scripts/protocol.ts';
 import {
-  CLUSTER_HEARTBEAT_MS,
   DRAIN_MAX_MS,
+  HEARTBEAT_MS,
   PARK_MS,
   RECOVERY_PARK_SHARE,
   REPORT_DELAY_MS,
@@ -80,6 +80,10 @@ export class RedisShardWorker {
   readonly #sync: UsageSync;
   readonly #decision = newDecision();
   #tickTimer: NodeJS.Timeout | undefined;
+  /** How many ticks make `syncMs`: more than one if heartbeats cannot wait that long. */
+  readonly #ticksPerSync: number;
+  readonly #tickMs: number;
+  #tickCount = 0;
   #countTimer: NodeJS.Timeout | undefined;
   #releaseTimer: NodeJS.Timeout | undefined;
   #reportTimer: NodeJS.Timeout | undefined;
@@ -101,6 +105,8 @@ export class RedisShardWorker {
     this.#parts = parts;
     this.#tables = parts.tables.filter((table) => table !== undefined);
     this.#wallOffsetMs = parts.systemMs() - nowMs();
+    this.#ticksPerSync = Math.ceil(settings.syncMs / HEARTBEAT_MS);
+    this.#tickMs = settings.syncMs / this.#ticksPerSync;
     const recoveryParkMs = Math.max(PARK_MS, settings.redisTimeoutMs * RECOVERY_PARK_SHARE);
     this.client = new LeaseClient({
       tableOf: (identity) => this.#tableOf(identity),
@@ -176,7 +182,7 @@ export class RedisShardWorker {
   /** Takes over the slots of an earlier run, and begins to call Redis. */
   start(): void {
     this.#adopted = this.#sync.adoptSlots();
-    this.#tickTimer = setInterval(() => this.tick(), this.#parts.settings.syncMs);
+    this.#tickTimer = setInterval(() => this.tick(), this.#tickMs);
     this.#countTimer = setInterval(() => void this.#countLive(), COUNT_INTERVAL_MS);
     this.probe();
   }
@@ -252,9 +258,9 @@ export class RedisShardWorker {
     await this.#sync.run();
   }
 
-  /** What happens every `syncMs`. */
+  /** What happens every `syncMs`, and in shorter intervals what cannot wait that long. */
   tick(): void {
-    const { nowMs, systemMs, state, settings } = this.#parts;
+    const { nowMs, systemMs, state } = this.#parts;
     const now = nowMs();
     const wallOffsetMs = systemMs() - now;
     if (Math.abs(wallOffsetMs - this.#wallOffsetMs) > SUSPENDED_MS) void this.#returnAll();
@@ -263,12 +269,12 @@ export class RedisShardWorker {
     if (state.isRecovering(this.#parts.index)) this.publishState();
     this.#flushConsumers();
     this.#sync.takeEndedLeases();
-    const intervalMs =
-      state.bucketCount === 1 ? settings.syncMs : Math.max(settings.syncMs, CLUSTER_HEARTBEAT_MS);
+    const intervalMs = state.bucketCount === 1 ? this.#tickMs : HEARTBEAT_MS;
     for (const bucket of this.#buckets) {
       if (!bucket.hasJoined || now - bucket.lastAnswerMs >= intervalMs) void bucket.exchange([]);
     }
-    if (this.#openCount() < this.#breakers.length) void this.#sync.run();
+    const isDue = ++this.#tickCount % this.#ticksPerSync === 0;
+    if (isDue && this.#openCount() < this.#breakers.length) void this.#sync.run();
   }
 
   /**

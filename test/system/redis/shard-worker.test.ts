@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { SYNC_INTERVAL_MAX_MS } from '../../../src/core/constants.ts';
 import type { CheckParameters } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { CounterSelector } from '../../../src/engine/engine.ts';
@@ -10,10 +11,12 @@ import {
   encodeListMembers,
   listMembers,
 } from '../../../src/engine/redis/scripts/members.ts';
+import { LIVE_US } from '../../../src/engine/redis/scripts/protocol-constants.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 import { identityOf, LONG_WINDOW_MS, machineGroup, type TestMachine } from './redis-machines.ts';
+import { connectMember } from './script-member.ts';
 
 const ALL: CounterSelector = { durationsMs: undefined, rule: undefined };
 const ID = identityOf('shared');
@@ -222,5 +225,24 @@ describe.skipIf(isRedisMissing)('a notice of a kind that only a later version kn
     await redis.command('PUBLISH', channel, `epoch ${'0'.repeat(40)}.1`);
     await expect.poll(() => machine.count(WORKER_STAT.redisCalls)).toBeGreaterThan(calls);
     expect(await subscribers()).toEqual(before);
+  });
+});
+
+describe.skipIf(isRedisMissing)('an idle machine with the longest interval', () => {
+  test('counts as live all the time', async () => {
+    const { redis } = group;
+    await group.start(1, { syncMs: SYNC_INTERVAL_MAX_MS, isAvailable: true });
+    const other = await connectMember(redis.port, `${'e'.repeat(16)}.0`, { isAvailable: true });
+    try {
+      const { clockUs } = await other.call([]);
+      let answer = await other.call([]);
+      while (answer.clockUs < clockUs + 2 * LIVE_US) {
+        expect(answer.machineCount).toBe(2);
+        await delay(20);
+        answer = await other.call([]);
+      }
+    } finally {
+      other.close();
+    }
   });
 });
