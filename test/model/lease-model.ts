@@ -1049,8 +1049,8 @@ class Exchange {
         if (check.countsDenied) take(check.cost);
       }
     }
-    const { used: previousUse, known: previousKnownUse } = this.#previous();
-    const canFall = counter.known > 0 || previousKnownUse > 0;
+    const { used: previousUsage, known: previousKnownUsage } = this.#previous();
+    const canFall = counter.known > 0 || previousKnownUsage > 0;
     const isAllServed = served.every((each) => each === SERVED.allowed);
     const mustAsk = answer.pauseMs === 0 && isAllServed && isCostly;
     if (canFall && checks.length > 0 && !mustAsk && !record.denies) {
@@ -1069,7 +1069,14 @@ class Exchange {
     const othersDeducted =
       counter.used - record.deducted - (keeps(rules, 'subtractsBase') ? record.base : 0);
     return Object.assign(answer, {
-      ...{ others, othersDeducted, previousUse, previousKnownUse, recall: counter.recall, served },
+      ...{
+        others,
+        othersDeducted,
+        previousUsage,
+        previousKnownUsage,
+        recall: counter.recall,
+        served,
+      },
     });
   }
 
@@ -1191,8 +1198,8 @@ const NOTHING: CounterAnswer = {
   ...{
     others: 0,
     othersDeducted: 0,
-    previousUse: 0,
-    previousKnownUse: 0,
+    previousUsage: 0,
+    previousKnownUsage: 0,
     lent: 0,
     lentLimit: 0,
     recall: 0,

@@ -291,8 +291,8 @@ function applyAnswer(
   state.others = answer.others;
   state.othersDeducted = answer.othersDeducted;
   if (readsPrevious(message, answer)) {
-    state.previousUse = answer.previousUse;
-    state.previousKnownUse = answer.previousKnownUse;
+    state.previousUse = answer.previousUsage;
+    state.previousKnownUse = answer.previousKnownUsage;
   } else {
     // Other machines may have used some: not 0, so that this lease serves no sliding windows.
     state.previousUse = Math.max(1, state.previousUse);

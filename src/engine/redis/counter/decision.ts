@@ -30,7 +30,7 @@ export function decisionOf(
   const { limit, durationMs, rule } = check;
   const allowed = served === SERVED.allowed;
   const isSliding = rule === RULE.sliding;
-  const carried = isSliding ? share(answer.previousUse, answer.leftUs, durationMs * 1_000) : 0;
+  const carried = isSliding ? share(answer.previousUsage, answer.leftUs, durationMs * 1_000) : 0;
   const used = state.othersDeducted + state.spent + state.reserved;
   const reset = windowEndMs(state.window, durationMs);
   return {
@@ -60,14 +60,14 @@ function outcomeOf({ wasWrittenOff }: CounterAnswer, served: number): number {
 /** Not before the decision: tokens that Redis saw as used may have been returned since. */
 function passesAtOfDenied(
   used: number,
-  { previousUse, leftUs }: CounterAnswer,
+  { previousUsage, leftUs }: CounterAnswer,
   check: Readonly<CheckParameters>,
   reset: number,
   served: number,
 ): number {
   // By the clock of Redis.
   const decidedMs = reset - Math.floor(leftUs / 1_000);
-  const passesAt = Math.max(decidedMs, passesAtInWindow(used, previousUse, check, reset));
+  const passesAt = Math.max(decidedMs, passesAtInWindow(used, previousUsage, check, reset));
   // Other machines use what they hold by then, or return it.
   return served === SERVED.shared ? Math.min(passesAt, decidedMs + SHARED_LEASE_MS) : passesAt;
 }

@@ -183,8 +183,8 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
   if (fields.hasMoreThan(count)) {
     const { at: atEnd, count: endCount } = ANSWERS.ANSWER_END;
     const { isUnknown, isMissing, writtenOff } = ANSWER_STATE;
-    answer.previousUse = fields.signed(count + atEnd.previousUse);
-    answer.previousKnownUse = fields.signed(count + atEnd.previousKnownUse);
+    answer.previousUsage = fields.signed(count + atEnd.previousUsage);
+    answer.previousKnownUsage = fields.signed(count + atEnd.previousKnownUsage);
     answer.writtenOff = fields.integer(count + atEnd.writtenOff, 0);
     const state = fields.integer(count + atEnd.state, 0, isUnknown + isMissing + writtenOff);
     answer.isUnknown = (state & isUnknown) !== 0;
@@ -211,8 +211,8 @@ const NOTHING_DONE: CounterAnswer = {
   pauseMs: 0,
   others: 0,
   othersDeducted: 0,
-  previousUse: 0,
-  previousKnownUse: 0,
+  previousUsage: 0,
+  previousKnownUsage: 0,
   lent: 0,
   lentLimit: 0,
   recall: 0,

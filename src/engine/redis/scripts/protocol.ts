@@ -119,8 +119,8 @@ export interface CounterAnswer {
    * Usage of the window before, of all members: with tokens in leases, and without. 0, unless the
    * message or one of its checks is sliding, or the message is about the window before.
    */
-  previousUse: number;
-  previousKnownUse: number;
+  previousUsage: number;
+  previousKnownUsage: number;
   /** Tokens of the new lease. */
   lent: number;
   /** The smallest limit of the checks, else `lastLimit`. The lease serves no check below it. */

@@ -245,7 +245,13 @@ export const ANSWERS = {
   }),
   // If the window before was read, or one of the last three is not 0.
   ANSWER_END: fields({
-    ...{ previousUse: '%d', previousKnownUse: '%d', writtenOff: '%d', state: '%d', report: '%d' },
+    ...{
+      previousUsage: '%d',
+      previousKnownUsage: '%d',
+      writtenOff: '%d',
+      state: '%d',
+      report: '%d',
+    },
   }),
   GCRA_REFUSAL: fields({ status: '%d', reset: '%d' }),
   GCRA_ANSWER: fields({

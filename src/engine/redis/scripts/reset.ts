@@ -26,7 +26,7 @@ export interface ResetSelector {
   gcra: boolean;
 }
 
-/** Leases should have been recalled before: use that is in no report stays counted. */
+/** Leases should have been recalled before: usage that is in no report stays counted. */
 export function encodeReset(
   context: ScriptContext,
   header: CallHeader,

@@ -175,7 +175,7 @@ test('an answer of the next window ends the lease, and remembers what was spent 
   counter.state.lease = 8;
   counter.counter.mustSync = true;
   counter.compose();
-  counter.answer({ window: WINDOW + 1, others: 1, othersDeducted: 2, previousUse: 20 });
+  counter.answer({ window: WINDOW + 1, others: 1, othersDeducted: 2, previousUsage: 20 });
   expect(counter.state).toMatchObject({
     ...{ window: WINDOW + 1, spent: 0, previousSpent: 7, lease: 0, reserved: 0, reported: 0 },
     ...{ others: 1, othersDeducted: 2, previousUse: 20 },
@@ -362,23 +362,23 @@ test('the window before is that of the answer where it shows it, else used by so
   const fixed = sent({});
   fixed.state.window = WINDOW;
   fixed.counter.sent!.message.window = WINDOW;
-  fixed.answer({ served: [denied], previousUse: 0, previousKnownUse: 0 });
+  fixed.answer({ served: [denied], previousUsage: 0, previousKnownUsage: 0 });
   expect(fixed.state).toMatchObject({ previousUse: 1, previousKnownUse: 0 });
   const sliding = sent({ rule: RULE.sliding });
-  sliding.answer({ served: [denied], previousUse: 9, previousKnownUse: 8 });
+  sliding.answer({ served: [denied], previousUsage: 9, previousKnownUsage: 8 });
   expect(sliding.state).toMatchObject({ previousUse: 9, previousKnownUse: 8 });
 });
 
 test('the decision counts what others hold, and what the window before carries over', () => {
   const counter = sent({ cost: 2 }, { cost: 3, rule: RULE.sliding });
-  const left = { leftUs: (MINUTE / 2) * 1_000, previousUse: 41 };
+  const left = { leftUs: (MINUTE / 2) * 1_000, previousUsage: 41 };
   const { decisions } = counter.answer({ served: [allowed, allowed], othersDeducted: 10, ...left });
   expect(decisions.map(([, { remaining }]) => remaining)).toEqual([88, 100 - 15 - 20]);
   expect(decisions[0][1]).toMatchObject({ reset: RESET, passesAt: 0, outcome: OUTCOME.decided });
 });
 
 test('a denial says when the check passes, but not a time before the decision', () => {
-  const left = { leftUs: (MINUTE / 2) * 1_000, previousUse: 40 };
+  const left = { leftUs: (MINUTE / 2) * 1_000, previousUsage: 40 };
   const decide = (served: number, more: object, rule: 0 | 1 = 0, cost = 60) => {
     const counter = sent({ cost, rule: rule === 1 ? RULE.sliding : RULE.fixed });
     return counter.answer({ served: [served], ...left, ...more }).decisions[0][1];

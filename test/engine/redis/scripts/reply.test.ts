@@ -51,7 +51,7 @@ describe('a reply to the exchange script', () => {
     expect(wanted.counters).toMatchObject([{ mayDeny: true, pauseMs: 201, served: [1, 3] }]);
     const rest = decodeExchange([message], [HEADER, `${COUNTER} 9 8 1 5 1700000000000000`]);
     expect(rest.counters[0]).toMatchObject({
-      ...{ previousUse: 9, previousKnownUse: 8, writtenOff: 1, report: 1_700_000_000_000_000 },
+      ...{ previousUsage: 9, previousKnownUsage: 8, writtenOff: 1, report: 1_700_000_000_000_000 },
       ...{ isUnknown: true, isMissing: false, wasWrittenOff: true },
     });
   });
