@@ -5,12 +5,6 @@
 -- them is in leases that may still be unused. `deducted` includes them, so no window is overfull.
 -- The prefix `own` is for the account of this member, `previous` for the window before.
 --
--- A counter is verified after a loss: its members must report, and until they have, no check is
--- allowed, and no denial proven by what is missing. It is done for a counter whose window began
--- before the fence of a recovery; for one that was deleted, as its member, or the index, shows; and
--- for one that is missing, in a window that began before another key was found to be lost. A report
--- is a message that names the time of the request, because an old copy of a message may be late.
---
 -- Each call creates the functions of its script again, which takes time. So functions that are
 -- rarely needed are included in the branches that need them. For the same reason a flag is tested
 -- by `flags % (2 * FLAG) >= FLAG`: Lua folds the product, and has no operators for bits.
@@ -106,124 +100,13 @@ for i = 2, #KEYS do
       ownFirstRequestUs, ownLastRequestUs = 0, 0
     end
 
-    -- What a member has had an answer of, and is missing, was deleted.
-    local isLost = window == currentWindow
-      and (isStored and not stored[2] or others > 0 and not stored[1])
-    local isPreviousLost = window == currentWindow - 1
-        and (isStored and not previous[2] or others > 0 and not previous[1])
-      or window == currentWindow and isSliding and previousKnown > previousSpent
-        and not previous[1]
-    if (isLost or isPreviousLost) and reportedEpoch ~= format(EPOCH, runId, epochNumber) then
-      isLost, isPreviousLost = false, false
-    end
-    -- When the last window of the counter expires that has existed.
-    local isGuess, indexedMs = false, false
-    if not stored[1] or isLost then
-      --#include counter-name.lua
-      local index = bucketKey:sub(1, -2) .. INDEX_KEY .. identity
-      indexedMs = call('HGET', index, INDEX_WINDOWS .. digits)
-      isGuess = not stored[1] and startUs < lostUs
-    end
-    local wasIndexed = indexedMs and indexedMs == format('%d', (currentWindow + 2) * durationMs)
-    -- Of a lost key whose index is there, no others are known to be lost.
-    if (isLost or isPreviousLost) and not wasIndexed then
-      lostUs = clockUs
-      --#include store-meta.lua
-    end
-    if isSliding then
-      -- The window before has ended while its members were to report, or was lost alone.
-      if previousFlags >= TOTALS_AWAITED
-          and previousFlags % (2 * TOTALS_ONLY_FOR_PREVIOUS) < TOTALS_ONLY_FOR_PREVIOUS then
-        isPreviousLost, previousFlags = true, previousFlags % TOTALS_ONLY_FOR_PREVIOUS
-        call('HSET', previousKey, COUNTER_TOTALS, pack(TOTALS, previousDeducted, previousUsage,
-          previousRateSum, previousRecallNumber, previousRecalledUs, previousLimit,
-          previousFlags))
-      end
-      if not previous[1] and (stored[1] and call('HGET', key, COUNTER_HAD_PREVIOUS)
-          or indexedMs and indexedMs == format('%d', (currentWindow + 1) * durationMs)) then
-        isPreviousLost = true
-      end
-    end
-    isLost = isLost or wasIndexed
-    local isVerified, isPreviousVerified = true, true
-    if fenceUs > 0 and startUs - durationMs * 1000 < fenceUs then
-      isPreviousVerified = call('HGET', key, COUNTER_VERIFIED) == format('%d', epochNumber)
-      isVerified = isPreviousVerified or startUs >= fenceUs
-    end
-    local isMarked = false
-    local isUse = checkCount > 0 or wantsLease or recalls or refund > 0
-    local mustVerify = isLost or isGuess or isUse and not isVerified
-    if mustVerify or isPreviousLost or isUse and isSliding and not isPreviousVerified then
-      isOnlyForPrevious = isOnlyForPrevious and not mustVerify
-      --#include verify-counter.lua
-    end
+    --#include find-loss.lua
     local isReporting = isReport or isMarked
       or fenceUs > 0 and reportedEpoch ~= format(EPOCH, runId, epochNumber)
     local oldDeducted, oldUsage = deducted, usage
     local oldPreviousDeducted, oldPreviousUsage = previousDeducted, previousUsage
 
-    -- Settles the window before: late usage there, and what is left of its lease.
-    local isPreviousNew = false
-    if readsPrevious then
-      local wasAwaited = previousOwnFlags % (2 * ACCOUNT_MUST_REPORT) >= ACCOUNT_MUST_REPORT
-      if previous[2] and previousOwnSequence < firstSequence then
-        if previousOwnFlags % (2 * ACCOUNT_WRITTEN_OFF) == 0 then
-          previousUsage = previousUsage + (previousOwnDeducted - previousOwnUsage)
-        end
-        previousRateSum, previousOwnDeducted, previousOwnUsage, previousOwnBase, previousOwnRate,
-          previousOwnFlags = previousRateSum - previousOwnRate, 0, 0, 0, 0, 0
-      end
-      local used, held = 0, 0
-      if window == currentWindow then used = previousSpent - previousOwnBase
-      elseif window == currentWindow - 1 then used, held = spent - previousOwnBase, kept end
-      if previousOwnBase >= CLEARED_BASE then used = 0 end
-      local isWrittenOff = previousOwnFlags % (2 * ACCOUNT_WRITTEN_OFF) == ACCOUNT_WRITTEN_OFF
-      previousDeducted = previousDeducted + (used - previousOwnDeducted + held)
-      previousUsage = previousUsage
-        + (used - (isWrittenOff and previousOwnDeducted or previousOwnUsage))
-      if previousDeducted ~= oldPreviousDeducted or previousUsage ~= oldPreviousUsage
-          or previousOwnSequence < firstSequence and previous[2]
-          or used + held ~= previousOwnDeducted or used ~= previousOwnUsage or hasInherited then
-        if wasAwaited and previousFlags >= TOTALS_AWAITED then
-          previousFlags = previousFlags - TOTALS_AWAITED
-          if previousFlags < TOTALS_AWAITED then
-            previousFlags = previousFlags % TOTALS_ONLY_FOR_PREVIOUS
-          end
-        end
-        call('HSET', previousKey,
-          COUNTER_TOTALS, pack(TOTALS, previousDeducted, previousUsage, previousRateSum,
-            previousRecallNumber, previousRecalledUs, previousLimit, previousFlags),
-          me, pack(ACCOUNT, used + held, used, sequence, previousOwnBase, previousOwnRate,
-            0, 0, 0))
-        isPreviousNew = not previous[1]
-      end
-      previousOwnDeducted, previousOwnUsage = used + held, used
-      local known = window == currentWindow and previousKnown
-        or window == currentWindow - 1 and others + spent or 0
-      local knowsMore = isReporting and known > max(0, previousUsage)
-      if knowsMore or previousFlags % (2 * TOTALS_MUST_RESTORE) >= TOTALS_MUST_RESTORE then
-        --#include restore-usage.lua
-        if knowsMore then
-          rememberUsage(previousKey, known)
-          if previousFlags % (2 * TOTALS_MUST_RESTORE) < TOTALS_MUST_RESTORE then
-            previousFlags = previousFlags + TOTALS_MUST_RESTORE
-          end
-        end
-        if awaited == 0 and isPreviousVerified then
-          previousDeducted, previousUsage =
-            restoreUsage(previousKey, previousDeducted, previousUsage)
-          previousFlags = previousFlags - TOTALS_MUST_RESTORE
-        end
-        call('HSET', previousKey, COUNTER_TOTALS, pack(TOTALS, previousDeducted, previousUsage,
-          previousRateSum, previousRecallNumber, previousRecalledUs, previousLimit,
-          previousFlags))
-        isPreviousNew = not previous[1]
-      end
-      if isPreviousNew then
-        --#include begin-expiry.lua
-        beginExpiry(previousKey, currentWindow - 1, stored[1])
-      end
-    end
+    --#include settle-previous.lua
 
     -- Settles this window.
     if stored[2] and ownSequence < firstSequence then

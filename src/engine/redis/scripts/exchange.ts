@@ -7,6 +7,7 @@ import beginExpiry from './begin-expiry.lua';
 import counterName from './counter-name.lua';
 import endDenials from './end-denials.lua';
 import exchangeLua from './exchange.lua';
+import findLoss from './find-loss.lua';
 import inheritAccount from './inherit-account.lua';
 import { memberScript } from './lua.ts';
 import {
@@ -39,6 +40,7 @@ import {
   type ScriptContext,
 } from './reply.ts';
 import restoreUsage from './restore-usage.lua';
+import settlePrevious from './settle-previous.lua';
 import share from './share.lua';
 import sharedWindow from './shared-window.lua';
 import verifyCounter from './verify-counter.lua';
@@ -48,9 +50,11 @@ const files = {
   'begin-expiry.lua': beginExpiry,
   'counter-name.lua': counterName,
   'end-denials.lua': endDenials,
+  'find-loss.lua': findLoss,
   'inherit-account.lua': inheritAccount,
   'recall-leases.lua': recallLeases,
   'restore-usage.lua': restoreUsage,
+  'settle-previous.lua': settlePrevious,
   'share.lua': share,
   'shared-window.lua': sharedWindow,
   'verify-counter.lua': verifyCounter,
