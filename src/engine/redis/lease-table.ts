@@ -185,23 +185,18 @@ export class LeaseTable implements LeaseMemory {
     }
   }
 
-  /** Counts tokens that were reserved. @param window that of the decision */
+  /**
+   * Counts tokens that were reserved. Redis has counted those of a check that had no slot then, and
+   * in a window that has ended since reserved tokens count as spent already.
+   * @param window that of the decision
+   */
   commit(id: Identity, key: number, window: number, cost: number): void {
     const lock = this.#lockGroup(id);
     try {
       const slot = find(this, this.#location, id, key);
-      if (slot === NO_SLOT) return;
-      const { words, details } = this;
-      const newest = readWindow(words, slot);
-      if (window === newest) {
-        const reserved = Math.min(cost, details[reservedAt(slot)]);
-        if (cost > reserved) {
-          this.#dirty.add(lock, slot);
-          addUnreported(this, slot, cost - reserved);
-        }
-        details[reservedAt(slot)] -= reserved;
-      }
-      // In a window that has ended in between the tokens count as spent already.
+      if (slot === NO_SLOT || window !== readWindow(this.words, slot)) return;
+      const { details } = this;
+      details[reservedAt(slot)] -= Math.min(cost, details[reservedAt(slot)]);
     } finally {
       this.release(lock);
     }

@@ -100,6 +100,14 @@ describe('reserved tokens', () => {
     expect(brokenInvariants(table)).toEqual([]);
   });
 
+  test('of a check that had no slot are counted by Redis, and not again when they are used', () => {
+    const leases = new TestLeases();
+    leases.lend(ID, NOW, 5);
+    leases.table.commit(ID, MINUTE, WINDOW, 2);
+    expect(leases.read(ID)).toMatchObject({ lease: 5, reserved: 0, spent: 0 });
+    expect(leases.isDirty(ID)).toBe(false);
+  });
+
   test('never come back to a lease that serves more checks than theirs', () => {
     const leases = new TestLeases();
     leases.lend(ID, NOW, 5, { lentLimit: 100, coversSliding: false });
