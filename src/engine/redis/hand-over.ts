@@ -179,14 +179,12 @@ function insert(
   if (!(expiryMs(key, newest) > unixMs)) return;
   const identity: Identity = { h0, h1, h2, h3 };
   const table = tables[shardOf(identity)];
-  const lock = table.lockFor(identity);
-  table.acquire(lock);
-  const slot = table.insert(identity, namespaceTag, key, monotonicMs);
-  if (slot !== NO_SLOT) {
+  table.withLock(identity, (lock) => {
+    const slot = table.insert(identity, namespaceTag, key, monotonicMs);
+    if (slot === NO_SLOT) return;
     const isDirty = isWindow ? insertWindow(table, slot, fields) : insertGcra(table, slot, fields);
     if (isDirty) table.setDirty(lock, slot, true);
-  }
-  table.release(lock);
+  });
 }
 
 /** @returns whether a message is to report it */

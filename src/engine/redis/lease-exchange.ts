@@ -92,15 +92,9 @@ export function changeState(
   key: number,
   change: (state: LeaseState) => void,
 ): void {
-  const lock = table.lockFor(identity);
-  table.acquire(lock);
-  try {
-    const slot = table.find(identity, key);
-    if (slot === NO_SLOT) return;
+  table.withSlot(identity, key, (slot) => {
     table.read(slot, state);
     change(state);
     table.write(slot, state);
-  } finally {
-    table.release(lock);
-  }
+  });
 }

@@ -352,6 +352,25 @@ export class LeaseTable implements LeaseMemory {
     release(this.words, lock);
   }
 
+  /** Acts under the lock of an identity's group. Its closure is too slow for a check. */
+  withLock<T>(id: Identity, act: (lock: Lock) => T): T {
+    const lock = this.lockFor(id);
+    this.acquire(lock);
+    try {
+      return act(lock);
+    } finally {
+      this.release(lock);
+    }
+  }
+
+  /** The same for the slot of a counter, if it has one. */
+  withSlot(id: Identity, key: number, act: (slot: Slot, lock: Lock) => void): void {
+    this.withLock(id, (lock) => {
+      const slot = this.find(id, key);
+      if (slot !== NO_SLOT) act(slot, lock);
+    });
+  }
+
   /** @returns NO_SLOT when there is none. The caller holds the lock, here and below. */
   find(id: Identity, key: number): Slot {
     locate(this, id, this.#location);
