@@ -40,7 +40,7 @@ export interface RedisMachineOptions {
   syncMs?: number;
   /** Whether a recovery does not wait for machines that are gone: WEIR_RECOVERY=available. */
   isAvailable?: boolean;
-  /** How long a check waits for Redis. Then it is denied, unless `onEngineDown` says otherwise. */
+  /** How long a check waits for Redis. */
   timeoutMs: number;
   /** How long a call waits, if less. */
   callTimeoutMs?: number;
@@ -48,6 +48,7 @@ export interface RedisMachineOptions {
   openGraceMs?: number;
   counters?: number;
   fullTablePolicy?: FullTablePolicy;
+  /** What decides a check that Redis does not. Without it nothing is allowed. */
   onEngineDown?: EngineDownPolicy;
   /** Whether it stops calling a Redis that fails. Otherwise a slow computer does not end its use. */
   hasBreaker?: boolean;

@@ -121,6 +121,13 @@ export class CheckQueueConsumer {
     Atomics.compareExchange(this.#memory.words, at, claimed, queued);
   }
 
+  /** Drops an entry that is repeated: its acceptor cannot withdraw it, and fails its check. */
+  dropRepeated(number: number): void {
+    const { repeated, done } = ENTRY_STATE;
+    const at = itemAt(CHECK_QUEUE, number) + ENTRY.state;
+    Atomics.compareExchange(this.#memory.words, at, repeated, done);
+  }
+
   /** Whether an entry can still be claimed, unless it is withdrawn in this moment. */
   isOpen(number: number): boolean {
     if (((number - this.#tail) | 0) < 0) return false;

@@ -7,7 +7,6 @@
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { CounterSelector } from '../engine.ts';
-import { NO_SLOT } from '../table/layout.ts';
 import { counterKey, ruleOfKey } from '../windows/registry.ts';
 import type { GcraClient } from './gcra-client.ts';
 import type { LeaseClient } from './lease-client.ts';
@@ -42,6 +41,8 @@ export interface CorrectionOptions {
 }
 
 type Refund = Extract<CounterAction, { kind: 'refund' }>;
+
+const RECOVERS = 'Redis has lost counters, and recovers';
 
 /** Nothing was changed. */
 class Unchanged extends Error {}
@@ -87,9 +88,10 @@ export class Corrections {
     const { rule, durationMs, window, cost } = refund;
     const { client, gcra, nowMs } = this.#options;
     if (!hasWindows(rule)) {
-      const refunded = await gcra.refund(identity, durationMs, cost);
-      if (refunded === undefined) throw new Error('Redis did not answer in time');
-      return refunded;
+      const answer = await gcra.refund(identity, durationMs, cost);
+      if (answer === undefined) throw new Error('Redis did not answer in time');
+      if (answer.status === MESSAGE_STATUS.recovering) throw new Unchanged(RECOVERS);
+      return answer.refunded;
     }
     const key = counterKey(rule, durationMs);
     const endMs = nowMs() + SETTLE_MS;
@@ -111,15 +113,11 @@ export class Corrections {
       windows: selector.rule === undefined || hasWindows(selector.rule),
       gcra: selector.rule === undefined || !hasWindows(selector.rule),
     });
-    if (cleared === undefined) throw new Unchanged('Redis has lost counters, and recovers');
+    if (cleared === undefined) throw new Unchanged(RECOVERS);
     const table = tableOf(identity);
     for (const key of this.#keysOf(identity, selector)) {
       if (isGcra(key)) {
-        const lock = table.lockFor(identity);
-        table.acquire(lock);
-        const slot = table.find(identity, key);
-        if (slot !== NO_SLOT) table.remove(lock, slot);
-        table.release(lock);
+        table.withSlot(identity, key, (slot, lock) => table.remove(lock, slot));
       } else {
         client.forget(identity, key);
         await client.sync(identity, key);
@@ -187,10 +185,9 @@ export class Corrections {
   /** The keys of the counters of an identity that have slots here. */
   #keysOf(identity: Identity, { durationsMs, rule }: CounterSelector): number[] {
     const table = this.#options.tableOf(identity);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    const keys = table.findAll(identity).map((slot) => table.readKey(slot));
-    table.release(lock);
+    const keys = table.withLock(identity, () => {
+      return table.findAll(identity).map((slot) => table.readKey(slot));
+    });
     return keys.filter((key) => {
       const isMeant = rule === undefined || hasWindows(rule) !== isGcra(key);
       return isMeant && (durationsMs?.some((of) => isKeyOf(key, of)) ?? true);
@@ -215,7 +212,7 @@ function isSelected({ isGcra, durationMs }: StoredCounter, selector: CounterSele
 function throwUnlessRetry(answer: CounterAnswer | undefined): void {
   if (answer === undefined) throw new Error('Redis did not answer in time');
   if (answer.status === MESSAGE_STATUS.retryRefund) return;
-  throw new Unchanged('Redis has lost counters, and recovers');
+  throw new Unchanged(RECOVERS);
 }
 
 function pause(): Promise<void> {

@@ -3,7 +3,9 @@
  * up to MESSAGES_PER_CALL in a call.
  *
  * A check whose call has no answer may have been counted. It is not sent again; its acceptor
- * decides it without Redis. Tokens of a check that its acceptor has withdrawn are refunded.
+ * decides it without Redis. Tokens of a check that its acceptor has withdrawn are refunded. Tokens
+ * that were allowed without Redis stay unreported until Redis has answered: a report that is lost,
+ * or whose worker dies, is sent again, and at worst counts them twice.
  */
 
 import { NEVER, OUTCOME } from '../../core/decision.ts';
@@ -15,7 +17,7 @@ import { NO_SLOT } from '../table/layout.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
 import type { CallResult } from './bucket-calls.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
-import type { CheckSource } from './lease-client.ts';
+import { type CheckSource, nameOfCounter } from './lease-client.ts';
 import type { LeaseTable } from './lease-table.ts';
 import type { GcraCallAnswer } from './scripts/gcra.ts';
 import {
@@ -25,7 +27,7 @@ import {
   type GcraState,
   MESSAGE_STATUS,
 } from './scripts/protocol.ts';
-import { MESSAGES_PER_CALL, RETRY_MS } from './scripts/protocol-constants.ts';
+import { CORRECTION_REPEAT_MS, MESSAGES_PER_CALL, RETRY_MS } from './scripts/protocol-constants.ts';
 
 const never = () => false;
 
@@ -58,6 +60,8 @@ export class GcraClient {
   readonly #options: GcraClientOptions;
   /** By bucket. */
   readonly #waiting = new Map<number, WaitingMessage[]>();
+  /** The reports of tokens that are under way, by counter. */
+  readonly #syncs = new Map<string, Promise<boolean>>();
   readonly #retryTimers = new Set<NodeJS.Timeout>();
   #flushTimer: NodeJS.Immediate | undefined;
 
@@ -74,7 +78,10 @@ export class GcraClient {
     const message = { identity, durationMs, limit, burst, cost, countsDenied, known };
     const isWanted = () => source.isOpen(number);
     this.#add(message, isWanted, (answer) => {
-      if (answer === undefined || answer.status === MESSAGE_STATUS.full) return;
+      if (answer === undefined || answer.status === MESSAGE_STATUS.full) {
+        source.dropRepeated(number);
+        return;
+      }
       if (answer.isMissing && answer.isAllowed) {
         this.#options.stats.addOpenedTokens(namespaceTag, cost);
       }
@@ -94,65 +101,80 @@ export class GcraClient {
     });
   }
 
-  /** @returns how many tokens; undefined: there is no answer, and it may have been done */
-  refund(identity: Identity, durationMs: number, cost: number): Promise<number | undefined> {
+  /** @returns the answer; undefined: there is none, and it may have been done */
+  refund(identity: Identity, durationMs: number, cost: number): Promise<GcraAnswer | undefined> {
+    const { nowMs } = this.#options;
     const known = this.#bucketOf(identity, durationMs);
     const nothing = { limit: 0, burst: 0, countsDenied: false };
     const message = { identity, durationMs, ...nothing, cost: -cost, known };
-    return new Promise((resolve) => {
-      this.#add(message, never, (answer) => resolve(answer?.refunded));
-    });
+    const endMs = nowMs() + CORRECTION_REPEAT_MS;
+    return new Promise((resolve) => this.#add(message, () => nowMs() < endMs, resolve));
   }
 
   /** Reports tokens that were allowed without Redis. @returns whether it has got them */
   sync(identity: Identity, key: number): Promise<boolean> {
+    const name = nameOfCounter(identity, key);
+    // Redis would count tokens twice that are reported twice.
+    const underWay = this.#syncs.get(name);
+    if (underWay !== undefined) return underWay.then(() => this.sync(identity, key));
+    const sync = this.#sync(identity, key).finally(() => this.#syncs.delete(name));
+    this.#syncs.set(name, sync);
+    return sync;
+  }
+
+  #sync(identity: Identity, key: number): Promise<boolean> {
     const table = this.#options.tableOf(identity);
     let tokens = 0;
     let limit = 0;
-    withSlot(table, identity, key, (slot, lock) => {
+    table.withSlot(identity, key, (slot, lock) => {
       tokens = table.readUnreported(slot);
       limit = table.readLastLimit(slot);
-      table.setUnreported(slot, 0);
-      table.setDirty(lock, slot, false);
+      if (tokens === 0) table.setDirty(lock, slot, false);
     });
-    if (tokens <= 0 || limit <= 0) return Promise.resolve(true);
+    if (tokens === 0) return Promise.resolve(true);
     const durationMs = durationOfKey(key);
     const cost = Math.min(tokens, limit);
     const message = { identity, durationMs, limit, burst: limit, cost, countsDenied: true };
-    return new Promise((resolve) => {
-      this.#add(message, never, (answer) => {
-        const isDone = answer?.status === MESSAGE_STATUS.done;
-        // The local bucket may have been this machine's share of the limit.
-        if (isDone) {
-          withSlot(table, identity, key, (slot) => {
-            if (table.readUnreported(slot) === 0) table.writeGcra(slot, answer.state);
-          });
-        } else {
-          withSlot(table, identity, key, (slot, lock) => {
-            table.setUnreported(slot, table.readUnreported(slot) + tokens);
-            table.setDirty(lock, slot, true);
-          });
-        }
-        resolve(isDone);
-      });
-    });
+    return this.#report(message, key, tokens);
   }
 
   /** Reports a bucket to a Redis that has lost it. @returns whether Redis has got it */
   report(identity: Identity, key: number): Promise<boolean> {
     const table = this.#options.tableOf(identity);
     let state: GcraState | undefined;
-    withSlot(table, identity, key, (slot) => {
+    // The bucket contains the tokens that were allowed without Redis.
+    let tokens = 0;
+    table.withSlot(identity, key, (slot) => {
       state = table.readGcra(slot);
+      tokens = table.readUnreported(slot);
     });
     if (state === undefined || state.newest <= 0 || state.limit <= 0) return Promise.resolve(true);
-    const report: GcraReport = { identity, durationMs: durationOfKey(key), ...state };
+    return this.#report({ identity, durationMs: durationOfKey(key), ...state }, key, tokens);
+  }
+
+  /**
+   * Sends a report once.
+   * @param tokens that are unreported until Redis has got it
+   * @returns whether Redis has got it
+   */
+  #report(message: GcraMessage | GcraReport, key: number, tokens: number): Promise<boolean> {
+    const { identity } = message;
+    const table = this.#options.tableOf(identity);
     return new Promise((resolve) => {
-      this.#add(report, never, (answer) => {
-        const isDone = answer?.status === MESSAGE_STATUS.done;
-        // The bucket contains the tokens that were allowed without Redis.
-        if (isDone) withSlot(table, identity, key, (slot) => table.setUnreported(slot, 0));
-        resolve(isDone);
+      this.#add(message, never, (answer) => {
+        if (answer?.status !== MESSAGE_STATUS.done) {
+          resolve(false);
+          return;
+        }
+        table.withSlot(identity, key, (slot, lock) => {
+          const left = Math.max(0, table.readUnreported(slot) - tokens);
+          table.setUnreported(slot, left);
+          if (left > 0) return;
+          table.setDirty(lock, slot, false);
+          // The local bucket may have been this machine's share of the limit.
+          table.writeGcra(slot, answer.state);
+        });
+        resolve(true);
       });
     });
   }
@@ -161,7 +183,7 @@ export class GcraClient {
   #bucketOf(identity: Identity, durationMs: number): GcraState | undefined {
     const table = this.#options.tableOf(identity);
     let state: GcraState | undefined;
-    withSlot(table, identity, counterKey(RULE.gcra, durationMs), (slot) => {
+    table.withSlot(identity, counterKey(RULE.gcra, durationMs), (slot) => {
       // What was allowed without Redis is reported on its own.
       if (table.readUnreported(slot) === 0) state = table.readGcra(slot);
     });
@@ -174,14 +196,12 @@ export class GcraClient {
     const { tableOf, nowMs } = this.#options;
     const table = tableOf(identity);
     const key = counterKey(RULE.gcra, message.durationMs);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    let slot = table.find(identity, key);
-    if (slot === NO_SLOT) slot = table.insert(identity, tag, key, nowMs());
-    if (slot !== NO_SLOT && table.readUnreported(slot) === 0) {
+    table.withLock(identity, () => {
+      let slot = table.find(identity, key);
+      if (slot === NO_SLOT) slot = table.insert(identity, tag, key, nowMs());
+      if (slot === NO_SLOT || table.readUnreported(slot) > 0) return;
       table.writeGcra(slot, answer.state);
-    }
-    table.release(lock);
+    });
   }
 
   /** Sends what is to be sent. Happens by itself at the end of a turn. */
@@ -211,8 +231,8 @@ export class GcraClient {
     const again: WaitingMessage[] = [];
     for (const [at, one] of waiting.entries()) {
       const mustWait = answers[at]?.status === MESSAGE_STATUS.recovering && this.#mayWait(one);
-      const isAgain = result.kind === 'refused' ? one.isWanted() : mustWait && isOpen(one);
-      if (isAgain) again.push(one);
+      const isUndone = result.kind === 'refused' || mustWait;
+      if (isUndone && one.isWanted()) again.push(one);
       else one.onAnswer(answers[at]);
     }
     if (again.length > 0) this.#retry(again);
@@ -229,7 +249,8 @@ export class GcraClient {
     const timer = setTimeout(() => {
       this.#retryTimers.delete(timer);
       for (const { message, isWanted, onAnswer, queuedMs } of messages) {
-        if (isOpen({ message, isWanted })) this.#add(message, isWanted, onAnswer, queuedMs);
+        if (isWanted()) this.#add(message, isWanted, onAnswer, queuedMs);
+        else onAnswer(undefined);
       }
       this.flush();
     }, RETRY_MS);
@@ -248,23 +269,4 @@ export class GcraClient {
     this.#waiting.set(bucket, waiting);
     this.#flushTimer ??= setImmediate(() => this.flush());
   }
-}
-
-/** Whether a message is to be sent again that Redis has not executed. A refund is, always. */
-function isOpen({ message, isWanted }: Pick<WaitingMessage, 'message' | 'isWanted'>): boolean {
-  return ('cost' in message && message.cost < 0) || isWanted();
-}
-
-/** Acts on the slot of a counter, if it has one, under its lock. */
-function withSlot(
-  table: LeaseTable,
-  identity: Identity,
-  key: number,
-  act: (slot: ReturnType<LeaseTable['find']>, lock: ReturnType<LeaseTable['lockFor']>) => void,
-): void {
-  const lock = table.lockFor(identity);
-  table.acquire(lock);
-  const slot = table.find(identity, key);
-  if (slot !== NO_SLOT) act(slot, lock);
-  table.release(lock);
 }

@@ -44,6 +44,7 @@ export interface CheckSource {
   claim(number: number): boolean;
   unclaim(number: number): void;
   isOpen(number: number): boolean;
+  dropRepeated(number: number): void;
   reply(number: number, decision: ReplyDecision): void;
 }
 
@@ -196,7 +197,7 @@ export class LeaseClient {
       }
       case 'wake': {
         changeState(tableOf(identity), identity, key, (state) => endDenials(state, nowMs()));
-        const active = this.#counters.get(nameOf(identity, key));
+        const active = this.#counters.get(nameOfCounter(identity, key));
         if (active === undefined) break;
         wake(active.counter);
         this.#queue(active);
@@ -392,7 +393,7 @@ export class LeaseClient {
   }
 
   #activeOf(identity: Identity, key: number, namespaceTag: number): ActiveCounter {
-    const name = nameOf(identity, key);
+    const name = nameOfCounter(identity, key);
     let active = this.#counters.get(name);
     if (active === undefined) {
       const bucket = this.#options.bucketOf(identity);
@@ -425,6 +426,7 @@ function isOpen({ source, entry }: QueuedCheck): boolean {
   return source.isOpen(entry.number);
 }
 
-function nameOf({ h0, h1, h2, h3 }: Identity, key: number): string {
+/** A key of maps by counter. */
+export function nameOfCounter({ h0, h1, h2, h3 }: Identity, key: number): string {
   return `${h0},${h1},${h2},${h3},${key}`;
 }

@@ -10,11 +10,11 @@ import type { Identity } from '../../core/hash.ts';
 import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import { NO_SLOT, type Slot } from '../table/layout.ts';
+import type { Lock, Slot } from '../table/layout.ts';
 import { durationOfKey, endMs, expiryMs, ruleOfKey } from '../windows/registry.ts';
 import { dropLease, mustReport, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
-import type { LeaseClient } from './lease-client.ts';
+import { type LeaseClient, nameOfCounter } from './lease-client.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
 import { DEADLINE_STEP_MS } from './scripts/protocol-constants.ts';
@@ -141,8 +141,7 @@ export class UsageSync {
       ending = new Map();
       this.#ending.set(step, ending);
     }
-    const { h0, h1, h2, h3 } = identity;
-    ending.set(`${h0},${h1},${h2},${h3},${key}`, { identity, key });
+    ending.set(nameOfCounter(identity, key), { identity, key });
   }
 
   /** Takes the leases away whose deadline has passed. The next `run` reports them to Redis. */
@@ -154,16 +153,12 @@ export class UsageSync {
       this.#ending.delete(step);
       for (const { identity, key } of ending.values()) {
         const table = tableOf(identity);
-        const lock = table.lockFor(identity);
-        table.acquire(lock);
-        const slot = table.find(identity, key);
-        if (slot !== NO_SLOT) {
+        table.withSlot(identity, key, (slot, lock) => {
           table.read(slot, this.#state);
           const { lease, deadlineMs } = this.#state;
           if (now >= deadlineMs) this.#takeLease(table, slot, lock);
           else if (lease > 0) this.returnAtEnd(identity, key, deadlineMs);
-        }
-        table.release(lock);
+        });
       }
     }
   }
@@ -215,9 +210,7 @@ export class UsageSync {
   }
 
   /** Visits all slots, some groups in a turn of the loop. */
-  async #scan(
-    visit: (table: LeaseTable, slot: Slot, lock: ReturnType<LeaseTable['lockFor']>) => void,
-  ): Promise<void> {
+  async #scan(visit: (table: LeaseTable, slot: Slot, lock: Lock) => void): Promise<void> {
     let visited = 0;
     for (const table of this.#options.tables) {
       for (let group = 0; group < table.groups; group++) {
@@ -229,7 +222,7 @@ export class UsageSync {
     }
   }
 
-  #takeLease(table: LeaseTable, slot: Slot, lock: ReturnType<LeaseTable['lockFor']>): void {
+  #takeLease(table: LeaseTable, slot: Slot, lock: Lock): void {
     if (isGcra(table.readKey(slot))) return;
     const state = this.#state;
     table.read(slot, state);

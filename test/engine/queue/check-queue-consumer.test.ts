@@ -124,6 +124,22 @@ describe('the queue of checks that end in any order', () => {
     expect([queue.stats.get(entriesRepeated), queue.stats.get(entriesLost)]).toEqual([1, 1]);
   });
 
+  test('drops a repeated entry that gets no reply, and no other', () => {
+    const queue = newQueue();
+    const [dead, other] = [queue.enqueue(1), queue.enqueue(1)];
+    const first = queue.newConsumer();
+    readAll(first);
+    first.claim(dead);
+    const second = queue.newConsumer();
+    expect(readAll(second)).toEqual([dead, other]);
+    second.dropRepeated(dead);
+    second.dropRepeated(other);
+    expect([second.claim(dead), second.claim(other)]).toEqual([false, true]);
+    second.reply(other, decisionOf(0));
+    second.flush();
+    expect(second.isEmpty()).toBe(true);
+  });
+
   test('does not claim a new entry in the place of an old one', () => {
     const queue = newQueue();
     const old = queue.enqueue(1);
