@@ -352,19 +352,18 @@ export class RedisShardWorker {
     const table = this.#tableOf(identity);
     const nowMs = this.#parts.nowMs();
     const key = counterKey(rule, durationMs);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    const hasSlot =
-      table.find(identity, key) !== NO_SLOT ||
-      table.insert(identity, namespaceTag, key, nowMs) !== NO_SLOT;
-    table.release(lock);
-    if (!hasSlot) {
+    table.withLock(identity, () => {
+      if (table.find(identity, key) === NO_SLOT) table.insert(identity, namespaceTag, key, nowMs);
+    });
+    const verdict = table.decideAsync(identity, nowMs, parameters, decision);
+    // The table is full, or an acceptor has used the new slot for another counter.
+    if (verdict === VERDICT.needsTokens) {
       consumer.unclaim(number);
       this.client.addCheck(consumer, entry);
       return;
     }
-    const verdict = table.decideAsync(identity, nowMs, parameters, decision);
     if (verdict === VERDICT.decidedReport) this.#report(entry);
+    else if (verdict === VERDICT.decidedPrefetch) this.client.addPrefetch(entry);
     consumer.reply(number, decision);
     this.#parts.stats.add(WORKER_STAT.decisions, 1);
   }

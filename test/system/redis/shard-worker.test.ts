@@ -1,11 +1,12 @@
 /** What shard workers of several machines guarantee, besides `lease-client-faults.test.ts`. */
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import type { Check } from '../../../src/core/check.ts';
 import { SYNC_INTERVAL_MAX_MS } from '../../../src/core/constants.ts';
-import type { CheckParameters } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { CounterSelector } from '../../../src/engine/engine.ts';
+import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
 import {
   decodeListMembers,
   encodeListMembers,
@@ -25,7 +26,7 @@ const TERMS = { limit: 100, durationMs: LONG_WINDOW_MS };
 const group = machineGroup();
 const { machines } = group;
 
-const decide = (machine: TestMachine, cost = 1, terms: Partial<CheckParameters> = {}) => {
+const decide = (machine: TestMachine, cost = 1, terms: Partial<Check> = {}) => {
   return machine.decide(ID, { ...TERMS, cost, ...terms });
 };
 const allows = async (machine: TestMachine, cost = 1) => (await decide(machine, cost)).allowed;
@@ -136,6 +137,32 @@ describe.skipIf(isRedisMissing)('asynchronous usage', () => {
     await use(second, 60);
     await expect.poll(reported).toMatchObject({ counters: [{ current: 70 }] });
     await expect.poll(async () => (await use(second, 20)).remaining).toBe(0);
+  });
+});
+
+describe.skipIf(isRedisMissing)('an asynchronous check of a new counter', () => {
+  /** The first decision is that of the acceptor, the second that of the worker. */
+  const decideAsync = () => {
+    return vi.spyOn(LeaseTable.prototype, 'decideAsync').mockReturnValueOnce(VERDICT.needsTokens);
+  };
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  test('is decided by Redis, if another counter has taken the slot that it got', async () => {
+    const [first] = await group.start(1);
+    decideAsync().mockReturnValueOnce(VERDICT.needsTokens);
+    expect(await decide(first, 1, { isAsync: true })).toMatchObject({
+      allowed: true,
+      remaining: 99,
+    });
+  });
+
+  test('wants more tokens, if it has left few of a lease', async () => {
+    const [first] = await group.start(1);
+    decideAsync().mockReturnValueOnce(VERDICT.decidedPrefetch);
+    await decide(first, 1, { isAsync: true });
+    await expect.poll(() => first.count(WORKER_STAT.leasesGranted)).toBe(1);
   });
 });
 
