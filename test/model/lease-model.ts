@@ -146,7 +146,6 @@ export interface Publication {
   to: string;
   kind: MemberMessage['kind'];
   key: string;
-  window: number;
   /** The number of a request for a report. */
   report?: number;
 }
@@ -353,7 +352,7 @@ class Entry {
     meta.epochNumber = Math.max(meta.epochNumber + 1, this.#nowMs);
     meta.fenceUs = this.clockUs + this.#rules.fenceSlackUs;
     for (const to of Object.keys(meta.members)) {
-      this.published.push({ to, kind: 'epoch', key: '', window: 0 });
+      this.published.push({ to, kind: 'epoch', key: '' });
     }
   }
 
@@ -1069,14 +1068,7 @@ class Exchange {
     const othersDeducted =
       counter.used - record.deducted - (keeps(rules, 'subtractsBase') ? record.base : 0);
     return Object.assign(answer, {
-      ...{
-        others,
-        othersDeducted,
-        previousUsage,
-        previousKnownUsage,
-        recall: counter.recall,
-        served,
-      },
+      ...{ others, othersDeducted, previousUsage, previousKnownUsage, served },
     });
   }
 
@@ -1123,7 +1115,7 @@ class Exchange {
         record.firstRecallUs ||= nowUs;
         record.lastRecallUs = nowUs;
         isSent = true;
-        published.push({ to, kind: 'recall', key: this.#key, window });
+        published.push({ to, kind: 'recall', key: this.#key });
       }
       if (!isOverdue) continue;
       record.isWrittenOff = true;
@@ -1159,7 +1151,7 @@ class Exchange {
     if (record.lastRecallUs === 0) record.firstRecallUs = nowUs;
     record.lastRecallUs = nowUs;
     const report = record.firstRecallUs;
-    published.push({ to, kind: 'report', key: this.#key, window: this.#window, report });
+    published.push({ to, kind: 'report', key: this.#key, report });
   }
 
   /** @returns whether members were woken */
@@ -1169,7 +1161,7 @@ class Exchange {
     const { member, published } = this.#call;
     for (const to of waiters) {
       if (to === member) continue;
-      published.push({ to, kind: 'wake', key: this.#key, window: this.#window });
+      published.push({ to, kind: 'wake', key: this.#key });
     }
     counter.waiters = [];
     return true;
@@ -1182,7 +1174,7 @@ class Exchange {
     for (const [to, record] of Object.entries(counter.members)) {
       if (to === member || !record.denies) continue;
       record.denies = false;
-      published.push({ to, kind: 'wake', key: this.#key, window: this.#window });
+      published.push({ to, kind: 'wake', key: this.#key });
     }
     counter.hasDenials = counter.members[member].denies;
     return true;
@@ -1202,7 +1194,6 @@ const NOTHING: CounterAnswer = {
     previousKnownUsage: 0,
     lent: 0,
     lentLimit: 0,
-    recall: 0,
   },
   ...{ refunded: 0, served: [], writtenOff: 0 },
   ...{ isUnknown: false, isMissing: false, wasWrittenOff: false, report: 0 },
@@ -1261,6 +1252,6 @@ export function resetCounter(
     counter.used += deducted;
     if (record.isWrittenOff) counter.known += deducted;
   }
-  const told = Object.keys(members).map((to) => ({ to, kind: 'reset' as const, key, window }));
-  return [...told, ...waiters.map((to) => ({ to, kind: 'wake' as const, key, window }))];
+  const told = Object.keys(members).map((to) => ({ to, kind: 'reset' as const, key }));
+  return [...told, ...waiters.map((to) => ({ to, kind: 'wake' as const, key }))];
 }

@@ -194,7 +194,7 @@ export class WorldNames {
     const texts = [
       ...requests.map((request) => this.#requestText(world, request, rank)),
       ...answers.map((answer) => this.#answerText(world, answer)),
-      ...news.map(({ kind, window, report }) => `${kind} ${window} ${report}`),
+      ...news.map(({ kind, report }) => `${kind} ${report}`),
     ];
     return `${JSON.stringify(parts)}${texts.sort().join('|')}`;
   }
@@ -253,7 +253,7 @@ export class WorldNames {
     if (text === undefined) {
       const { status, epoch, membersVersion, counters } = call;
       const [counter] = counters;
-      const { sequence, recall, ...rest } = counter ?? {};
+      const { sequence, ...rest } = counter ?? {};
       text = JSON.stringify([status, epoch, membersVersion, Object.values(rest)]);
       this.#texts.set(call, text);
     }

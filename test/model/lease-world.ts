@@ -190,7 +190,7 @@ export interface World {
   arrived: number[];
   requests: Request[];
   answers: Answer[];
-  news: { machine: number; kind: Publication['kind']; window: number; report: number }[];
+  news: { machine: number; kind: Publication['kind']; report: number }[];
   faults: Faults;
   /** By window and limit, of checks that are not asynchronous. */
   allowed: Usage;
@@ -788,9 +788,9 @@ export class LeaseWorld {
   }
 
   #publish(world: World, published: readonly Publication[]): void {
-    for (const { to, kind, window, report = 0 } of published) {
+    for (const { to, kind, report = 0 } of published) {
       if (kind === 'epoch') continue;
-      world.news.push({ machine: Number(to.split('.')[0]), kind, window, report });
+      world.news.push({ machine: Number(to.split('.')[0]), kind, report });
     }
   }
 

@@ -180,7 +180,6 @@ function decodeCounter(message: CounterMessage, line: string): CounterAnswer {
     othersDeducted: fields.signed(at.othersDeducted),
     lent: fields.integer(at.lent, 0, message.wantsLease ? undefined : 0),
     lentLimit: smallestLimit(message),
-    recall: fields.integer(at.recall, 0),
     refunded: fields.integer(at.refunded, 0, message.refund),
     served: Array.from(fields.text(at.served, VERDICTS).slice(1), Number),
   };
@@ -219,7 +218,6 @@ const NOTHING_DONE: CounterAnswer = {
   previousKnownUsage: 0,
   lent: 0,
   lentLimit: 0,
-  recall: 0,
   refunded: 0,
   writtenOff: 0,
   isUnknown: false,

@@ -20,14 +20,6 @@ export function decodeMemberMessage(message: string): MemberMessage | undefined 
   const { at } = NOTICES[kind];
   const identity = identityFromHex(fields.text(at.identity, IDENTITY));
   const durationMs = fields.integer(at.durationMs, 1);
-  if (kind === 'bucket') return { kind, identity, durationMs };
-  const counter = { identity, durationMs, window: fields.integer(NOTICES[kind].at.window, 0) };
-  switch (kind) {
-    case 'recall':
-      return { kind, ...counter, recall: fields.integer(NOTICES[kind].at.number, 1) };
-    case 'report':
-      return { kind, ...counter, report: fields.integer(NOTICES[kind].at.number, 1) };
-    default:
-      return { kind, ...counter };
-  }
+  if (kind !== 'report') return { kind, identity, durationMs };
+  return { kind, identity, durationMs, report: fields.integer(NOTICES.report.at.number, 1) };
 }

@@ -125,7 +125,6 @@ export interface CounterAnswer {
   lent: number;
   /** The smallest limit of the checks, else `lastLimit`. The lease serves no check below it. */
   lentLimit: number;
-  recall: number;
   refunded: number;
   /** Leases of other members that were written off for this message. */
   writtenOff: number;
@@ -185,9 +184,8 @@ export interface CallAnswer {
 
 /** What a script publishes to a member. */
 export type MemberMessage =
-  | { kind: 'recall'; identity: Identity; durationMs: number; window: number; recall: number }
-  | { kind: 'wake' | 'reset'; identity: Identity; durationMs: number; window: number }
-  | { kind: 'report'; identity: Identity; durationMs: number; window: number; report: number }
+  | { kind: 'recall' | 'wake' | 'reset'; identity: Identity; durationMs: number }
+  | { kind: 'report'; identity: Identity; durationMs: number; report: number }
   /** Of a GCRA bucket. */
   | { kind: 'bucket'; identity: Identity; durationMs: number }
   | { kind: 'epoch'; epoch: string };

@@ -35,7 +35,7 @@ export const RECOVERY_PARK_MS = 80;
 const ANSWER: Omit<CounterAnswer, 'sequence'> = {
   ...{ status: 0, window: WINDOW, leftUs: MINUTE * 1_000, isStored: true, mayDeny: true },
   ...{ pauseMs: 0, others: 0, othersDeducted: 0, previousUsage: 40, previousKnownUsage: 40 },
-  ...{ lent: 0, lentLimit: LIMIT, recall: 0, refunded: 0, writtenOff: 0 },
+  ...{ lent: 0, lentLimit: LIMIT, refunded: 0, writtenOff: 0 },
   ...{ isUnknown: false, isMissing: false, wasWrittenOff: false, report: 0, served: [] },
 };
 

@@ -129,14 +129,12 @@ describe('a call of the exchange script', () => {
 
 describe('a message to a member', () => {
   const hex = `${'0'.repeat(31)}1`;
-  const counter = { identity: { h0: 0, h1: 0, h2: 0, h3: 1 }, durationMs: 60_000, window: 7 };
+  const counter = { identity: { h0: 0, h1: 0, h2: 0, h3: 1 }, durationMs: 60_000 };
 
   it('is taken if a script publishes it', () => {
-    expect(decodeMemberMessage(`recall ${hex} 60000 7 2`)).toEqual({
-      ...counter,
-      kind: 'recall',
-      recall: 2,
-    });
+    expect(decodeMemberMessage(`recall ${hex} 60000 7 2`)).toEqual({ ...counter, kind: 'recall' });
+    const report = { ...counter, kind: 'report', report: 2 };
+    expect(decodeMemberMessage(`report ${hex} 60000 7 2`)).toEqual(report);
     expect(decodeMemberMessage(`wake ${hex} 60000 7`)).toEqual({ ...counter, kind: 'wake' });
     expect(decodeMemberMessage(`reset ${hex} 60000 7`)).toEqual({ ...counter, kind: 'reset' });
     expect(decodeMemberMessage(`epoch ${EPOCH}`)).toEqual({ kind: 'epoch', epoch: EPOCH });

@@ -219,9 +219,7 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
   });
 });
 
-const textOf = ({ kind, key, window }: Pick<Publication, 'kind' | 'key' | 'window'>) => {
-  return `${kind} ${key} ${window}`;
-};
+const textOf = ({ kind, key }: Pick<Publication, 'kind' | 'key'>) => `${kind} ${key}`;
 
 /** Not all numbers of an answer are sent where they mean nothing. */
 function comparable({ status, sequence, ...rest }: CounterAnswer): Partial<CounterAnswer> {
