@@ -12,7 +12,7 @@ import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { Words } from '../table/layout.ts';
 import { hashAt, keyAt, type Slot, tagAt } from '../table/layout.ts';
-import type { LeaseState } from './counter/lease-state.ts';
+import { type LeaseState, moveStateToWindow, newLeaseState } from './counter/lease-state.ts';
 import {
   boundUntilAt,
   deadlineAt,
@@ -48,6 +48,9 @@ import {
 import { type GcraState, NO_WINDOW } from './scripts/protocol.ts';
 
 const NO_WINDOW_WORD = -1;
+
+/** Of one call. */
+const scratch = newLeaseState();
 
 export function readWindow(words: Words, slot: Slot): number {
   const word = words[windowNumberAt(slot)];
@@ -155,29 +158,12 @@ export function writeLeaseState(memory: LeaseViews, slot: Slot, from: LeaseState
 
 /** Moves a slot to a later window, without an answer: nothing of the new window is known. */
 export function moveSlotToWindow(memory: LeaseViews, slot: Slot, window: number): void {
-  const { words, doubles, detailWords, details } = memory;
-  const before = readWindow(words, slot);
-  const spent = readSpent(memory, slot);
-  const reserved = details[reservedAt(slot)];
-  const isNext = before !== NO_WINDOW && window === before + 1;
-  const known = isNext ? Math.max(0, spent + details[othersAt(slot)]) : 0;
-  const used = isNext ? spent + reserved + details[othersDeductedAt(slot)] : 0;
-  dropLease(memory, slot);
-  const parity = window & 1;
-  details[totalAt(slot, parity ^ 1)] = isNext ? spent + reserved : 0;
-  details[totalAt(slot, parity)] = 0;
-  details[othersAt(slot)] = 0;
-  details[othersDeductedAt(slot)] = 0;
-  details[reportedAt(slot)] = 0;
-  doubles[heldAt(slot)] = 0;
-  details[previousUseAt(slot)] = Math.max(known, used);
-  summarize(memory, slot);
-  details[previousKnownUseAt(slot)] = known;
-  detailWords[leaseFlagsAt(slot)] &= ~(LEASE_FLAG.stored | LEASE_FLAG.doubted);
-  words[windowNumberAt(slot)] = window | 0;
+  readLeaseState(memory, slot, scratch);
+  moveStateToWindow(scratch, window);
+  writeLeaseState(memory, slot, scratch);
 }
 
-/** The same for a write of the worker, which knows the numbers of the new window. */
+/** The stores of a write that end the window of the slot, in an order that loses no usage. */
 function enterWindow(memory: LeaseViews, slot: Slot, from: LeaseState): void {
   const { words, detailWords, details } = memory;
   dropLease(memory, slot);

@@ -195,6 +195,12 @@ test('a thread that dies while it moves a counter to a window loses no usage tha
   );
 });
 
+test('the rate counts on from the window that a slot has left', () => {
+  const [leases, slot] = slotWith({ spent: 50, rate: 3, rateSpent: 40 }, 0);
+  moveSlotToWindow(leases.table, slot, WINDOW + 1);
+  expect(stateOf(leases.table, slot)).toMatchObject({ spent: 0, rate: 3, rateSpent: -10 });
+});
+
 test('a thread that dies while it replaces a counter leaves an empty slot or the new counter', () => {
   const [leases, slot] = slotWith({ spent: 5, lease: 3, lentLimit: 40, others: 9 }, 2);
   // One whose buckets are the same.

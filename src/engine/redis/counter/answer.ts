@@ -281,11 +281,7 @@ function applyAnswer(
   if (answer.window === state.window && state.lease > 0) {
     deadlineMs = Math.min(deadlineMs, state.deadlineMs);
   }
-  if (answer.window > state.window) {
-    const { spent } = state;
-    moveStateToWindow(state, answer.window);
-    state.rateSpent -= spent;
-  }
+  moveStateToWindow(state, answer.window);
   state.isStored = answer.isStored;
   state.isDoubted = answer.wasWrittenOff;
   state.others = answer.others;
@@ -298,7 +294,7 @@ function applyAnswer(
     state.previousUse = Math.max(1, state.previousUse);
   }
   state.reported = answer.window === message.window ? message.spent : 0;
-  state.spent -= answer.refunded;
+  state.spent = state.spent - answer.refunded;
   state.deadlineMs = deadlineMs;
   if (!usesLeases) return true;
   addToLease(state, answer.lent, answer.lentLimit, message.isSliding);

@@ -103,6 +103,7 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   state.isStored = false;
   state.isDoubted = false;
   state.window = window;
+  state.rateSpent -= state.spent;
   state.spent = 0;
   state.reported = 0;
   state.lease = 0;
