@@ -18,6 +18,7 @@
  * the next message gives its tokens back.
  */
 
+import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { windowOf } from '../../windows/window.ts';
 import {
   type CounterAnswer,
@@ -294,7 +295,7 @@ function applyAnswer(
     state.previousUse = Math.max(1, state.previousUse);
   }
   state.reported = answer.window === message.window ? message.spent : 0;
-  state.spent = state.spent - answer.refunded;
+  state.spent = Math.max(state.spent - answer.refunded, -AMOUNT_MAX);
   state.deadlineMs = deadlineMs;
   if (!usesLeases) return true;
   addToLease(state, answer.lent, answer.lentLimit, message.isSliding);

@@ -3,6 +3,7 @@
  * so that Redis decides with all tokens of the machine.
  */
 
+import { AMOUNT_MAX } from '../../../core/constants.ts';
 import type { Identity } from '../../../core/hash.ts';
 import { type CounterMessage, NO_WINDOW } from '../scripts/protocol.ts';
 import {
@@ -128,7 +129,8 @@ function updateRate(state: LeaseState, durationMs: number, nowMs: number): void 
     );
     const weight = 1 - Math.exp(-passedMs / overMs);
     const perS = (Math.max(0, state.spent - state.rateSpent) / passedMs) * 1_000;
-    state.rate += weight * (perS - state.rate);
+    // The script gets exact integers only.
+    state.rate = Math.min(state.rate + weight * (perS - state.rate), AMOUNT_MAX);
   }
   state.rateFromMs = nowMs;
   state.rateSpent = state.spent;

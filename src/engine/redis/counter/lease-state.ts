@@ -4,6 +4,7 @@
  * change it there while they decide checks.
  */
 
+import { AMOUNT_MAX } from '../../../core/constants.ts';
 import { windowExpiryMs } from '../../windows/window.ts';
 import { NO_WINDOW, type TokenCheck } from '../scripts/protocol.ts';
 
@@ -98,8 +99,8 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   const known = isNext ? Math.max(0, state.others + state.spent) : 0;
   const used = isNext ? state.othersDeducted + state.spent + state.reserved : 0;
   state.previousSpent = isNext ? state.spent + state.reserved : 0;
-  state.previousUse = Math.max(known, used);
-  state.previousKnownUse = known;
+  state.previousUse = Math.min(Math.max(known, used), AMOUNT_MAX);
+  state.previousKnownUse = Math.min(known, AMOUNT_MAX);
   state.isStored = false;
   state.isDoubted = false;
   state.window = window;

@@ -10,6 +10,7 @@
 -- by `flags % (2 * FLAG) >= FLAG`: Lua folds the product, and has no operators for bits.
 --#include clock.lua
 --#include enter.lua
+--#include bounded.lua
 --#include share.lua
 
 -- Leases that were written off for the message, and members whose reports of it are awaited.

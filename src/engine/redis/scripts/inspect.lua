@@ -2,6 +2,7 @@
 -- durations; their counters may have expired.
 -- KEYS: the bucket, the index, a counter without duration, a GCRA bucket without duration.
 --#include clock.lua
+--#include bounded.lua
 
 local lines = {format(INSPECT_HEADER, clockUs, fenceUs > 0 and 1 or 0)}
 local counterHead, gcraHead = KEYS[3]:sub(1, -2), KEYS[4]:sub(1, -2)
@@ -20,11 +21,12 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
     end
     -- A limit of 0: nothing was allowed, or nothing since a reset.
     if deducted ~= 0 or limit ~= 0 or flags >= TOTALS_AWAITED then
-      lines[#lines + 1] = format(INSPECT_LINE, KIND_WINDOWS, digits, limit, window, usage,
-        previousDeducted, deducted - usage + floor(flags / TOTALS_AWAITED))
+      lines[#lines + 1] = format(INSPECT_LINE, KIND_WINDOWS, digits, limit, window,
+        bounded(usage), bounded(previousDeducted),
+        bounded(deducted - usage + floor(flags / TOTALS_AWAITED)))
     elseif previousDeducted ~= 0 or previousLimit ~= 0 then
       lines[#lines + 1] = format(INSPECT_LINE, KIND_WINDOWS, digits, previousLimit, window - 1,
-        previousUsage, 0, previousDeducted - previousUsage)
+        bounded(previousUsage), 0, bounded(previousDeducted - previousUsage))
     end
   else
     local stored = call('GET', gcraHead .. digits)

@@ -6,6 +6,7 @@
 import { composeLua, defineScript, type Script } from '../../../redis/script.ts';
 import addToIndex from './add-to-index.lua';
 import answerHeader from './answer-header.lua';
+import bounded from './bounded.lua';
 import clock from './clock.lua';
 import enter from './enter.lua';
 import membership from './membership.lua';
@@ -17,6 +18,7 @@ import storeMeta from './store-meta.lua';
 const FILES = {
   'add-to-index.lua': addToIndex,
   'answer-header.lua': answerHeader,
+  'bounded.lua': bounded,
   'clock.lua': clock,
   'enter.lua': enter,
   'membership.lua': membership,

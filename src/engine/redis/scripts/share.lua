@@ -1,11 +1,6 @@
 -- Exact arithmetic. The numbers of Lua are doubles: integers are exact up to 2^53, and the quotient
 -- of two of them is rounded by less than its distance to the next integer above.
 
--- An amount that fits an answer.
-local function bounded(amount)
-  return max(-AMOUNT_MAX, min(amount, AMOUNT_MAX))
-end
-
 -- floor(amount * part / whole), exact for integers with 0 <= part <= whole < 2^42. A product above
 -- 2^53 is divided in steps of 10 bits of the part: each dividend is below 2^53.
 local function share(amount, part, whole)

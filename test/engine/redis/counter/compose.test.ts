@@ -1,7 +1,9 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { AMOUNT_MAX } from '../../../../src/core/constants.ts';
 import { RULE } from '../../../../src/core/window-rules.ts';
 import { composeEmptyReport } from '../../../../src/engine/redis/counter/compose.ts';
 import { isIdle, isReady, recall, wake } from '../../../../src/engine/redis/counter/counter.ts';
+import { moveStateToWindow } from '../../../../src/engine/redis/counter/lease-state.ts';
 import { NO_WINDOW } from '../../../../src/engine/redis/scripts/protocol.ts';
 import {
   CHECKS_PER_MESSAGE,
@@ -173,6 +175,31 @@ test('the rate follows usage, faster for shorter windows', () => {
   expect(rateAfter(4_000, 1_000)).toBeCloseTo(1_000 * (1 - Math.exp(-1)), 6);
   expect(rateAfter(MINUTE, 1_000)).toBeCloseTo(1_000 * (1 - Math.exp(-1 / 15)), 6);
   expect(rateAfter(60 * MINUTE, 1_000)).toBeCloseTo(1_000 * (1 - Math.exp(-1 / 15)), 6);
+});
+
+describe('the numbers of a message are exact integers', () => {
+  const isExact = (numbers: number[]) => numbers.map(Math.floor).every(Number.isSafeInteger);
+
+  test('after usage of any rate', () => {
+    const counter = new TestCounter(1_000);
+    counter.exchange();
+    counter.state.spent = AMOUNT_MAX;
+    expect(isExact([counter.compose(NOW_MS + 1).rate])).toBe(true);
+  });
+
+  test('in a window after one with more usage than a number can say', () => {
+    const { state } = leased();
+    Object.assign(state, { spent: AMOUNT_MAX, others: AMOUNT_MAX });
+    moveStateToWindow(state, WINDOW + 1);
+    expect(isExact([state.previousKnownUse, state.previousUse])).toBe(true);
+  });
+
+  test('after refunds of what other machines have used', () => {
+    const counter = new TestCounter();
+    counter.exchange({ refunded: AMOUNT_MAX });
+    counter.exchange({ refunded: AMOUNT_MAX });
+    expect(isExact([counter.compose().spent])).toBe(true);
+  });
 });
 
 test('a refund and a first message make no rate', () => {

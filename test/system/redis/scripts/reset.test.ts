@@ -1,7 +1,7 @@
 /** What corrections show and select. `model.test.ts` compares what a reset does to a counter. */
 
 import { describe, expect, it } from 'vitest';
-import { DURATION_MAX_MS } from '../../../../src/core/constants.ts';
+import { AMOUNT_MAX, DURATION_MAX_MS } from '../../../../src/core/constants.ts';
 import type { Identity } from '../../../../src/core/hash.ts';
 import { decodeGcra, encodeGcra, gcra } from '../../../../src/engine/redis/scripts/gcra.ts';
 import {
@@ -58,6 +58,15 @@ describe.skipIf(isRedisMissing)('the scripts of corrections', () => {
     });
     await a.send({ ...of, spent: 12, lastLimit: 50 });
     expect((await show(identity))[1]).toMatchObject({ current: 12, lent: 0, limit: 50 });
+  });
+
+  it('show and reset a counter of which machines have used more than a number can say', async () => {
+    const identity = newIdentity();
+    const of = { identity, durationMs: CENTURY, window: 0, spent: AMOUNT_MAX };
+    for (const member of [a, b]) await member.send({ ...of, checks: [costs(1, 100)] });
+    expect(await show(identity)).toMatchObject([{ current: AMOUNT_MAX, lent: 0 }]);
+    expect(await clear(identity, ALL)).toBe(1);
+    expect(await show(identity)).toEqual([]);
   });
 
   it('show the window before as long as it is carried', async () => {
