@@ -197,6 +197,8 @@ function decideChecks<C extends WaitingCheck>(
       if (answer.isMissing) result.openedTokens += check.cost;
     } else if (check.countsDenied) state.spent += check.cost;
     if (served === SERVED.unproven) {
+      // Redis has not counted it.
+      result.isDirty ||= check.countsDenied;
       if (answer.isUnknown) result.recoveryDenials++;
       else result.unprovenDenials++;
     }

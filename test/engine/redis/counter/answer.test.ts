@@ -28,6 +28,15 @@ test('an allowed check is spent, and a denied one is not, unless denials count',
   expect(counter.counter.sent).toBeUndefined();
 });
 
+test('a denial that counts, and that Redis has not counted, is reported', () => {
+  const counter = sent({ cost: 5, countsDenied: true });
+  counter.answer({ served: [unproven] });
+  counter.compose(NOW_MS + 10);
+  const result = counter.answer({ served: [unproven] }, NOW_MS + 10);
+  expect(result).toMatchObject({ unprovenDenials: 1, isDirty: true });
+  expect(counter.state.spent).toBe(5);
+});
+
 test('a check without a cost sets no limit', () => {
   const counter = sent({ cost: 0, limit: 30 });
   counter.answer({ served: [allowed] });
@@ -242,6 +251,20 @@ test('the end of a lease for sliding windows is told, also where it ends sooner'
   expect(counter.answer({ pauseMs: 100 }).slidingLeaseEndMs).toBe(NOW_MS + 1_000);
   const fixed = sent({});
   expect(fixed.answer({ served: [allowed], lent: 5 }).slidingLeaseEndMs).toBe(0);
+});
+
+test('a lease of one token and a pause of 1 ms are told, but not a pause without a lease', () => {
+  const endMs = (lease: number, answer: object) => {
+    const counter = new TestCounter();
+    counter.state.window = WINDOW;
+    Object.assign(counter.state, { lease, deadlineMs: END_MS, coversSliding: true });
+    counter.counter.mustSync = true;
+    return counter.exchange(answer).slidingLeaseEndMs;
+  };
+  expect(endMs(0, { lent: 1 })).toBe(END_MS);
+  expect(endMs(1, { pauseMs: 1 })).toBe(NOW_MS + 1_000);
+  expect(endMs(0, { pauseMs: 1 })).toBe(0);
+  expect(endMs(1, {})).toBe(0);
 });
 
 test('without leases nothing is kept for later checks', () => {
