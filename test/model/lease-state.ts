@@ -157,6 +157,7 @@ export class WorldNames {
       ...[machine.reservations, clock?.offsetMs, clock?.aboveMs],
       ...[machine.leaseEndMs, Math.max(0, machine.wokenMs + RETRY_MS - nowMs)],
       ...[counter.mustSync, counter.mustReturn, counter.isRecalled, counter.isWoken],
+      counter.hasCorrected,
       ...[corrections, prefetch, report, Math.max(0, retryMs - nowMs)],
       this.#hasAges ? machine.clockUs - this.#serverUs(world) : 0,
       this.#isSymmetric ? machine.members.length : machine.members,

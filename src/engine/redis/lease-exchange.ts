@@ -23,7 +23,7 @@ export interface CounterOfTable<Check extends WaitingCheck, Request extends Corr
 const state = newLeaseState();
 
 /**
- * Composes the next message of a counter, which gets a slot if the message has checks.
+ * Composes the next message of a counter, which gets a slot if checks wait.
  * @returns the message, and how many tokens of a lease it returns
  */
 export function composeFromSlot<C extends WaitingCheck, R extends Correction>(
@@ -31,12 +31,12 @@ export function composeFromSlot<C extends WaitingCheck, R extends Correction>(
   { counter, key, namespaceTag }: CounterOfTable<C, R>,
   context: { nowMs: number; usesLeases: boolean; inheritsFrom: number },
 ): { message: CounterMessage; returned: number } {
-  const { identity, waiting, corrections, mustReturn } = counter;
+  const { identity, waiting, mustReturn } = counter;
   const lock = table.lockFor(identity);
   table.acquire(lock);
   try {
     let slot = table.find(identity, key);
-    if (slot === NO_SLOT && corrections.length === 0 && waiting.length > 0) {
+    if (slot === NO_SLOT && waiting.length > 0) {
       slot = table.insert(identity, namespaceTag, key, context.nowMs);
     }
     const hasSlot = slot !== NO_SLOT;

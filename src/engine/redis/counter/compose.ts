@@ -40,7 +40,10 @@ export function composeMessage<C extends WaitingCheck, R extends Correction>(
   { nowMs, hasSlot, usesLeases, inheritsFrom }: ComposeContext,
 ): CounterMessage {
   const { identity, durationMs, prefetch, mustReturn, mustSync, report } = counter;
-  const correction = counter.corrections.shift();
+  // Corrections may come as fast as messages are answered. Checks do not wait for all of them.
+  const isTurnOfChecks = counter.hasCorrected && counter.waiting.length > 0;
+  const correction = isTurnOfChecks ? undefined : counter.corrections.shift();
+  counter.hasCorrected = correction !== undefined;
   const checks = correction === undefined ? takeChecks(counter) : [];
   const hasChecks = checks.length > 0;
   if (prefetch !== undefined && !hasChecks) state.lastLimit = prefetch.limit;

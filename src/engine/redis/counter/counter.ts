@@ -64,6 +64,8 @@ export interface Counter<
   readonly durationMs: number;
   waiting: Check[];
   corrections: Request[];
+  /** Whether the last message was a correction: now it is the turn of the checks that wait. */
+  hasCorrected: boolean;
   sent: SentMessage<Check, Request> | undefined;
   /** The check for which more tokens are wanted in advance. */
   prefetch: { limit: number; isSliding: boolean } | undefined;
@@ -89,6 +91,7 @@ export function newCounter<Check extends WaitingCheck, Request extends Correctio
     durationMs,
     waiting: [],
     corrections: [],
+    hasCorrected: false,
     sent: undefined,
     prefetch: undefined,
     mustSync: false,

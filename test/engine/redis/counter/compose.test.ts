@@ -4,7 +4,7 @@ import { RULE } from '../../../../src/core/window-rules.ts';
 import { composeEmptyReport } from '../../../../src/engine/redis/counter/compose.ts';
 import { isIdle, isReady, recall, wake } from '../../../../src/engine/redis/counter/counter.ts';
 import { moveStateToWindow } from '../../../../src/engine/redis/counter/lease-state.ts';
-import { NO_WINDOW } from '../../../../src/engine/redis/scripts/protocol.ts';
+import { NO_WINDOW, SERVED } from '../../../../src/engine/redis/scripts/protocol.ts';
 import {
   CHECKS_PER_MESSAGE,
   LEASED_LIMIT_MIN,
@@ -47,6 +47,22 @@ test('a report keeps the lease, a return and a correction take it', () => {
   });
   expect(correcting.counter.sent).toMatchObject({ correction });
   expect(correcting.counter.waiting).toHaveLength(1);
+});
+
+test('corrections and checks that wait take turns', () => {
+  const counter = new TestCounter();
+  const correction = { refund: 1, refundWindow: WINDOW, recalls: false };
+  counter.counter.corrections.push(correction, correction, correction);
+  counter.add();
+  const next = () => {
+    const { refund, checks } = counter.compose();
+    counter.answer({ served: checks.map(() => SERVED.allowed) });
+    return { refund, checks: checks.length };
+  };
+  expect(next()).toEqual({ refund: 1, checks: 0 });
+  expect(next()).toEqual({ refund: 0, checks: 1 });
+  expect(next()).toEqual({ refund: 1, checks: 0 });
+  expect(next()).toEqual({ refund: 1, checks: 0 });
 });
 
 test('a message without a refund names no window for it', () => {
