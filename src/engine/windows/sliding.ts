@@ -61,11 +61,12 @@ export function slidingPassesAt(
 
 /**
  * The tokens of the window before that still count, rounded down.
- * @param leftMs until the end of the window; a clock behind the window counts as its beginning
+ * @param left until the end of the window; a clock behind the window counts as its beginning
+ * @param duration in the same unit
  */
-export function carriedOver(before: number, leftMs: number, durationMs: number): number {
+export function carriedOver(before: number, left: number, duration: number): number {
   if (before <= 0) return 0;
-  return share(before, Math.min(Math.max(0, leftMs), durationMs), durationMs);
+  return share(before, Math.min(Math.max(0, left), duration), duration);
 }
 
 /**

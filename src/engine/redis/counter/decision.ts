@@ -8,7 +8,7 @@ import {
 } from '../../../core/decision.ts';
 import { RULE } from '../../../core/window-rules.ts';
 import { passesAtInWindow } from '../../windows/registry.ts';
-import { share } from '../../windows/sliding.ts';
+import { carriedOver } from '../../windows/sliding.ts';
 import { windowEndMs, windowOf } from '../../windows/window.ts';
 import { type CounterAnswer, SERVED } from '../scripts/protocol.ts';
 import { SHARED_LEASE_MS } from '../scripts/protocol-constants.ts';
@@ -30,7 +30,9 @@ export function decisionOf(
   const { limit, durationMs, rule } = check;
   const allowed = served === SERVED.allowed;
   const isSliding = rule === RULE.sliding;
-  const carried = isSliding ? share(answer.previousUsage, answer.leftUs, durationMs * 1_000) : 0;
+  const carried = isSliding
+    ? carriedOver(answer.previousUsage, answer.leftUs, durationMs * 1_000)
+    : 0;
   const used = state.othersDeducted + state.spent + state.reserved;
   const reset = windowEndMs(state.window, durationMs);
   return {

@@ -398,6 +398,10 @@ test('the decision counts what others hold, and what the window before carries o
   const { decisions } = counter.answer({ served: [allowed, allowed], othersDeducted: 10, ...left });
   expect(decisions.map(([, { remaining }]) => remaining)).toEqual([88, 100 - 15 - 20]);
   expect(decisions[0][1]).toMatchObject({ reset: RESET, passesAt: 0, outcome: OUTCOME.decided });
+  // Refunds of usage of other machines, of which Redis has lost the usage.
+  const refunded = sent({ cost: 2, rule: RULE.sliding });
+  const negative = refunded.answer({ ...left, served: [allowed], previousUse: -50 });
+  expect(negative.decisions[0][1].remaining).toBe(98);
 });
 
 test('a denial says when the check passes, but not a time before the decision', () => {
