@@ -13,6 +13,7 @@ import { attachChannel } from '../../src/engine/queue/queue.ts';
 import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
 import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
 import { EngineState } from '../../src/engine/redis/engine-state.ts';
+import type { Predecessor } from '../../src/engine/redis/hand-over.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
 import { MemberScripts, type ScriptRunner } from '../../src/engine/redis/member-scripts.ts';
 import type {
@@ -50,6 +51,8 @@ export interface RedisMachineOptions {
   fullTablePolicy?: FullTablePolicy;
   /** What decides a check that Redis does not. Without it nothing is allowed. */
   onEngineDown?: EngineDownPolicy;
+  /** The process before this one, which has handed over what it knew. */
+  predecessor?: Predecessor;
   /** Whether it stops calling a Redis that fails. Otherwise a slow computer does not end its use. */
   hasBreaker?: boolean;
 }
@@ -74,7 +77,7 @@ export class RedisMachine {
   readonly link: RedisLink;
   worker: RedisShardWorker;
   /** Called after each call of a script; may delay the answer, or throw. */
-  interceptAnswer: (() => Promise<void>) | undefined;
+  interceptAnswer: ((script: string) => Promise<void>) | undefined;
   /** How much the clock of the system is ahead. */
   systemOffsetMs = 0;
   readonly #newWorker: (port: MessagePort) => RedisShardWorker;
@@ -107,7 +110,7 @@ export class RedisMachine {
     const runner: ScriptRunner = {
       call: async (...call) => {
         const answer = await this.link.call(...call);
-        await this.interceptAnswer?.();
+        await this.interceptAnswer?.(call[0].name);
         return answer;
       },
     };
@@ -119,7 +122,7 @@ export class RedisMachine {
       const stats = control.workerStats(0);
       owner++;
       return new RedisShardWorker({
-        ...{ index: 0, member, state, settings, stats, scripts },
+        ...{ index: 0, member, state, settings, stats, scripts, predecessor: options.predecessor },
         tables: data.tables.map((buffer, shard) => {
           return new LeaseTable(buffer, shard, state, owner, () => {});
         }),

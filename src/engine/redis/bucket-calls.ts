@@ -250,7 +250,8 @@ export class BucketCalls {
     this.#predecessor = undefined;
     const { processId } = predecessor;
     const name = isSameShards ? processId + member.slice(member.indexOf('.')) : processId;
-    this.#withinTimeout(scripts.forgetMembers(bucket, name)).catch(() => {
+    const call = this.#withinTimeout(scripts.forgetMembers(bucket, name));
+    call.then(required).catch(() => {
       this.#predecessor = predecessor;
     });
   }

@@ -10,6 +10,7 @@ import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
 import {
   decodeListMembers,
   encodeListMembers,
+  forgetMembers,
   listMembers,
 } from '../../../src/engine/redis/scripts/members.ts';
 import { LIVE_US } from '../../../src/engine/redis/scripts/protocol-constants.ts';
@@ -38,6 +39,19 @@ async function refund(machine: TestMachine, cost: number): Promise<void> {
   const result = await machine.request(ID, { kind: 'refund', ...of, cost });
   expect(result).toEqual({ kind: 'refund', refunded: cost });
 }
+
+describe.skipIf(isRedisMissing)('a machine that goes on from a process before it', () => {
+  test('has Redis forget that process, again if there was no answer in time', async () => {
+    const nothing = { workers: 1, epochs: [''], members: [[]], isComplete: true };
+    const predecessor = { ...nothing, processId: 'd'.repeat(16) };
+    let calls = 0;
+    const [machine] = await group.start(1, { predecessor, callTimeoutMs: 200 });
+    machine.interceptAnswer = async (script) => {
+      if (script === forgetMembers.name && ++calls === 1) await new Promise(() => {});
+    };
+    await expect.poll(() => calls).toBeGreaterThan(1);
+  });
+});
 
 describe.skipIf(isRedisMissing)('denials that a machine decides by the use it knows', () => {
   /** Checks until a machine denies one without Redis. */

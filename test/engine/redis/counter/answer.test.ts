@@ -400,7 +400,7 @@ test('the decision counts what others hold, and what the window before carries o
   expect(decisions[0][1]).toMatchObject({ reset: RESET, passesAt: 0, outcome: OUTCOME.decided });
   // Refunds of usage of other machines, of which Redis has lost the usage.
   const refunded = sent({ cost: 2, rule: RULE.sliding });
-  const negative = refunded.answer({ ...left, served: [allowed], previousUse: -50 });
+  const negative = refunded.answer({ ...left, served: [allowed], previousUsage: -50 });
   expect(negative.decisions[0][1].remaining).toBe(98);
 });
 
