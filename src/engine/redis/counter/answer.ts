@@ -149,7 +149,8 @@ function takeDone<C extends WaitingCheck, R extends Correction>(
   result: AnswerResult<C>,
 ): void {
   const { nowMs } = context;
-  if (message.inherits > 0) state.isInherited = false;
+  // Until then, Redis may lose the record that was taken over, and have the earlier one again.
+  if (answer.window > message.window) state.isInherited = false;
   // The reports of machines that are well come sooner.
   result.isUnknown = answer.isUnknown && checks.some(({ parkedMs }) => parkedMs !== 0);
   result.isDirty = hasLateUsage(message, state);

@@ -49,7 +49,7 @@ export interface LeaseState {
   isPinned: boolean;
   /** Whether tokens of leases that were written off count as used in `window`. */
   isDoubted: boolean;
-  /** Whether the next message must say that `spent` goes on from that of the process before. */
+  /** Whether messages must say that `spent` goes on from that of the process before. */
   isInherited: boolean;
   /** `pauseUntil` the time until which no more tokens are requested; 0: there is no pause. */
   pause: number;

@@ -42,6 +42,23 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
     expect(other).toMatchObject({ served: [unproven], others: spent });
   });
 
+  it('takes over the record of the process before, again where a server has only that', async () => {
+    const of = newCounter();
+    b.context.predecessor = a.name.split('.')[0];
+    await a.send({ ...of, checks: [costs(20, 100)] });
+    await a.send({ ...of, spent: 20 });
+    const key = `${a.context.keys.counter(of.identity, CENTURY)}:0`;
+    await a.command('COPY', key, 'replica');
+    const inherited = { ...of, isStored: true, inherits: 1 };
+    await b.send({ ...inherited, spent: 20, checks: [costs(5, 100)] });
+    expect(await b.send({ ...inherited, spent: 25 })).toMatchObject({ others: 0 });
+    await a.command('COPY', 'replica', key, 'REPLACE');
+    expect(await b.send({ ...inherited, spent: 25 })).toMatchObject({ others: 0 });
+    const checks = [costs(75, 100), costs(1, 100)];
+    const { served } = await b.send({ ...inherited, spent: 25, checks });
+    expect(served).toEqual([allowed, denied]);
+  });
+
   it('serves a sliding window that began in 1970: no recovery is later than the one before', async () => {
     const of = { ...newCounter(), isSliding: true };
     const answer = await a.send({ ...of, checks: [{ ...costs(4, 5), isSliding: true }] });
