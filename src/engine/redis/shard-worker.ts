@@ -108,14 +108,16 @@ export class RedisShardWorker {
     this.#ticksPerSync = Math.ceil(settings.syncMs / HEARTBEAT_MS);
     this.#tickMs = settings.syncMs / this.#ticksPerSync;
     const recoveryParkMs = Math.max(PARK_MS, settings.redisTimeoutMs * RECOVERY_PARK_SHARE);
+    const tableOf = (identity: Identity) => this.#tableOf(identity);
+    const bucketOf = (identity: Identity) => state.bucketOf(identity);
+    const callsOf = (identity: Identity) => this.#buckets[bucketOf(identity)];
+    const isDown = (identity: Identity) => this.#breakers[bucketOf(identity)].isOpen;
+    const onReplies = () => this.#flushConsumers();
+    const shared = { tableOf, bucketOf, onReplies, nowMs, stats, recoveryParkMs };
     this.client = new LeaseClient({
-      tableOf: (identity) => this.#tableOf(identity),
-      bucketOf: (identity) => state.bucketOf(identity),
+      ...shared,
       send: (bucket, messages) => this.#buckets[bucket].exchange(messages),
-      onReplies: () => this.#flushConsumers(),
       redisMs: ({ h3 }, at) => state.redisMs(h3, at),
-      nowMs,
-      stats,
       onSlidingLease: (identity, key, deadlineMs) => {
         this.#sync.returnAtEnd(identity, key, deadlineMs);
       },
@@ -128,38 +130,30 @@ export class RedisShardWorker {
         this.#unknownMs = nowMs();
         if (!state.isRecovering(parts.index)) this.publishState();
       },
-      recoveryParkMs,
     });
     this.gcra = new GcraClient({
-      tableOf: (identity) => this.#tableOf(identity),
-      bucketOf: (identity) => state.bucketOf(identity),
+      ...shared,
       send: (bucket, messages) => this.#buckets[bucket].gcra(messages),
-      onReplies: () => this.#flushConsumers(),
-      nowMs,
-      stats,
-      recoveryParkMs,
     });
     this.#corrections = new Corrections({
-      tableOf: (identity) => this.#tableOf(identity),
+      tableOf,
       client: this.client,
       gcra: this.gcra,
-      inspect: (identity) => this.#buckets[state.bucketOf(identity)].inspect(identity),
-      reset: (identity, selector) => {
-        return this.#buckets[state.bucketOf(identity)].reset(identity, selector);
-      },
+      inspect: (identity) => callsOf(identity).inspect(identity),
+      reset: (identity, selector) => callsOf(identity).reset(identity, selector),
       nowMs,
-      isDown: (identity) => this.#breakers[state.bucketOf(identity)].isOpen,
+      isDown,
     });
     this.#sync = new UsageSync({
       tables: this.#tables,
-      tableOf: (identity) => this.#tableOf(identity),
+      tableOf,
       client: this.client,
       state,
       stats,
       nowMs,
       syncGcra: (identity, key) => this.gcra.sync(identity, key),
       reportGcra: (identity, key) => this.gcra.report(identity, key),
-      isUp: (identity) => !this.#breakers[state.bucketOf(identity)].isOpen,
+      isUp: (identity) => !isDown(identity),
     });
     this.#buckets = Array.from({ length: state.bucketCount }, (_, bucket) => {
       return new BucketCalls({
