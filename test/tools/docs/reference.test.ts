@@ -111,7 +111,9 @@ describe('the API reference', () => {
     server = await startServer(dataDir, {
       args: ['--counters', '1024', '--acceptors', '1', '--config', config],
     });
-    const read = async (path: string) => (await fetch(server.url + path)).text();
+    // The server closes an idle connection while pages are parsed, which takes seconds.
+    const init = { headers: { Connection: 'close' } };
+    const read = async (path: string) => (await fetch(server.url + path, init)).text();
     for (const path of PAGES) texts.set(path, await read(path));
     style = await read('/docs/style.css');
   });
