@@ -23,6 +23,7 @@
 import type { CheckParameters } from '../../../core/decision.ts';
 import type { Identity } from '../../../core/hash.ts';
 import type { CounterMessage, TokenCheck } from '../scripts/protocol.ts';
+import { CHECKS_PER_MESSAGE } from '../scripts/protocol-constants.ts';
 
 /** A check that waits for Redis. */
 export interface WaitingCheck {
@@ -108,7 +109,9 @@ export function isReady(counter: Counter, nowMs: number): boolean {
   if (counter.sent !== undefined) return false;
   if (hasDuties(counter)) return true;
   const { waiting, retryMs } = counter;
-  return waiting.some(({ wasSent }) => !wasSent) || (waiting.length > 0 && nowMs >= retryMs);
+  // Those that were sent come first: is there a new one among the checks of the next message?
+  const last = waiting[Math.min(waiting.length, CHECKS_PER_MESSAGE) - 1];
+  return last !== undefined && (!last.wasSent || nowMs >= retryMs);
 }
 
 /** Whether there is nothing left to do, or to wait for. */

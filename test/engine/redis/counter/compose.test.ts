@@ -255,6 +255,18 @@ test('a counter is ready for what is new, or due', () => {
   expect(isReady(waiting.counter, NOW_MS + 4)).toBe(true);
 });
 
+test('checks that do not fit in a message with parked ones wait until these are due', () => {
+  const counter = new TestCounter();
+  for (let n = 0; n <= CHECKS_PER_MESSAGE; n++) counter.add();
+  counter.exchange({ served: Array(CHECKS_PER_MESSAGE).fill(SERVED.unproven) });
+  expect(counter.counter.waiting).toHaveLength(CHECKS_PER_MESSAGE + 1);
+  expect(isReady(counter.counter, NOW_MS + 3)).toBe(false);
+  expect(isReady(counter.counter, NOW_MS + 4)).toBe(true);
+  // One that fits is sent at once, with those that wait.
+  counter.counter.waiting.shift();
+  expect(isReady(counter.counter, NOW_MS)).toBe(true);
+});
+
 test('a recall returns the lease at once, or with the message after the one under way', () => {
   const idle = leased();
   recall(idle.counter);
