@@ -14,6 +14,7 @@
 import { closeSync, lstatSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../core/file-ownership.ts';
 import { type Identity, newIdentity } from '../../core/hash.ts';
@@ -29,6 +30,8 @@ const VERSION = 1;
 const FILE_NAME = /^usage-\d+$/;
 /** Hash 0 to 3, namespace tag, key, and of windows or GCRA: see `fieldsOf`. */
 const FIELDS = 13;
+/** About so many numbers are read in a turn of the loop: 10 ms. */
+const PART_NUMBERS = 4_096 * FIELDS;
 const LINE_END = 0x0a;
 const STORED = 1;
 const DIRTY = 2;
@@ -57,10 +60,12 @@ export async function writeHandOver(
   tables: readonly LeaseTable[],
 ): Promise<void> {
   const header: Header = { version: VERSION, ...predecessor };
-  const all = [Buffer.from(`${JSON.stringify(header)}\n`), ...tables.map(readCounters)];
-  // The CRC of no bytes is 0, whatever it was before.
-  const parts = all.filter(({ length }) => length > 0);
-  const crc = parts.reduce((before, part) => crc32(part, before), 0);
+  const parts: Uint8Array[] = [Buffer.from(`${JSON.stringify(header)}\n`)];
+  let crc = crc32(parts[0]);
+  for await (const part of readCounters(tables)) {
+    parts.push(part);
+    crc = crc32(part, crc);
+  }
   const path = join(directory, `usage-${worker}`);
   rmSync(path, { force: true });
   const file = await open(path, 'wx', 0o600);
@@ -72,15 +77,25 @@ export async function writeHandOver(
   }
 }
 
-function readCounters(table: LeaseTable): Uint8Array {
+/** Reads the counters, some in a turn of the loop: the worker must show heartbeats. */
+async function* readCounters(tables: readonly LeaseTable[]): AsyncGenerator<Uint8Array> {
   const numbers: number[] = [];
-  table.forEachSlot((slot, lock) => {
-    const fields = fieldsOf(table, slot, table.isDirty(lock, slot));
-    if (fields === undefined) return;
-    const { h0, h1, h2, h3 } = table.readIdentity(slot, newIdentity());
-    numbers.push(h0, h1, h2, h3, table.readNamespace(slot), table.readKey(slot), ...fields);
-  });
-  return new Uint8Array(Float64Array.from(numbers).buffer);
+  const takePart = () => new Uint8Array(Float64Array.from(numbers.splice(0)).buffer);
+  for (const table of tables) {
+    for (let group = 0; group < table.groups; group++) {
+      table.forEachSlotOf(group, (slot, lock) => {
+        const fields = fieldsOf(table, slot, table.isDirty(lock, slot));
+        if (fields === undefined) return;
+        const { h0, h1, h2, h3 } = table.readIdentity(slot, newIdentity());
+        numbers.push(h0, h1, h2, h3, table.readNamespace(slot), table.readKey(slot), ...fields);
+      });
+      if (numbers.length < PART_NUMBERS) continue;
+      yield takePart();
+      await nextTurn();
+    }
+  }
+  // The CRC of no bytes is 0, whatever it was before.
+  if (numbers.length > 0) yield takePart();
 }
 
 /**

@@ -85,7 +85,7 @@ export interface LeaseClientOptions {
   nowMs: () => number;
   stats: WorkerStats;
   /** Called when a counter has got tokens that the next window looks at. */
-  onSlidingLease: (identity: Identity, key: number, deadlineMs: number) => void;
+  onSlidingLease: (identity: Identity, deadlineMs: number) => void;
   /** Whether checks may be decided from tokens taken in advance. */
   leases: boolean;
   /** How long a check waits until usage that Redis has lost is reported, before it is denied. */
@@ -333,7 +333,7 @@ export class LeaseClient {
     this.#count(active, result);
     const { isUnknown, slidingLeaseEndMs, returnsLater, isDone } = result;
     if (isUnknown) onUnknown();
-    if (slidingLeaseEndMs > 0) onSlidingLease(identity, key, slidingLeaseEndMs);
+    if (slidingLeaseEndMs > 0) onSlidingLease(identity, slidingLeaseEndMs);
     if (returnsLater) this.#returnLater(identity, key);
     sent?.correction?.resolve(result.answer);
     for (const listener of active.sentListeners) listener(isDone);

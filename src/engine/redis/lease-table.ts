@@ -406,6 +406,14 @@ export class LeaseTable implements LeaseMemory {
     readLeaseState(this, slot, into);
   }
 
+  /** When the lease of a slot ends, if it serves sliding windows; else infinite. Monotonic ms. */
+  readSlidingLeaseEnd(slot: Slot): number {
+    const { words, doubles } = this;
+    const isSliding = (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
+    const hasLease = doubles[leaseAt(slot)] > 0;
+    return isSliding && hasLease ? doubles[deadlineAt(slot)] : Number.POSITIVE_INFINITY;
+  }
+
   /** Writes the state of a counter that is not GCRA, all but `reserved`. */
   write(slot: Slot, from: LeaseState): void {
     writeLeaseState(this, slot, from);
@@ -481,29 +489,32 @@ export class LeaseTable implements LeaseMemory {
     }
   }
 
-  /** Visits all used slots, group by group. */
-  forEachSlot(visit: (slot: Slot, lock: Lock) => void): void {
-    for (let group = 0; group < this.groups; group++) this.forEachSlotOf(group, visit);
+  /** Whether slots of a group have usage that Redis does not know. */
+  hasDirtySlots(group: number): boolean {
+    return nextMarkedSlot(this.words, lockAt(group), 0) !== GROUP_SLOTS;
   }
 
-  /** Visits the slots with usage that Redis does not know, under the lock of their group. */
-  forEachDirtySlot(visit: (slot: Slot, lock: Lock) => void): void {
-    for (let group = 0; group < this.groups; group++) {
-      const lock = lockAt(group);
-      if (nextMarkedSlot(this.words, lock, 0) === GROUP_SLOTS) continue;
-      this.acquire(lock);
-      try {
-        let index = nextMarkedSlot(this.words, lock, 0);
-        while (index < GROUP_SLOTS) {
-          const slot = slotAt(groupAt(this.firstSlot, group), index);
-          if (this.words[tagAt(slot)] !== 0) visit(slot, lock);
-          else this.#dirty.remove(lock, slot);
-          index = nextMarkedSlot(this.words, lock, index + 1);
-        }
-      } finally {
-        this.release(lock);
+  /** Visits those slots, under the lock of the group. @param visit must not wait */
+  forEachDirtySlotOf(group: number, visit: (slot: Slot, lock: Lock) => void): void {
+    if (!this.hasDirtySlots(group)) return;
+    const lock = lockAt(group);
+    this.acquire(lock);
+    try {
+      let index = nextMarkedSlot(this.words, lock, 0);
+      while (index < GROUP_SLOTS) {
+        const slot = slotAt(groupAt(this.firstSlot, group), index);
+        if (this.words[tagAt(slot)] !== 0) visit(slot, lock);
+        else this.#dirty.remove(lock, slot);
+        index = nextMarkedSlot(this.words, lock, index + 1);
       }
+    } finally {
+      this.release(lock);
     }
+  }
+
+  /** Visits the slots with usage that Redis does not know, in all groups. */
+  forEachDirtySlot(visit: (slot: Slot, lock: Lock) => void): void {
+    for (let group = 0; group < this.groups; group++) this.forEachDirtySlotOf(group, visit);
   }
 
   /**

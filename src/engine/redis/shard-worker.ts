@@ -118,9 +118,7 @@ export class RedisShardWorker {
       ...shared,
       send: (bucket, messages) => this.#buckets[bucket].exchange(messages),
       redisMs: ({ h3 }, at) => state.redisMs(h3, at),
-      onSlidingLease: (identity, key, deadlineMs) => {
-        this.#sync.returnAtEnd(identity, key, deadlineMs);
-      },
+      onSlidingLease: (identity, deadlineMs) => this.#sync.returnAtEnd(identity, deadlineMs),
       leases: settings.leases === 'on',
       inheritsFrom: (identity) => {
         return 1 + workerOf(shardOf(identity), parts.predecessor?.workers ?? state.workerCount);
@@ -262,7 +260,6 @@ export class RedisShardWorker {
     this.#publishClocks(now);
     if (state.isRecovering(this.#parts.index)) this.publishState();
     this.#flushConsumers();
-    this.#sync.takeEndedLeases();
     const intervalMs = state.bucketCount === 1 ? this.#tickMs : HEARTBEAT_MS;
     for (const bucket of this.#buckets) {
       if (!bucket.hasJoined || now - bucket.lastAnswerMs >= intervalMs) void bucket.exchange([]);

@@ -4,25 +4,38 @@
  * Such counters are marked as dirty in their table, so that a message that is lost, and the death
  * of the worker, only delay it. Usage that is much of what is left does not wait for its turn: see
  * `LeaseTable.decideAsync`. After a loss of memory of Redis it reports all counters.
+ *
+ * A table may have millions of counters. So it is visited by groups, some in a turn of the loop,
+ * and nothing is kept for a counter.
  */
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Identity } from '../../core/hash.ts';
 import { newIdentity } from '../../core/hash.ts';
 import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
-import type { Lock, Slot } from '../table/layout.ts';
+import { groupOf, type Lock, type Slot } from '../table/layout.ts';
 import { durationOfKey, endMs, expiryMs, ruleOfKey } from '../windows/registry.ts';
 import { dropLease, mustReport, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
-import { type LeaseClient, nameOfCounter } from './lease-client.ts';
+import type { LeaseClient } from './lease-client.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
-import { DEADLINE_STEP_MS } from './scripts/protocol-constants.ts';
 
 /** Counters that are reported at the same time: some calls, which do not delay those of checks. */
 const COUNTERS_AT_ONCE = 128;
 /** Groups of slots that are visited before other work has its turn: about 1 ms. */
 const GROUPS_PER_TURN = 16;
+
+/** When leases end that are to be returned then, monotonic ms. It may be earlier than they do. */
+interface LeaseEnds {
+  readonly ofGroups: Float64Array;
+  firstMs: number;
+}
+
+type GroupFilter = (table: LeaseTable, group: number) => boolean;
+type GroupVisitor = (table: LeaseTable, group: number) => Promise<void> | void;
+type SlotVisitor = (table: LeaseTable, slot: Slot, lock: Lock) => void;
 
 interface CounterName {
   identity: Identity;
@@ -32,7 +45,7 @@ interface CounterName {
 interface UsageSyncOptions {
   tables: readonly LeaseTable[];
   tableOf: (identity: Identity) => LeaseTable;
-  client: LeaseClient;
+  client: Pick<LeaseClient, 'sync'>;
   state: EngineState;
   stats: WorkerStats;
   nowMs: () => number;
@@ -48,33 +61,41 @@ export class UsageSync {
   readonly #options: UsageSyncOptions;
   readonly #state = newLeaseState();
   #isRunning = false;
-  /** Counters whose leases are returned when their window ends, by step of their deadline. */
-  readonly #ending = new Map<number, Map<string, CounterName>>();
+  /** At first 0: leases of the run before may have ended. */
+  readonly #ends: ReadonlyMap<LeaseTable, LeaseEnds>;
 
   constructor(options: UsageSyncOptions) {
     this.#options = options;
+    const { tables } = options;
+    this.#ends = new Map(
+      tables.map((table) => [table, { ofGroups: new Float64Array(table.groups), firstMs: 0 }]),
+    );
   }
 
-  /** Reports all usage that Redis does not know. @returns whether it has got everything */
+  /**
+   * Takes the leases for sliding windows whose window has ended, and reports all usage that Redis
+   * does not know.
+   * @returns whether it has got everything
+   */
   async run(): Promise<boolean> {
-    const { tables, client, syncGcra, isUp } = this.#options;
+    const { client, syncGcra, isUp } = this.#options;
     if (this.#isRunning) return false;
     this.#isRunning = true;
-    let isComplete = true;
     try {
-      for (const table of tables) {
-        const dirty: CounterName[] = [];
-        table.forEachDirtySlot((slot) => dirty.push(nameOf(table, slot)));
-        const isDone = await inParts(dirty, ({ identity, key }) => {
+      await this.#takeEndedLeases();
+      return await this.#reportGroups(
+        (table, group) => table.hasDirtySlots(group),
+        (table, group, into) => {
+          table.forEachDirtySlotOf(group, (slot) => into.push(nameOf(table, slot)));
+        },
+        ({ identity, key }) => {
           if (!isUp(identity)) return Promise.resolve(false);
           return isGcra(key) ? syncGcra(identity, key) : client.sync(identity, key);
-        });
-        if (!isDone) isComplete = false;
-      }
+        },
+      );
     } finally {
       this.#isRunning = false;
     }
-    return isComplete;
   }
 
   /** Counters with a window or bucket that still counts, and leases with unspent tokens. */
@@ -134,91 +155,146 @@ export class UsageSync {
   }
 
   /** Has what is left of a lease returned when its window has ended. */
-  returnAtEnd(identity: Identity, key: number, deadlineMs: number): void {
-    const step = Math.ceil(deadlineMs / DEADLINE_STEP_MS);
-    let ending = this.#ending.get(step);
-    if (ending === undefined) {
-      ending = new Map();
-      this.#ending.set(step, ending);
-    }
-    ending.set(nameOfCounter(identity, key), { identity, key });
-  }
-
-  /** Takes the leases away whose deadline has passed. The next `run` reports them to Redis. */
-  takeEndedLeases(): void {
-    const { tableOf, nowMs } = this.#options;
-    const now = nowMs();
-    for (const [step, ending] of this.#ending) {
-      if (step * DEADLINE_STEP_MS > now) continue;
-      this.#ending.delete(step);
-      for (const { identity, key } of ending.values()) {
-        const table = tableOf(identity);
-        table.withSlot(identity, key, (slot, lock) => {
-          table.read(slot, this.#state);
-          const { lease, deadlineMs } = this.#state;
-          if (now >= deadlineMs) this.#takeLease(table, slot, lock);
-          else if (lease > 0) this.returnAtEnd(identity, key, deadlineMs);
-        });
-      }
-    }
+  returnAtEnd(identity: Identity, deadlineMs: number): void {
+    const table = this.#options.tableOf(identity);
+    this.#noteEnd(table, groupOf(table.lockFor(identity)), deadlineMs);
   }
 
   /**
-   * Makes the slots those of a new run: no message is under way.
+   * Makes the slots those of a new run: no message is under way. It visits all of them in one turn,
+   * before anything else may happen.
    * @returns the buckets with counters that Redis may know
    */
   adoptSlots(): Set<number> {
-    const { tables, state } = this.#options;
+    const { tables, state, stats } = this.#options;
     const buckets = new Set<number>();
+    const identity = newIdentity();
+    const adopt: SlotVisitor = (table, slot, lock) => {
+      const bucket = state.bucketOf(table.readIdentity(slot, identity));
+      if (isGcra(table.readKey(slot))) {
+        buckets.add(bucket);
+        return;
+      }
+      table.read(slot, this.#state);
+      if (this.#state.window !== NO_WINDOW) buckets.add(bucket);
+      if (!this.#state.isPinned) return;
+      this.#state.isPinned = false;
+      table.write(slot, this.#state);
+      table.setDirty(lock, slot, true);
+    };
     for (const table of tables) {
-      table.forEachSlot((slot, lock) => {
-        const { identity, key } = nameOf(table, slot);
-        if (isGcra(key)) {
-          buckets.add(state.bucketOf(identity));
-          return;
-        }
-        table.read(slot, this.#state);
-        if (this.#state.window !== NO_WINDOW) buckets.add(state.bucketOf(identity));
-        if (!this.#state.isPinned) return;
-        this.#state.isPinned = false;
-        table.write(slot, this.#state);
-        table.setDirty(lock, slot, true);
-      });
+      for (let group = 0; group < table.groups; group++) {
+        table.forEachSlotOf(group, (slot, lock) => adopt(table, slot, lock));
+        stats.heartbeat();
+      }
     }
     return buckets;
   }
 
   /** Reports all counters of a bucket. @returns whether Redis has got every one */
-  async report(bucket: number): Promise<boolean> {
+  report(bucket: number): Promise<boolean> {
     const { state, nowMs, client, reportGcra } = this.#options;
-    const counters: CounterName[] = [];
     const now = nowMs();
-    await this.#scan((table, slot) => {
-      const counter = nameOf(table, slot);
-      if (state.bucketOf(counter.identity) !== bucket) return;
-      const redisMs = state.redisMs(counter.identity.h3, now);
-      if (isGcra(counter.key)) {
-        if (table.readGcra(slot).newest > redisMs) counters.push(counter);
-        return;
-      }
-      table.read(slot, this.#state);
-      if (mustReport(this.#state, durationOfKey(counter.key), redisMs)) counters.push(counter);
+    return this.#reportGroups(
+      isUsed,
+      (table, group, into) => {
+        table.forEachSlotOf(group, (slot) => {
+          const counter = nameOf(table, slot);
+          if (state.bucketOf(counter.identity) !== bucket) return;
+          const redisMs = state.redisMs(counter.identity.h3, now);
+          if (isGcra(counter.key)) {
+            if (table.readGcra(slot).newest > redisMs) into.push(counter);
+            return;
+          }
+          table.read(slot, this.#state);
+          if (mustReport(this.#state, durationOfKey(counter.key), redisMs)) into.push(counter);
+        });
+      },
+      ({ identity, key }) => {
+        return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key);
+      },
+    );
+  }
+
+  /**
+   * Reports counters, COUNTERS_AT_ONCE at a time: a list of all would not fit in the heap.
+   * @param select adds those of a group that are to be reported
+   * @returns whether all of them were reported
+   */
+  async #reportGroups(
+    filter: GroupFilter,
+    select: (table: LeaseTable, group: number, into: CounterName[]) => void,
+    report: (counter: CounterName) => Promise<boolean>,
+  ): Promise<boolean> {
+    let isComplete = true;
+    const counters: CounterName[] = [];
+    const reportNext = async () => {
+      const done = await Promise.all(counters.splice(0, COUNTERS_AT_ONCE).map(report));
+      if (done.includes(false)) isComplete = false;
+    };
+    await this.#forEachGroup(filter, async (table, group) => {
+      select(table, group, counters);
+      while (counters.length >= COUNTERS_AT_ONCE) await reportNext();
     });
-    return inParts(counters, ({ identity, key }) => {
-      return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key);
+    await reportNext();
+    return isComplete;
+  }
+
+  /** Takes away the leases for sliding windows whose deadline has passed. */
+  async #takeEndedLeases(): Promise<void> {
+    const now = this.#options.nowMs();
+    for (const [table, ends] of this.#ends) {
+      if (ends.firstMs > now) continue;
+      ends.firstMs = Number.POSITIVE_INFINITY;
+      const { ofGroups } = ends;
+      await this.#forEachGroupOf(
+        table,
+        (_, group) => {
+          if (ofGroups[group] <= now) return true;
+          ends.firstMs = Math.min(ends.firstMs, ofGroups[group]);
+          return false;
+        },
+        (_, group) => {
+          ofGroups[group] = Number.POSITIVE_INFINITY;
+          table.forEachSlotOf(group, (slot, lock) => {
+            const endMs = table.readSlidingLeaseEnd(slot);
+            if (endMs <= now) this.#takeLease(table, slot, lock);
+            else this.#noteEnd(table, group, endMs);
+          });
+        },
+      );
+    }
+  }
+
+  #noteEnd(table: LeaseTable, group: number, endMs: number): void {
+    const ends = this.#ends.get(table);
+    if (ends === undefined) throw new Error(`shard ${table.shard} has another worker`);
+    ends.ofGroups[group] = Math.min(ends.ofGroups[group], endMs);
+    ends.firstMs = Math.min(ends.firstMs, endMs);
+  }
+
+  /** Visits all slots. */
+  #scan(visit: SlotVisitor): Promise<void> {
+    return this.#forEachGroup(isUsed, (table, group) => {
+      table.forEachSlotOf(group, (slot, lock) => visit(table, slot, lock));
     });
   }
 
-  /** Visits all slots, some groups in a turn of the loop. */
-  async #scan(visit: (table: LeaseTable, slot: Slot, lock: Lock) => void): Promise<void> {
+  async #forEachGroup(filter: GroupFilter, visit: GroupVisitor): Promise<void> {
+    for (const table of this.#options.tables) await this.#forEachGroupOf(table, filter, visit);
+  }
+
+  /** Visits groups, some of them in a turn of the loop. */
+  async #forEachGroupOf(
+    table: LeaseTable,
+    filter: GroupFilter,
+    visit: GroupVisitor,
+  ): Promise<void> {
     let visited = 0;
-    for (const table of this.#options.tables) {
-      for (let group = 0; group < table.groups; group++) {
-        if (table.isUnused(group)) continue;
-        table.forEachSlotOf(group, (slot, lock) => visit(table, slot, lock));
-        if (++visited % GROUPS_PER_TURN === 0)
-          await new Promise((resolve) => setImmediate(resolve));
-      }
+    for (let group = 0; group < table.groups; group++) {
+      if (!filter(table, group)) continue;
+      await visit(table, group);
+      if (++visited % GROUPS_PER_TURN === 0) await nextTurn();
     }
   }
 
@@ -236,23 +312,14 @@ export class UsageSync {
   }
 }
 
+function isUsed(table: LeaseTable, group: number): boolean {
+  return !table.isUnused(group);
+}
+
 function isGcra(key: number): boolean {
   return ruleOfKey(key).counterRule === RULE.gcra;
 }
 
 function nameOf(table: LeaseTable, slot: Slot): CounterName {
   return { identity: table.readIdentity(slot, newIdentity()), key: table.readKey(slot) };
-}
-
-/** @returns whether all of them were done */
-async function inParts(
-  counters: readonly CounterName[],
-  report: (counter: CounterName) => Promise<boolean>,
-): Promise<boolean> {
-  let isComplete = true;
-  for (let from = 0; from < counters.length; from += COUNTERS_AT_ONCE) {
-    const done = await Promise.all(counters.slice(from, from + COUNTERS_AT_ONCE).map(report));
-    if (done.includes(false)) isComplete = false;
-  }
-  return isComplete;
 }

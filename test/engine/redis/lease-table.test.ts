@@ -463,7 +463,9 @@ test('every slot can be visited, dirty ones apart', () => {
   for (const id of ids) leases.work(id, NOW);
   for (const id of ids.slice(0, 40)) leases.decideAsync(id, NOW);
   const all: number[] = [];
-  leases.table.forEachSlot((slot) => all.push(slot));
+  for (let group = 0; group < 3; group++) {
+    leases.table.forEachSlotOf(group, (slot) => all.push(slot));
+  }
   expect(new Set(all).size).toBe(100);
   const dirty: number[] = [];
   leases.table.forEachDirtySlot((slot, lock) => {

@@ -61,8 +61,6 @@ export const LEASE_LEFT_MAX_US = 50_000;
 export const PREFETCH_MS = 2.5;
 /** Tokens per second from which that is done. Slower counters can wait for an answer. */
 export const PREFETCH_RATE_MIN = 100;
-/** Leases that end within this time are returned together, ms. */
-export const DEADLINE_STEP_MS = 50;
 
 // Recalls
 
