@@ -7,7 +7,7 @@
 import type { Identity } from '../../core/hash.ts';
 import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { CounterSelector } from '../engine.ts';
-import { counterKey, ruleOfKey } from '../windows/registry.ts';
+import { counterKey, isGcraKey } from '../windows/registry.ts';
 import type { GcraClient } from './gcra-client.ts';
 import type { LeaseClient } from './lease-client.ts';
 import type { LeaseTable } from './lease-table.ts';
@@ -116,7 +116,7 @@ export class Corrections {
     if (cleared === undefined) throw new Unchanged(RECOVERS);
     const table = tableOf(identity);
     for (const key of this.#keysOf(identity, selector)) {
-      if (isGcra(key)) {
+      if (isGcraKey(key)) {
         table.withSlot(identity, key, (slot, lock) => table.remove(lock, slot));
       } else {
         client.forget(identity, key);
@@ -131,7 +131,7 @@ export class Corrections {
     const { gcra, nowMs } = this.#options;
     await Promise.all(
       this.#keysOf(identity, selector).map((key) => {
-        return isGcra(key) ? gcra.sync(identity, key) : this.#recall(identity, key);
+        return isGcraKey(key) ? gcra.sync(identity, key) : this.#recall(identity, key);
       }),
     );
     const endMs = nowMs() + SETTLE_MS;
@@ -189,7 +189,7 @@ export class Corrections {
       return table.findAll(identity).map((slot) => table.readKey(slot));
     });
     return keys.filter((key) => {
-      const isMeant = rule === undefined || hasWindows(rule) !== isGcra(key);
+      const isMeant = rule === undefined || hasWindows(rule) !== isGcraKey(key);
       return isMeant && (durationsMs?.some((of) => isKeyOf(key, of)) ?? true);
     });
   }
@@ -197,10 +197,6 @@ export class Corrections {
 
 function isKeyOf(key: number, durationMs: number): boolean {
   return key === counterKey(RULE.fixed, durationMs) || key === counterKey(RULE.gcra, durationMs);
-}
-
-function isGcra(key: number): boolean {
-  return ruleOfKey(key).counterRule === RULE.gcra;
 }
 
 function isSelected({ isGcra, durationMs }: StoredCounter, selector: CounterSelector): boolean {

@@ -18,10 +18,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { SAFE_OPEN_FLAGS, unusableReason } from '../../core/file-ownership.ts';
 import { type Identity, newIdentity } from '../../core/hash.ts';
-import { hasWindows } from '../../core/window-rules.ts';
 import { NO_SLOT, type Slot } from '../table/layout.ts';
 import { shardOf } from '../table/shard.ts';
-import { expiryMs, isCounterKey, ruleOfKey } from '../windows/registry.ts';
+import { expiryMs, isCounterKey, isGcraKey } from '../windows/registry.ts';
 import { newLeaseState } from './counter/lease-state.ts';
 import type { LeaseTable } from './lease-table.ts';
 import { NO_WINDOW } from './scripts/protocol.ts';
@@ -104,7 +103,7 @@ async function* readCounters(tables: readonly LeaseTable[]): AsyncGenerator<Uint
  * current, limit, tokens that Redis did not get.
  */
 function fieldsOf(table: LeaseTable, slot: Slot, isDirty: boolean): number[] | undefined {
-  if (!hasWindows(ruleOfKey(table.readKey(slot)).counterRule)) {
+  if (isGcraKey(table.readKey(slot))) {
     const { newest, current, limit } = table.readGcra(slot);
     if (newest <= 0) return undefined;
     return [newest, current, limit, table.readUnreported(slot), 0, 0, 0];
@@ -189,7 +188,6 @@ function insert(
   { unixMs, monotonicMs }: { unixMs: number; monotonicMs: number },
 ): void {
   if (!isCounterKey(key)) return;
-  const isWindow = hasWindows(ruleOfKey(key).counterRule);
   const [newest] = fields;
   if (!(expiryMs(key, newest) > unixMs)) return;
   const identity: Identity = { h0, h1, h2, h3 };
@@ -197,7 +195,9 @@ function insert(
   table.withLock(identity, (lock) => {
     const slot = table.insert(identity, namespaceTag, key, monotonicMs);
     if (slot === NO_SLOT) return;
-    const isDirty = isWindow ? insertWindow(table, slot, fields) : insertGcra(table, slot, fields);
+    const isDirty = isGcraKey(key)
+      ? insertGcra(table, slot, fields)
+      : insertWindow(table, slot, fields);
     if (isDirty) table.setDirty(lock, slot, true);
   });
 }

@@ -16,13 +16,12 @@
  * half of the slots loses its own counters first.
  */
 
-import { RULE } from '../../core/window-rules.ts';
 import { chooseEviction, type EvictionCandidate, NEVER_EVICTED } from '../table/eviction.ts';
 import { chooseFreeSlot } from '../table/free-slot.ts';
 import { type Location, slotsOf } from '../table/group.ts';
 import type { Lock } from '../table/layout.ts';
 import { BUCKET_SLOTS, keyAt, NO_SLOT, type Slot, slotAt, tagAt } from '../table/layout.ts';
-import { endMs, isExpired, ruleOfKey } from '../windows/registry.ts';
+import { endMs, isExpired, isGcraKey } from '../windows/registry.ts';
 import type { DirtySlots } from './dirty-slots.ts';
 import type { EngineState } from './engine-state.ts';
 import {
@@ -95,7 +94,7 @@ function isUnused(
   const window = readWindow(words, slot);
   const redisMs = state.redisMs(tag, nowMs);
   // Tokens of a bucket that Redis does not know matter as long as the bucket is not full.
-  if (ruleOfKey(key).counterRule === RULE.gcra) {
+  if (isGcraKey(key)) {
     return isExpired(key, details[totalAt(slot, 0)], redisMs);
   }
   if (window === NO_WINDOW) return !dirty.has(lock, slot);
@@ -112,7 +111,7 @@ function readCandidate(
 ): LeaseCandidate {
   const { words, doubles, detailWords, details } = memory;
   const key = doubles[keyAt(slot)];
-  const isBucket = ruleOfKey(key).counterRule === RULE.gcra;
+  const isBucket = isGcraKey(key);
   const ends = endMs(key, isBucket ? details[totalAt(slot, 0)] : readWindow(words, slot));
   const namespaceTag = detailWords[leaseNamespaceAt(slot)];
   const redisMs = state.redisMs(words[tagAt(slot)], nowMs);

@@ -12,10 +12,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Identity } from '../../core/hash.ts';
 import { newIdentity } from '../../core/hash.ts';
-import { RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import { groupOf, type Lock, type Slot } from '../table/layout.ts';
-import { durationOfKey, endMs, expiryMs, ruleOfKey } from '../windows/registry.ts';
+import { durationOfKey, endMs, expiryMs, isGcraKey } from '../windows/registry.ts';
 import { dropLease, mustReport, newLeaseState } from './counter/lease-state.ts';
 import type { EngineState } from './engine-state.ts';
 import type { LeaseClient } from './lease-client.ts';
@@ -90,7 +89,7 @@ export class UsageSync {
         },
         ({ identity, key }) => {
           if (!isUp(identity)) return Promise.resolve(false);
-          return isGcra(key) ? syncGcra(identity, key) : client.sync(identity, key);
+          return isGcraKey(key) ? syncGcra(identity, key) : client.sync(identity, key);
         },
       );
     } finally {
@@ -108,7 +107,7 @@ export class UsageSync {
       const { h3 } = table.readIdentity(slot, identity);
       const key = table.readKey(slot);
       const redisMs = state.redisMs(h3, now);
-      if (isGcra(key)) {
+      if (isGcraKey(key)) {
         if (table.readGcra(slot).newest > redisMs) count.counters++;
         return;
       }
@@ -127,7 +126,7 @@ export class UsageSync {
     let lastMs = 0;
     await this.#scan((table, slot) => {
       const key = table.readKey(slot);
-      if (isGcra(key)) {
+      if (isGcraKey(key)) {
         lastMs = Math.max(lastMs, Math.ceil(table.readGcra(slot).newest));
         return;
       }
@@ -171,7 +170,7 @@ export class UsageSync {
     const identity = newIdentity();
     const adopt: SlotVisitor = (table, slot, lock) => {
       const bucket = state.bucketOf(table.readIdentity(slot, identity));
-      if (isGcra(table.readKey(slot))) {
+      if (isGcraKey(table.readKey(slot))) {
         buckets.add(bucket);
         return;
       }
@@ -202,7 +201,7 @@ export class UsageSync {
           const counter = nameOf(table, slot);
           if (state.bucketOf(counter.identity) !== bucket) return;
           const redisMs = state.redisMs(counter.identity.h3, now);
-          if (isGcra(counter.key)) {
+          if (isGcraKey(counter.key)) {
             if (table.readGcra(slot).newest > redisMs) into.push(counter);
             return;
           }
@@ -211,7 +210,7 @@ export class UsageSync {
         });
       },
       ({ identity, key }) => {
-        return isGcra(key) ? reportGcra(identity, key) : client.sync(identity, key);
+        return isGcraKey(key) ? reportGcra(identity, key) : client.sync(identity, key);
       },
     );
   }
@@ -299,7 +298,7 @@ export class UsageSync {
   }
 
   #takeLease(table: LeaseTable, slot: Slot, lock: Lock): void {
-    if (isGcra(table.readKey(slot))) return;
+    if (isGcraKey(table.readKey(slot))) return;
     const state = this.#state;
     table.read(slot, state);
     if (state.lease === 0 && state.boundUntilMs === 0) return;
@@ -314,10 +313,6 @@ export class UsageSync {
 
 function isUsed(table: LeaseTable, group: number): boolean {
   return !table.isUnused(group);
-}
-
-function isGcra(key: number): boolean {
-  return ruleOfKey(key).counterRule === RULE.gcra;
 }
 
 function nameOf(table: LeaseTable, slot: Slot): CounterName {

@@ -49,6 +49,11 @@ export function isCounterKey(key: number): boolean {
   return ruleOfKey(key)?.counterRule === Math.floor(key / RULE_UNIT);
 }
 
+/** Whether a key is that of a GCRA counter, which has no windows. */
+export function isGcraKey(key: number): boolean {
+  return ruleOfKey(key).counterRule === RULE.gcra;
+}
+
 /*
  * The functions below are on the path of each check, or run for each slot of a table. V8 inlines a
  * call of a known function, and does not inline one of RULES[rule]; a test compares both.

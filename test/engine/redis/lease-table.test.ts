@@ -457,6 +457,15 @@ test('two leases together serve what both of them serve', () => {
   expect(state).toMatchObject({ lease: 6, lentLimit: 200, coversSliding: false });
 });
 
+test('a group is free again after an error under its lock', () => {
+  const { table } = new TestLeases();
+  const act = () => {
+    throw new Error('it failed');
+  };
+  expect(() => table.withLock(ID, act)).toThrow('it failed');
+  expect(brokenInvariants(table)).toEqual([]);
+});
+
 test('every slot can be visited, dirty ones apart', () => {
   const leases = new TestLeases(3);
   const ids = Array.from({ length: 100 }, (_, i) => testIdentity(i));

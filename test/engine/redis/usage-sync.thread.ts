@@ -46,10 +46,9 @@ const client: Pick<LeaseClient, 'sync'> = {
   sync: (identity, key) => {
     calls++;
     atOnce = Math.max(atOnce, ++pending);
-    const lock = table.lockFor(identity);
-    table.acquire(lock);
-    table.setDirty(lock, table.find(identity, key), false);
-    table.release(lock);
+    table.withLock(identity, (lock) => {
+      table.setDirty(lock, table.find(identity, key), false);
+    });
     return new Promise((resolve) => {
       setImmediate(() => {
         pending--;
