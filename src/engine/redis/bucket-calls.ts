@@ -26,7 +26,7 @@ import {
   type GcraMessage,
   type GcraReport,
 } from './scripts/protocol.ts';
-import { CLOCK_DRIFT } from './scripts/protocol-constants.ts';
+import { CLOCK_DRIFT, REPORT_PAUSE_MS } from './scripts/protocol-constants.ts';
 import type { ResetSelector } from './scripts/reset.ts';
 
 /** The part of an answer that is not about counters. */
@@ -81,6 +81,9 @@ export class BucketCalls {
   #openedUs = 0;
   #isFetchingMembers = false;
   #isReporting = false;
+  #isClosed = false;
+  /** When counters may be reported again, after Redis did not get all, monotonic ms. */
+  #reportFromMs = 0;
   /** Undefined after Redis has forgotten it. */
   #predecessor: Predecessor | undefined;
   /** Whether Redis has accepted the member. */
@@ -162,6 +165,14 @@ export class BucketCalls {
     }
   }
 
+  /**
+   * No call is sent any more, and nobody learns of an answer: another run of the thread may act on
+   * the same counters.
+   */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   /** @param send sends the call; it rejects when there is no valid answer */
   async #send<Answer extends AnswerHeader>(
     send: () => Promise<Answer>,
@@ -188,6 +199,7 @@ export class BucketCalls {
   ): Promise<CallResult<Answer>> {
     const { breaker, stats, nowMs, onChange } = this.#options;
     const sentMs = nowMs();
+    if (this.#isClosed) return new Promise(() => {});
     if (!breaker.allows(sentMs)) return { kind: 'refused' };
     stats.add(WORKER_STAT.redisCalls, 1);
     let answer: Answer | undefined;
@@ -197,6 +209,7 @@ export class BucketCalls {
     } catch (error) {
       mayHaveRun = !(error instanceof RedisError) || error.mayHaveRun;
     }
+    if (this.#isClosed) return new Promise(() => {});
     if (answer === undefined) {
       breaker.failed(nowMs());
       stats.add(WORKER_STAT.redisCallFailures, 1);
@@ -257,12 +270,15 @@ export class BucketCalls {
   }
 
   async #report(epoch: string): Promise<void> {
-    if (this.#isReporting) return;
+    const { reportCounters, bucket, nowMs } = this.#options;
+    if (this.#isReporting || nowMs() < this.#reportFromMs) return;
     this.#isReporting = true;
-    const { reportCounters, bucket } = this.#options;
     const isComplete = await reportCounters(bucket);
     this.#isReporting = false;
-    if (!isComplete) return;
+    if (!isComplete) {
+      this.#reportFromMs = nowMs() + REPORT_PAUSE_MS;
+      return;
+    }
     this.#header.reportedEpoch = epoch;
     void this.exchange([]);
   }

@@ -110,6 +110,11 @@ export class LeaseClient {
     this.#options = options;
   }
 
+  /** Whether no counter has something to send, or waits for an answer. */
+  get isIdle(): boolean {
+    return this.#counters.size === 0;
+  }
+
   /** Takes over a check of the queue. */
   addCheck(source: CheckSource, entry: QueueEntry): void {
     const { identity, kind, namespaceTag, parameters } = entry;

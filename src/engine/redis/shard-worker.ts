@@ -275,9 +275,11 @@ export class RedisShardWorker {
   async drain(): Promise<number> {
     const { nowMs } = this.#parts;
     const endMs = nowMs() + DRAIN_MAX_MS;
-    await this.#sync.takeAllLeases();
     while (nowMs() < endMs) {
-      if (await this.#sync.run()) {
+      // The answer to a message that is under way may bring a lease.
+      const { isIdle } = this.client;
+      await this.#sync.takeAllLeases();
+      if ((await this.#sync.run()) && isIdle) {
         // A heartbeat after it would count as a return.
         clearInterval(this.#tickTimer);
         const usageEndMs = await this.#sync.usageEndMs();
@@ -299,7 +301,9 @@ export class RedisShardWorker {
     return writeHandOver(directory, index, { processId, workers, epochs, members }, this.#tables);
   }
 
+  /** Ends all timers and calls, also those under way. */
   close(): void {
+    for (const bucket of this.#buckets) bucket.close();
     clearInterval(this.#tickTimer);
     clearInterval(this.#countTimer);
     clearTimeout(this.#releaseTimer);

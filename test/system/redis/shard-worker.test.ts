@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
-import { SYNC_INTERVAL_MAX_MS } from '../../../src/core/constants.ts';
+import { REDIS_FAILURES_MAX, SYNC_INTERVAL_MAX_MS } from '../../../src/core/constants.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { CounterSelector } from '../../../src/engine/engine.ts';
 import { LeaseTable, VERDICT } from '../../../src/engine/redis/lease-table.ts';
@@ -13,12 +13,13 @@ import {
   forgetMembers,
   listMembers,
 } from '../../../src/engine/redis/scripts/members.ts';
-import { LIVE_US } from '../../../src/engine/redis/scripts/protocol-constants.ts';
+import { LIVE_US, REPORT_PAUSE_MS } from '../../../src/engine/redis/scripts/protocol-constants.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
 import { identityOf, LONG_WINDOW_MS, machineGroup, type TestMachine } from './redis-machines.ts';
 import { connectMember } from './script-member.ts';
+import { restartEmpty } from './use-redis.ts';
 
 const ALL: CounterSelector = { durationsMs: undefined, rule: undefined };
 const ID = identityOf('shared');
@@ -241,6 +242,25 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     expect(silent[0].silentMs).toBeLessThan(3_600_000);
   });
 
+  test('is returned when it comes while the machine stops', async () => {
+    const [holder, other] = await group.start(2);
+    let release = () => {};
+    const late = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    holder.interceptAnswer = () => late;
+    const allowed = allows(holder);
+    const drained = holder.worker.drain();
+    await delay(20);
+    release();
+    expect([await allowed, await drained]).toEqual([true, 0]);
+    holder.close();
+    machines.shift();
+    expect(holder.count(WORKER_STAT.leasesGranted)).toBe(1);
+    expect(await allows(other, 99)).toBe(true);
+    expect(other.count(WORKER_STAT.leasesWrittenOff)).toBe(0);
+  });
+
   test('is missed by nobody but this machine when Redis is gone at its stop', async () => {
     const [holder] = await group.start(1);
     expect(await allows(holder)).toBe(true);
@@ -261,10 +281,10 @@ describe.skipIf(isRedisMissing)('a notice of a kind that only a later version kn
     await expect.poll(async () => (await subscribers())?.length).toBe(1);
     const before = await subscribers();
     expect(await redis.command('PUBLISH', channel, 'later 1 2 3')).toBe(1);
-    // Only a notice makes this machine call: it has read the first when it follows the second.
-    const calls = machine.count(WORKER_STAT.redisCalls);
+    // It has read the first when it follows the second.
+    const receive = vi.spyOn(machine.worker, 'receive');
     await redis.command('PUBLISH', channel, `epoch ${'0'.repeat(40)}.1`);
-    await expect.poll(() => machine.count(WORKER_STAT.redisCalls)).toBeGreaterThan(calls);
+    await expect.poll(() => receive).toHaveBeenCalledOnce();
     expect(await subscribers()).toEqual(before);
   });
 });
@@ -285,5 +305,45 @@ describe.skipIf(isRedisMissing)('an idle machine with the longest interval', () 
     } finally {
       other.close();
     }
+  });
+});
+
+describe.skipIf(isRedisMissing)('a worker', () => {
+  const heartbeat = (machine: TestMachine) =>
+    machine.worker.receive(0, { kind: 'epoch', epoch: '' });
+
+  test('that is closed shows acceptors no state of Redis, whatever becomes of its calls', async () => {
+    const [machine] = await group.start(1);
+    let fail = (_: Error) => {};
+    const failure = new Promise<void>((_, reject) => {
+      fail = reject;
+    });
+    machine.interceptAnswer = () => failure;
+    for (let n = 0; n < REDIS_FAILURES_MAX; n++) heartbeat(machine);
+    machine.worker.close();
+    await delay(20);
+    fail(new Error('the connection is closed'));
+    await delay(20);
+    expect(machine.state.isDown(0)).toBe(false);
+  });
+
+  test('pauses between reports of which Redis does not get all', async () => {
+    // Reports of usage at intervals would be counted, too.
+    const [machine] = await group.start(1, { syncMs: 10_000 });
+    expect(await allows(machine)).toBe(true);
+    let reports = 0;
+    machine.worker.client.sync = () => {
+      reports++;
+      return Promise.resolve(false);
+    };
+    await restartEmpty(group.redis);
+    await expect.poll(() => reports).toBeGreaterThan(0);
+    const [before, startMs] = [reports, machine.clock.monotonicMs()];
+    for (let n = 0; n < 100; n++) {
+      heartbeat(machine);
+      await delay(1);
+    }
+    const passedMs = machine.clock.monotonicMs() - startMs;
+    expect(reports - before).toBeLessThanOrEqual(1 + Math.ceil(passedMs / REPORT_PAUSE_MS));
   });
 });

@@ -116,6 +116,8 @@ export const REPORT_DELAY_MS = 2;
 
 // Members of a bucket
 
+/** How long after a report of all counters of which Redis did not get all the next begins, ms. */
+export const REPORT_PAUSE_MS = 100;
 /** Members that have called within this time are live, µs. */
 export const LIVE_US = 3_000_000;
 /** A member that has not called for this time is removed, µs: a day, to repair its machine. */
