@@ -76,7 +76,7 @@ export const RECALL_AGAIN_US = 4_000;
 export const WRITE_OFF_US = 10_000;
 /** After a recall no lease of the counter is granted, µs: the tokens are for parked checks. */
 export const QUIET_US = 12_000;
-/** Tokens that a batch kept at a recall are returned after this time, ms: no batch takes longer. */
+/** Tokens that a batch kept at a recall are returned after this time, ms: most batches are over. */
 export const RETURN_KEPT_MS = 25;
 /** A refund, reset or inspection can wait longer for a lease, µs, and is then exact. */
 export const CORRECTION_WRITE_OFF_US = 250_000;
