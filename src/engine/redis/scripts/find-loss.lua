@@ -1,6 +1,6 @@
--- Finds out whether usage of the counter is lost, and then requests reports of it: `isVerified` and
--- `isPreviousVerified` say whether a recovery is over for it, `isMarked` whether this message is the
--- first to find the loss, and `awaited` how many members must report.
+-- Finds out whether usage of the counter is lost, and then requests reports of it. `isVerified`
+-- and `isPreviousVerified` say whether a recovery is over for it, `isMarked` whether this message
+-- is the first to find the loss, and `awaited` how many members must report.
 --
 -- A counter is verified after a loss: its members must report, and until they have, no check is
 -- allowed, and no denial proven by what is missing. It is done for a counter whose window began

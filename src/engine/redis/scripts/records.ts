@@ -278,8 +278,8 @@ export const ANSWER_STATE = { isUnknown: 1, isMissing: 2, writtenOff: 4 } as con
 const COUNTER = { identity: '%s', durationMs: '%d' } as const;
 
 /**
- * What scripts publish to members, by kind. The number is that of the recall or the request. Members
- * of another version ignore a kind that they do not know, and reject other fields of one they do.
+ * What scripts publish to members, by kind. The number is that of the recall or the request. A
+ * member of another version ignores a kind that it does not know. It rejects other fields.
  */
 export const NOTICES = {
   recall: fields({ kind: 'recall', ...COUNTER, window: '%d', number: '%d' }),

@@ -102,7 +102,7 @@ describe.skipIf(isRedisMissing)('the exchange script', () => {
     expect(answer).toMatchObject({ served: [denied], others: 950 });
   });
 
-  it('recalls a lease before it writes it off, also if a batch kept tokens of the one before', async () => {
+  it('recalls a lease before it writes it off, also after a recall of another', async () => {
     const of = newCounter();
     const large = { ...of, checks: [costs(960, 1_000)] };
     const wanted = { ...of, wantsLease: true, rate: 1_000, checks: [costs(1, 1_000)] };
