@@ -184,7 +184,7 @@ function lend(table: LeaseTable, id: ReturnType<typeof newIdentity>, namespaceTa
   const lease = newLeaseState();
   table.read(slot, lease);
   Object.assign(lease, { window: WINDOW, lease: LEASE, lentLimit: LEASE, lastLimit: LEASE });
-  Object.assign(lease, { coversSliding: true, previousUse: 1_000, previousKnownUse: 1_000 });
+  Object.assign(lease, { coversSliding: true, previousUsage: 1_000, previousKnownUsage: 1_000 });
   Object.assign(lease, { deadlineMs: NOW_MS + 1, boundUntilMs: NOW_MS + 1 });
   table.write(slot, lease);
   table.release(lock);

@@ -195,7 +195,13 @@ function problemsOf(table: LeaseTable, slot: Slot): string[] {
     if (typeof value !== 'number' || name === 'reported') continue;
     require(Number.isFinite(value), `${name} is ${value}`);
   }
-  for (const name of ['lease', 'reserved', 'prefetchBelow', 'lentLimit', 'previousUse'] as const) {
+  for (const name of [
+    'lease',
+    'reserved',
+    'prefetchBelow',
+    'lentLimit',
+    'previousUsage',
+  ] as const) {
     require(state[name] >= 0, `${name} is ${state[name]}`);
   }
   require(state.reported > Number.NEGATIVE_INFINITY, `${state.reported} was reported`);
@@ -203,7 +209,7 @@ function problemsOf(table: LeaseTable, slot: Slot): string[] {
   require(window !== NO_WINDOW || lease === 0, 'a lease without a window');
   require(lease === 0 || state.deadlineMs > 0, 'a lease without a deadline');
   require(state.boundUntilMs <= state.deadlineMs, 'denies after the end of its window');
-  const isKnownLess = state.previousKnownUse <= state.previousUse;
+  const isKnownLess = state.previousKnownUsage <= state.previousUsage;
   require(state.boundUntilMs === 0 || isKnownLess, 'more usage is known than there is');
   const held = doubles[heldAt(slot)];
   require(held === readTotal(table, slot) + details[othersDeductedAt(slot)], `it holds ${held}`);
@@ -212,8 +218,8 @@ function problemsOf(table: LeaseTable, slot: Slot): string[] {
   const summary = words[summaryAt(slot)];
   const hasOther = (summary & SUMMARY_OTHER_LIMIT) !== 0;
   require(hasOther === isOther, 'its last limit is marked wrongly');
-  const previousUse = Math.min(state.previousUse, PREVIOUS_USE_MAX);
-  require(previousUseOf(summary) === previousUse, 'its summary has another previous use');
+  const previousUsage = Math.min(state.previousUsage, PREVIOUS_USE_MAX);
+  require(previousUseOf(summary) === previousUsage, 'its summary has another previous use');
   require(state.firstSequence <= state.sequence + 1, 'its sequence numbers are out of order');
   return problems;
 }

@@ -56,9 +56,11 @@ export class Batches {
     this.#queue = queue;
     this.#usesLeases = usesLeases;
     this.#refundGcra = refundGcra;
-    const settle = ({ items, failure }: CheckBatch) => this.#settle(items, failure !== undefined);
+    const commitOrReturn = ({ items, failure }: CheckBatch) => {
+      this.#commitOrReturn(items, failure !== undefined);
+    };
     const take = (item: BatchItem, decision: TableDecision) => item.setDecision(decision);
-    this.#reserveCompletion = new ItemCompletion(take, settle);
+    this.#reserveCompletion = new ItemCompletion(take, commitOrReturn);
     this.#readCompletion = new ItemCompletion(judgeUnreserved);
     this.#eachCompletion = new ItemCompletion(take);
     this.#eachCountedCompletion = new ItemCompletion((item, decision) => {
@@ -102,7 +104,7 @@ export class Batches {
       if (this.#isMissing[item.number] === 0) item.setDecision(decisions[item.number]);
     }
     if (isDenied) {
-      this.#settle(batch.items, true);
+      this.#commitOrReturn(batch.items, true);
       this.#readMissing(batch);
     } else {
       for (const item of batch.items) {
@@ -111,7 +113,7 @@ export class Batches {
       }
     }
     if (batch.pendingCount > 0) return undefined;
-    if (!isDenied) this.#settle(batch.items, false);
+    if (!isDenied) this.#commitOrReturn(batch.items, false);
     return batch.decision();
   }
 
@@ -247,7 +249,7 @@ export class Batches {
   }
 
   /** Commits what the checks of a batch hold, if all are allowed; else returns it. */
-  #settle(items: readonly BatchItem[], isDenied: boolean): void {
+  #commitOrReturn(items: readonly BatchItem[], isDenied: boolean): void {
     const isCommitted = !isDenied && items.every(({ decision }) => decision.allowed);
     for (const item of items) {
       this.#release(item.check, item.decision, item.holds, isCommitted);
@@ -278,15 +280,15 @@ export class Batches {
 /** Takes the decisions of the checks that wait, and completes their batch after the last one. */
 class ItemCompletion implements Completion<BatchItem> {
   readonly take: (item: BatchItem, decision: TableDecision) => void;
-  readonly #settle: (batch: CheckBatch) => void;
+  readonly #onDone: (batch: CheckBatch) => void;
 
-  /** @param settle called when all checks of the batch are done */
+  /** @param onDone called when all checks of the batch are done */
   constructor(
     take: (item: BatchItem, decision: TableDecision) => void,
-    settle: (batch: CheckBatch) => void = () => {},
+    onDone: (batch: CheckBatch) => void = () => {},
   ) {
     this.take = take;
-    this.#settle = settle;
+    this.#onDone = onDone;
   }
 
   complete(item: BatchItem, _startedMs: number, _check: Check, decision: Decision): void {
@@ -302,7 +304,7 @@ class ItemCompletion implements Completion<BatchItem> {
   #finish(batch: CheckBatch): void {
     batch.pendingCount--;
     if (batch.pendingCount > 0) return;
-    this.#settle(batch);
+    this.#onDone(batch);
     batch.complete();
   }
 }

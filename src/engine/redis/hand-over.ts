@@ -5,7 +5,7 @@
  * at its end, which the main thread reads and removes at the next start.
  *
  *   line           CRC-32 of the rest
- *   line of JSON   version | process that wrote it | epochs by bucket
+ *   line of JSON   version | process and its workers | epochs, and other members, by bucket
  *   counters       FIELDS doubles each
  *
  * A file that is damaged is not used: then nothing is known, as after `kill -9`.
@@ -110,12 +110,12 @@ function fieldsOf(table: LeaseTable, slot: Slot, isDirty: boolean): number[] | u
   }
   const state = newLeaseState();
   table.read(slot, state);
-  const { window, spent, others, previousSpent, previousKnownUse, lastLimit, isStored } = state;
+  const { window, spent, others, previousSpent, previousKnownUsage, lastLimit, isStored } = state;
   // What became of a message under way is not known.
   const mustTell = isDirty || state.isPinned;
   if (window === NO_WINDOW) return undefined;
   const flags = (isStored ? STORED : 0) + (mustTell ? DIRTY : 0);
-  return [window, spent, others, previousSpent, previousKnownUse, lastLimit, flags];
+  return [window, spent, others, previousSpent, previousKnownUsage, lastLimit, flags];
 }
 
 /**
@@ -206,13 +206,13 @@ function insert(
 function insertWindow(
   table: LeaseTable,
   slot: Slot,
-  [window, spent, others, previousSpent, previousKnownUse, lastLimit, flags]: number[],
+  [window, spent, others, previousSpent, previousKnownUsage, lastLimit, flags]: number[],
 ): boolean {
   const state = newLeaseState();
   table.read(slot, state);
-  const previousUse = Math.max(0, previousKnownUse);
+  const previousUsage = Math.max(0, previousKnownUsage);
   Object.assign(state, {
-    ...{ window, spent, others, previousSpent, previousKnownUse, previousUse, lastLimit },
+    ...{ window, spent, others, previousSpent, previousKnownUsage, previousUsage, lastLimit },
     ...{ othersDeducted: others, isStored: (flags & STORED) !== 0, isInherited: true },
   });
   table.write(slot, state);

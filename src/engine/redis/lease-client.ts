@@ -254,7 +254,7 @@ export class LeaseClient {
       counter.waiting = counter.waiting.filter(isOpen);
       if (this.#options.leases) decideInOrder(counter, (check) => this.#tryInMemory(check));
       if (!isReady(counter, nowMs)) {
-        this.#settle(active, nowMs);
+        this.#parkOrForget(active, nowMs);
         continue;
       }
       batch.push(active);
@@ -275,7 +275,7 @@ export class LeaseClient {
     for (const [at, active] of counters.entries()) {
       this.#takeAnswer(active, answers[at], sentMs, now);
       if (isReady(active.counter, now)) this.#queue(active);
-      else this.#settle(active, now);
+      else this.#parkOrForget(active, now);
     }
     onReplies();
   }
@@ -367,8 +367,8 @@ export class LeaseClient {
     this.#returnTimers.add(timer);
   }
 
-  /** Drops an idle counter, or waits until its checks are to be sent again. */
-  #settle(active: ActiveCounter, nowMs: number): void {
+  /** Has a counter wait until its checks are to be sent again, or forgets one that is idle. */
+  #parkOrForget(active: ActiveCounter, nowMs: number): void {
     const { sent, waiting, retryMs } = active.counter;
     if (isIdle(active.counter)) {
       this.#counters.delete(active.name);

@@ -107,14 +107,14 @@ export function summaryOf(
   hasOtherLimit: boolean,
   coversSliding: boolean,
   prefetchBelow: number,
-  previousUse: number,
+  previousUsage: number,
 ): number {
   const bits = prefetchBelow <= 0 ? 0 : 1 + Math.ceil(Math.log2(Math.max(1, prefetchBelow)));
   return (
     (hasOtherLimit ? SUMMARY_OTHER_LIMIT : 0) |
     (coversSliding ? SUMMARY_COVERS_SLIDING : 0) |
     (Math.min(bits, PREFETCH_BITS_MAX) << PREFETCH_SHIFT) |
-    (Math.min(previousUse, PREVIOUS_USE_MAX) << PREVIOUS_USE_SHIFT)
+    (Math.min(previousUsage, PREVIOUS_USE_MAX) << PREVIOUS_USE_SHIFT)
   );
 }
 
@@ -196,11 +196,11 @@ export function boundUntilAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 5) as DetailIndex;
 }
 
-export function previousUseAt(slot: Slot): DetailIndex {
+export function previousUsageAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 6) as DetailIndex;
 }
 
-export function previousKnownUseAt(slot: Slot): DetailIndex {
+export function previousKnownUsageAt(slot: Slot): DetailIndex {
   return ((slot << 1) + 7) as DetailIndex;
 }
 

@@ -30,8 +30,8 @@ import {
   PAUSE_SHIFT,
   pauseOf,
   prefetchBelowOf,
-  previousKnownUseAt,
-  previousUseAt,
+  previousKnownUsageAt,
+  previousUsageAt,
   reportedAt,
   reservedAt,
   SUMMARY_COVERS_SLIDING,
@@ -79,8 +79,8 @@ export function readLeaseState(memory: LeaseViews, slot: Slot, into: LeaseState)
   into.window = readWindow(words, slot);
   into.spent = readSpent(memory, slot);
   into.previousSpent = readPreviousSpent(memory, slot);
-  into.previousUse = details[previousUseAt(slot)];
-  into.previousKnownUse = details[previousKnownUseAt(slot)];
+  into.previousUsage = details[previousUsageAt(slot)];
+  into.previousKnownUsage = details[previousKnownUsageAt(slot)];
   into.lease = doubles[leaseAt(slot)];
   into.lentLimit = doubles[lentLimitAt(slot)];
   into.coversSliding = (summary & SUMMARY_COVERS_SLIDING) !== 0;
@@ -135,8 +135,8 @@ export function writeLeaseState(memory: LeaseViews, slot: Slot, from: LeaseState
   details[othersAt(slot)] = from.others;
   details[othersDeductedAt(slot)] = from.othersDeducted;
   doubles[heldAt(slot)] = Math.min(total + from.othersDeducted, AMOUNT_MAX);
-  details[previousUseAt(slot)] = from.previousUse;
-  details[previousKnownUseAt(slot)] = from.previousKnownUse;
+  details[previousUsageAt(slot)] = from.previousUsage;
+  details[previousKnownUsageAt(slot)] = from.previousKnownUsage;
   details[sequenceAt(slot)] = from.sequence;
   details[firstSequenceAt(slot)] = from.firstSequence;
   details[lastLimitAt(slot)] = from.lastLimit;
@@ -149,7 +149,7 @@ export function writeLeaseState(memory: LeaseViews, slot: Slot, from: LeaseState
     hasOtherLimit,
     coversSliding,
     from.prefetchBelow,
-    from.previousUse,
+    from.previousUsage,
   );
   doubles[deadlineAt(slot)] = from.deadlineMs;
   doubles[leaseAt(slot)] = from.lease;
@@ -211,8 +211,8 @@ export function clearSlot(
   details[othersAt(slot)] = 0;
   details[othersDeductedAt(slot)] = 0;
   details[boundUntilAt(slot)] = 0;
-  details[previousUseAt(slot)] = 0;
-  details[previousKnownUseAt(slot)] = 0;
+  details[previousUsageAt(slot)] = 0;
+  details[previousKnownUsageAt(slot)] = 0;
   details[sequenceAt(slot)] = sequence;
   details[firstSequenceAt(slot)] = sequence + 1;
   details[lastLimitAt(slot)] = 0;
@@ -253,7 +253,7 @@ function summarize({ words, doubles, details }: LeaseViews, slot: Slot): void {
     details[lastLimitAt(slot)] !== doubles[lentLimitAt(slot)],
     (summary & SUMMARY_COVERS_SLIDING) !== 0,
     prefetchBelowOf(summary),
-    details[previousUseAt(slot)],
+    details[previousUsageAt(slot)],
   );
 }
 

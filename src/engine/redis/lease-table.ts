@@ -56,8 +56,8 @@ import {
   PREVIOUS_USE_MAX,
   pauseOf,
   prefetchBelowOf,
-  previousKnownUseAt,
-  previousUseAt,
+  previousKnownUsageAt,
+  previousUsageAt,
   previousUseOf,
   removedSequenceAt,
   reportedAt,
@@ -604,10 +604,10 @@ export class LeaseTable implements LeaseMemory {
     const left = lease - cost;
     let used = doubles[heldAt(slot)] - left;
     const summary = words[summaryAt(slot)];
-    const previousUse = previousUseOf(summary);
-    if (previousUse !== 0 && check.rule === RULE.sliding) {
+    const previousUsage = previousUseOf(summary);
+    if (previousUsage !== 0 && check.rule === RULE.sliding) {
       if ((summary & SUMMARY_COVERS_SLIDING) === 0) return VERDICT.needsTokens;
-      used += this.#carried(slot, nowMs, check, previousUse);
+      used += this.#carried(slot, nowMs, check, previousUsage);
     }
     doubles[leaseAt(slot)] = left;
     if (reserves) details[reservedAt(slot)] += cost;
@@ -680,24 +680,24 @@ export class LeaseTable implements LeaseMemory {
     decision: TableDecision,
   ): void {
     const window = this.words[windowNumberAt(slot)] >>> 0;
-    judgeInWindow(window, used, this.details[previousUseAt(slot)], carried, check, decision);
+    judgeInWindow(window, used, this.details[previousUsageAt(slot)], carried, check, decision);
     decision.outcome = OUTCOME.decided;
   }
 
   /**
    * The tokens of the window before that count in a sliding window, at most.
-   * @param previousUse that of the slot; or PREVIOUS_USE_MAX, where it is to be looked up
+   * @param previousUsage that of the slot; or PREVIOUS_USE_MAX, where it is to be looked up
    */
   #carried(
     slot: Slot,
     nowMs: number,
     { rule, durationMs }: CheckParameters,
-    previousUse = PREVIOUS_USE_MAX,
+    previousUsage = PREVIOUS_USE_MAX,
   ): number {
     if (rule !== RULE.sliding) return 0;
     const redisMs = this.#state.redisMs(this.words[tagAt(slot)], nowMs);
     const amount =
-      previousUse === PREVIOUS_USE_MAX ? this.details[previousUseAt(slot)] : previousUse;
+      previousUsage === PREVIOUS_USE_MAX ? this.details[previousUsageAt(slot)] : previousUsage;
     return this.#shareOf(amount, slot, redisMs, durationMs);
   }
 
@@ -705,7 +705,7 @@ export class LeaseTable implements LeaseMemory {
   #carriedAtLeast(slot: Slot, nowMs: number, { rule, durationMs }: CheckParameters): number {
     if (rule !== RULE.sliding) return 0;
     const redisMs = this.#state.redisMsAtMost(this.words[tagAt(slot)], nowMs);
-    return this.#shareOf(this.details[previousKnownUseAt(slot)], slot, redisMs, durationMs);
+    return this.#shareOf(this.details[previousKnownUsageAt(slot)], slot, redisMs, durationMs);
   }
 
   #shareOf(amount: number, slot: Slot, redisMs: number, durationMs: number): number {

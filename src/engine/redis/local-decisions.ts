@@ -20,8 +20,8 @@ import {
   leaseAt,
   lentLimitAt,
   othersAt,
-  previousKnownUseAt,
-  previousUseAt,
+  previousKnownUsageAt,
+  previousUsageAt,
   reservedAt,
   SUMMARY_COVERS_SLIDING,
   summaryAt,
@@ -134,7 +134,7 @@ export class LocalDecisions {
   #isLeased(slot: Slot, nowMs: number, { cost, limit, rule }: CheckParameters): boolean {
     const { words, doubles, details } = this.#memory;
     const covers = (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
-    if (rule === RULE.sliding && !covers && details[previousUseAt(slot)] !== 0) return false;
+    if (rule === RULE.sliding && !covers && details[previousUsageAt(slot)] !== 0) return false;
     return (
       cost <= doubles[leaseAt(slot)] &&
       limit >= doubles[lentLimitAt(slot)] &&
@@ -158,7 +158,7 @@ export class LocalDecisions {
       cells.previous = readPreviousSpent(this.#memory, slot);
       if (countsOthers) {
         cells.current += Math.max(0, details[othersAt(slot)]);
-        cells.previous = Math.max(cells.previous, details[previousKnownUseAt(slot)]);
+        cells.previous = Math.max(cells.previous, details[previousKnownUsageAt(slot)]);
       }
     }
     judge(cells, redisMs, check, decision);

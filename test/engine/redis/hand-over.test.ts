@@ -34,7 +34,7 @@ function newDirectory(): string {
 /** A machine that knows 30 tokens of others, and has used 12, which Redis may not know. */
 function newMachine(): TestLeases {
   const leases = new TestLeases();
-  const use = { others: 30, spent: 12, isStored: true, previousSpent: 3, previousKnownUse: 20 };
+  const use = { others: 30, spent: 12, isStored: true, previousSpent: 3, previousKnownUsage: 20 };
   const slot = leases.work(ID, NOW, (state) => Object.assign(state, { ...use, lastLimit: 100 }));
   leases.table.setDirty(leases.table.lockFor(ID), slot, true);
   return leases;
@@ -57,7 +57,7 @@ test('the next process knows the usage of all machines, and reports what Redis d
   expect(take(directory, next)).toEqual({ ...PREDECESSOR, isComplete: true });
   expect(next.read(ID)).toMatchObject({
     ...{ window: WINDOW, spent: 12, others: 30, isStored: true, isInherited: true, lease: 0 },
-    ...{ lastLimit: 100, previousSpent: 3, previousUse: 20, previousKnownUse: 20 },
+    ...{ lastLimit: 100, previousSpent: 3, previousUsage: 20, previousKnownUsage: 20 },
   });
   const dirty: number[] = [];
   next.table.forEachDirtySlot((slot) => dirty.push(slot));

@@ -19,7 +19,14 @@ const PLACES = {
   ...{ windowNumber: 12, summary: 13 },
   ...{ lease: 2, deadline: 4, lentLimit: 5, held: 7 },
   ...{ leaseNamespace: 0, leaseFlags: 1 },
-  ...{ reserved: 3, others: 4, boundUntil: 5, previousUse: 6, previousKnownUse: 7, sequence: 8 },
+  ...{
+    reserved: 3,
+    others: 4,
+    boundUntil: 5,
+    previousUsage: 6,
+    previousKnownUsage: 7,
+    sequence: 8,
+  },
   ...{ lastLimit: 9, firstSequence: 10, othersDeducted: 11, reported: 15 },
 } as const;
 

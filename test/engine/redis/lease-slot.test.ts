@@ -99,7 +99,7 @@ const states = fc.record({
   boundUntilMs: fc.constantFrom(0, START_MS + 5),
   pause: fc.constantFrom(0, pauseUntil(START_MS + 7), pauseUntil(2 ** 24 - 1)),
   prefetchBelow: fc.constantFrom(0, 1, 8, 32),
-  previousUse: fc.constantFrom(0, 5, 2 ** 30),
+  previousUsage: fc.constantFrom(0, 5, 2 ** 30),
 });
 
 function slotWith(state: Partial<LeaseState>, reserved: number): [TestLeases, Slot] {
@@ -143,7 +143,7 @@ test('a worker that dies while it enters a window leaves no lease of the window 
         const next = stateOf(leases.table, slot);
         moveStateToWindow(next, WINDOW + ahead);
         const { previousSpent } = next;
-        Object.assign(next, now, { previousSpent, previousKnownUse: 0 });
+        Object.assign(next, now, { previousSpent, previousKnownUsage: 0 });
         const after = statesOf(leases, slot, (memory) => writeLeaseState(memory, slot, next));
         for (const [count, state] of after.entries()) {
           if (state.window === WINDOW) {

@@ -36,7 +36,7 @@ const answer = fc.record({
   lentLimit: fc.constantFrom(20, 40, 100),
   coversSliding: fc.boolean(),
   others: fc.constantFrom(-3, 0, 10, 35, 90),
-  previousUse: fc.constantFrom(0, 10, 60),
+  previousUsage: fc.constantFrom(0, 10, 60),
   unproven: fc.constantFrom(0, 10),
   served: fc.constantFrom(0, 0, 3),
   takesLease: fc.boolean(),
@@ -154,8 +154,8 @@ test('a lease is spent once, under its limit, in its window, and no token is los
               ledger.spent += answer.served;
               state.others = answer.others;
               state.othersDeducted = answer.others + answer.unproven;
-              state.previousUse = answer.previousUse + answer.unproven;
-              state.previousKnownUse = answer.previousUse;
+              state.previousUsage = answer.previousUsage + answer.unproven;
+              state.previousKnownUsage = answer.previousUsage;
               ledger.deducted = state.spent + state.lease + state.reserved;
             });
             table.setDirty(table.lockFor(id), slot, false);
@@ -200,14 +200,14 @@ function expectedDecision(
     return isSliding ? Math.floor((amount * leftMs) / MINUTE) : 0;
   };
   const own = othersDeducted + spent + reserved;
-  const used = own + carriedOf(state.previousUse, 0);
+  const used = own + carriedOf(state.previousUsage, 0);
   const reset = (window + 1) * MINUTE;
   /** The first ms at which the check passes, by bisection. */
   const passesAt = () => {
     const passes = (ms: number) => {
       const isNext = ms >= reset;
       const leftMs = Math.min(reset + (isNext ? MINUTE : 0) - ms, MINUTE);
-      const carried = Math.floor(((isNext ? own : state.previousUse) * leftMs) / MINUTE);
+      const carried = Math.floor(((isNext ? own : state.previousUsage) * leftMs) / MINUTE);
       return (isNext ? 0 : own) + (isSliding ? carried : 0) + cost <= limit;
     };
     let [from, to] = [nowMs + OFFSET_MS, reset + MINUTE];
@@ -223,7 +223,7 @@ function expectedDecision(
     const decision = { allowed, remaining: Math.max(0, remaining), reset, window };
     return { verdict, decision: { ...decision, passesAt: allowed ? 0 : passesAt() } };
   };
-  const isCovered = !isSliding || state.previousUse === 0 || state.coversSliding;
+  const isCovered = !isSliding || state.previousUsage === 0 || state.coversSliding;
   const isLent = cost <= lease && limit >= lentLimit && nowMs < state.deadlineMs && isCovered;
   if (cost > 0 && isLent) {
     const isSmall = lease - cost < state.prefetchBelow;
@@ -232,7 +232,7 @@ function expectedDecision(
   }
   if (nowMs >= state.boundUntilMs) return undefined;
   if (cost === 0) return decide(true, limit - used);
-  const known = others + spent + carriedOf(state.previousKnownUse, UNCERTAINTY_MS + 1);
+  const known = others + spent + carriedOf(state.previousKnownUsage, UNCERTAINTY_MS + 1);
   return known + cost > limit ? decide(false, isSliding ? 0 : limit - used) : undefined;
 }
 
@@ -248,7 +248,7 @@ test('the state that is read is the one that was written', () => {
     isStored: fc.boolean(),
     isPinned: fc.boolean(),
     prefetchBelow: fc.constantFrom(0, 1, 2, 64, 2 ** 20),
-    previousUse: fc.constantFrom(0, 1, 2 ** 25 - 2, 2 ** 25, 2 ** 50),
+    previousUsage: fc.constantFrom(0, 1, 2 ** 25 - 2, 2 ** 25, 2 ** 50),
     reported: fc.constantFrom(0, 7, Number.POSITIVE_INFINITY),
     lastLimit: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
   });

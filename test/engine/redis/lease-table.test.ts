@@ -173,8 +173,8 @@ describe('an asynchronous check', () => {
       window: WINDOW + 1,
       spent: 7,
       previousSpent: 30,
-      previousUse: 50,
-      previousKnownUse: 50,
+      previousUsage: 50,
+      previousKnownUsage: 50,
       others: 0,
       lease: 0,
       isStored: false,
@@ -190,7 +190,7 @@ describe('an asynchronous check', () => {
 
   test('of a sliding window counts what the window before carries over', () => {
     const leases = new TestLeases();
-    leases.lend(ID, NOW, 0, { previousUse: 60, previousKnownUse: 0 });
+    leases.lend(ID, NOW, 0, { previousUsage: 60, previousKnownUsage: 0 });
     const sliding = { rule: RULE.sliding } as const;
     expect(leases.decideAsync(ID, NOW, { ...sliding, cost: 51 }).allowed).toBe(false);
     expect(leases.decideAsync(ID, NOW, { ...sliding, cost: 50 })).toMatchObject({
@@ -198,7 +198,7 @@ describe('an asynchronous check', () => {
       remaining: 0,
     });
     const one = new TestLeases();
-    one.lend(ID, START_MS, 0, { previousUse: 1, previousKnownUse: 1 });
+    one.lend(ID, START_MS, 0, { previousUsage: 1, previousKnownUsage: 1 });
     expect(one.decideAsync(ID, START_MS, { ...sliding, cost: 100 }).allowed).toBe(false);
     expect(one.decideAsync(ID, START_MS, { ...sliding, cost: 99 }).allowed).toBe(true);
   });
@@ -206,7 +206,7 @@ describe('an asynchronous check', () => {
 
 test('a machine that pauses denies sliding checks up to the limit of its tokens, until it may ask', () => {
   const leases = new TestLeases();
-  const before = { previousUse: 100, previousKnownUse: 100 };
+  const before = { previousUsage: 100, previousKnownUsage: 100 };
   const pause = pauseUntil(NOW + 200);
   // 83 of the 100 tokens of the window before count, so 16 are left beside the one that was used.
   leases.lend(ID, NOW, 0, { ...before, spent: 1, lentLimit: 100, pause });

@@ -291,11 +291,11 @@ function applyAnswer(
   state.others = answer.others;
   state.othersDeducted = answer.othersDeducted;
   if (readsPrevious(message, answer)) {
-    state.previousUse = answer.previousUsage;
-    state.previousKnownUse = answer.previousKnownUsage;
+    state.previousUsage = answer.previousUsage;
+    state.previousKnownUsage = answer.previousKnownUsage;
   } else {
     // Other machines may have used some: not 0, so that this lease serves no sliding windows.
-    state.previousUse = Math.max(1, state.previousUse);
+    state.previousUsage = Math.max(1, state.previousUsage);
   }
   state.reported = answer.window === message.window ? message.spent : 0;
   state.spent = Math.max(state.spent - answer.refunded, -AMOUNT_MAX);

@@ -68,7 +68,7 @@ export function composeMessage<C extends WaitingCheck, R extends Correction>(
     spent: state.spent,
     previousSpent: state.previousSpent,
     hasPrevious:
-      (report !== 0 || mustSync) && (state.previousSpent !== 0 || state.previousKnownUse > 0),
+      (report !== 0 || mustSync) && (state.previousSpent !== 0 || state.previousKnownUsage > 0),
     sequence: state.sequence,
     kept: state.lease + state.reserved,
     rate: state.rate,
@@ -81,7 +81,7 @@ export function composeMessage<C extends WaitingCheck, R extends Correction>(
     firstSequence: state.firstSequence,
     isStored: state.isStored,
     others: state.others,
-    previousKnown: state.previousKnownUse,
+    previousKnown: state.previousKnownUsage,
     report,
     inherits: state.isInherited ? inheritsFrom : 0,
     recalls: correction?.recalls ?? false,

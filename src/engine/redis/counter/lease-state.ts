@@ -16,8 +16,8 @@ export interface LeaseState {
   /** The same for the window before, with tokens that are still reserved there. */
   previousSpent: number;
   /** Of the answer: usage of the window before, of all machines, with leases and without. */
-  previousUse: number;
-  previousKnownUse: number;
+  previousUsage: number;
+  previousKnownUsage: number;
   lease: number;
   /** The lease serves no check with a lower limit. */
   lentLimit: number;
@@ -66,8 +66,8 @@ export function newLeaseState(): LeaseState {
     window: NO_WINDOW,
     spent: 0,
     previousSpent: 0,
-    previousUse: 0,
-    previousKnownUse: 0,
+    previousUsage: 0,
+    previousKnownUsage: 0,
     lease: 0,
     lentLimit: 0,
     coversSliding: false,
@@ -99,8 +99,8 @@ export function moveStateToWindow(state: LeaseState, window: number): void {
   const known = isNext ? Math.max(0, state.others + state.spent) : 0;
   const used = isNext ? state.othersDeducted + state.spent + state.reserved : 0;
   state.previousSpent = isNext ? state.spent + state.reserved : 0;
-  state.previousUse = Math.min(Math.max(known, used), AMOUNT_MAX);
-  state.previousKnownUse = Math.min(known, AMOUNT_MAX);
+  state.previousUsage = Math.min(Math.max(known, used), AMOUNT_MAX);
+  state.previousKnownUsage = Math.min(known, AMOUNT_MAX);
   state.isStored = false;
   state.isDoubted = false;
   state.window = window;

@@ -187,7 +187,7 @@ test('an answer of the next window ends the lease, and remembers what was spent 
   counter.answer({ window: WINDOW + 1, others: 1, othersDeducted: 2, previousUsage: 20 });
   expect(counter.state).toMatchObject({
     ...{ window: WINDOW + 1, spent: 0, previousSpent: 7, lease: 0, reserved: 0, reported: 0 },
-    ...{ others: 1, othersDeducted: 2, previousUse: 20 },
+    ...{ others: 1, othersDeducted: 2, previousUsage: 20 },
   });
 });
 
@@ -390,10 +390,10 @@ test('the window before is that of the answer where it shows it, else used by so
   fixed.state.window = WINDOW;
   fixed.counter.sent!.message.window = WINDOW;
   fixed.answer({ served: [denied], previousUsage: 0, previousKnownUsage: 0 });
-  expect(fixed.state).toMatchObject({ previousUse: 1, previousKnownUse: 0 });
+  expect(fixed.state).toMatchObject({ previousUsage: 1, previousKnownUsage: 0 });
   const sliding = sent({ rule: RULE.sliding });
   sliding.answer({ served: [denied], previousUsage: 9, previousKnownUsage: 8 });
-  expect(sliding.state).toMatchObject({ previousUse: 9, previousKnownUse: 8 });
+  expect(sliding.state).toMatchObject({ previousUsage: 9, previousKnownUsage: 8 });
 });
 
 test('the decision counts what others hold, and what the window before carries over', () => {

@@ -125,13 +125,13 @@ test('a message is for sliding windows if a check or the lease is', () => {
 test('reports store the window before where it was used', () => {
   const previous = (changes: object, report: object) => {
     const counter = leased();
-    Object.assign(counter.state, { previousSpent: 0, previousKnownUse: 0, ...changes });
+    Object.assign(counter.state, { previousSpent: 0, previousKnownUsage: 0, ...changes });
     Object.assign(counter.counter, { mustReturn: true, ...report });
     return counter.compose().hasPrevious;
   };
   expect(previous({ previousSpent: 1 }, { mustSync: true })).toBe(true);
   expect(previous({ previousSpent: -1 }, { report: 5 })).toBe(true);
-  expect(previous({ previousKnownUse: 1 }, { report: 5 })).toBe(true);
+  expect(previous({ previousKnownUsage: 1 }, { report: 5 })).toBe(true);
   expect(previous({}, { report: 5 })).toBe(false);
   expect(previous({ previousSpent: 1 }, {})).toBe(false);
 });
@@ -207,7 +207,7 @@ describe('the numbers of a message are exact integers', () => {
     const { state } = leased();
     Object.assign(state, { spent: AMOUNT_MAX, others: AMOUNT_MAX });
     moveStateToWindow(state, WINDOW + 1);
-    expect(isExact([state.previousKnownUse, state.previousUse])).toBe(true);
+    expect(isExact([state.previousKnownUsage, state.previousUsage])).toBe(true);
   });
 
   test('after refunds of what other machines have used', () => {
