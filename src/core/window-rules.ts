@@ -22,6 +22,11 @@ export function hasWindows(rule: RuleNumber): boolean {
   return rule !== RULE.gcra;
 }
 
+/** Whether a part of the usage of the window before counts, too. */
+export function carriesOver(rule: RuleNumber): boolean {
+  return rule === RULE.sliding;
+}
+
 /** Whether a number that was read from shared memory or a file is that of a rule. */
 export function isRule(number: number): number is RuleNumber {
   return number >= 0 && number < Object.keys(RULE).length;

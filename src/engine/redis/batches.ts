@@ -19,7 +19,7 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
-import { hasWindows, RULE } from '../../core/window-rules.ts';
+import { carriesOver, hasWindows } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
 import { windowEndingAt } from '../windows/window.ts';
@@ -317,7 +317,7 @@ function judgeUnreserved(item: BatchItem, { remaining, reset, window }: TableDec
   const decisions = items.map(({ decision }) => decision);
   const left = remaining - allowedTokens(checks, decisions, check, number);
   decision.allowed = check.cost === 0 || check.cost <= left;
-  const leftOfDenied = check.rule === RULE.sliding ? 0 : Math.max(0, left);
+  const leftOfDenied = carriesOver(check.rule) ? 0 : Math.max(0, left);
   decision.remaining = decision.allowed ? remaining : leftOfDenied;
   decision.reset = reset;
   decision.window = window;

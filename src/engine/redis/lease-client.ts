@@ -10,7 +10,7 @@
 
 import { newDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import { RULE } from '../../core/window-rules.ts';
+import { carriesOver, RULE } from '../../core/window-rules.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import type { QueueEntry, ReplyDecision } from '../queue/check-queue-consumer.ts';
 import { counterKey, durationOfKey } from '../windows/registry.ts';
@@ -125,7 +125,7 @@ export class LeaseClient {
       source,
       entry,
       parameters,
-      check: { cost, limit, isSliding: rule === RULE.sliding, countsDenied },
+      check: { cost, limit, isSliding: carriesOver(rule), countsDenied },
       isReserve: kind === ENTRY_KIND.reserve,
       wasSent: false,
       queuedMs: this.#options.nowMs(),
@@ -139,7 +139,7 @@ export class LeaseClient {
     if (!this.#options.leases) return;
     const { limit, rule, durationMs } = parameters;
     const active = this.#activeOf(identity, counterKey(rule, durationMs), namespaceTag);
-    active.counter.prefetch = { limit, isSliding: rule === RULE.sliding };
+    active.counter.prefetch = { limit, isSliding: carriesOver(rule) };
     this.#queue(active);
   }
 

@@ -7,7 +7,7 @@
 
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import type { CheckParameters, Decision } from '../../core/decision.ts';
-import { NO_BURST, RULE } from '../../core/window-rules.ts';
+import { carriesOver, hasWindows, NO_BURST, RULE } from '../../core/window-rules.ts';
 import { NO_SLOT, type Slot, tagAt } from '../table/layout.ts';
 import { countGcra, judgeGcra, refundGcra, slackUnder } from '../windows/gcra.ts';
 import { judge } from '../windows/registry.ts';
@@ -72,7 +72,7 @@ export class LocalDecisions {
   ): boolean {
     const redisMs = this.#state.redisMs(tag, nowMs);
     const own = this.#shareOf(check, machines);
-    if (check.rule === RULE.gcra) {
+    if (!hasWindows(check.rule)) {
       this.#readBucket(slot, machines);
       judgeGcra(this.#cells, redisMs, own, decision);
     } else {
@@ -94,7 +94,7 @@ export class LocalDecisions {
   ): void {
     const { words, doubles, details } = this.#memory;
     const { cost } = check;
-    if (check.rule === RULE.gcra) {
+    if (!hasWindows(check.rule)) {
       this.#readBucket(slot, machines);
       countGcra(this.#cells, window, cost, this.#shareOf(check, machines));
       this.#writeBucket(slot, check.limit);
@@ -117,7 +117,7 @@ export class LocalDecisions {
   ): void {
     const { words, details } = this.#memory;
     const { cost } = check;
-    if (check.rule === RULE.gcra) {
+    if (!hasWindows(check.rule)) {
       this.#readBucket(slot, machines);
       const redisMs = this.#state.redisMs(words[tagAt(slot)], nowMs);
       refundGcra(this.#cells, redisMs, check.durationMs, cost);
@@ -134,7 +134,7 @@ export class LocalDecisions {
   #isLeased(slot: Slot, nowMs: number, { cost, limit, rule }: CheckParameters): boolean {
     const { words, doubles, details } = this.#memory;
     const covers = (words[summaryAt(slot)] & SUMMARY_COVERS_SLIDING) !== 0;
-    if (rule === RULE.sliding && !covers && details[previousUsageAt(slot)] !== 0) return false;
+    if (carriesOver(rule) && !covers && details[previousUsageAt(slot)] !== 0) return false;
     return (
       cost <= doubles[leaseAt(slot)] &&
       limit >= doubles[lentLimitAt(slot)] &&

@@ -15,7 +15,7 @@ import { type Decision, newDecision } from '../../core/decision.ts';
 import { ApiError } from '../../core/errors.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { Namespace } from '../../core/namespace.ts';
-import { RULE, type RuleNumber } from '../../core/window-rules.ts';
+import { hasWindows, RULE, type RuleNumber } from '../../core/window-rules.ts';
 import { ACCEPTOR_STAT } from '../../shared-memory/stats.ts';
 import type {
   BatchCompletion,
@@ -161,7 +161,7 @@ export class RedisEngine implements Engine {
   ): Decision | undefined {
     const { isAsync, cost, rule } = check;
     // The bucket of a GCRA check is in Redis alone: an asynchronous one waits too.
-    const isNew = isAsync && cost !== 0 && rule !== RULE.gcra;
+    const isNew = isAsync && cost !== 0 && hasWindows(rule);
     const kind = isNew ? ENTRY_KIND.asyncNew : ENTRY_KIND.tokens;
     if (this.#queue.enqueue(kind, check, startedMs, context, completion)) return undefined;
     this.#queue.decideWithoutRedis(check, startedMs, this.#decision);

@@ -9,7 +9,7 @@
 
 import { newDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
-import { RULE } from '../../core/window-rules.ts';
+import { hasWindows, RULE } from '../../core/window-rules.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { WORKER_STAT, type WorkerStats } from '../../shared-memory/stats.ts';
 import {
@@ -333,7 +333,7 @@ export class RedisShardWorker {
         this.#decideAsync(consumer, entry);
         break;
       default:
-        if (entry.parameters.rule === RULE.gcra) this.gcra.addCheck(consumer, entry);
+        if (!hasWindows(entry.parameters.rule)) this.gcra.addCheck(consumer, entry);
         else this.client.addCheck(consumer, entry);
     }
   }

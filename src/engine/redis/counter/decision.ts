@@ -6,7 +6,7 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../../core/decision.ts';
-import { RULE } from '../../../core/window-rules.ts';
+import { carriesOver } from '../../../core/window-rules.ts';
 import { passesAtInWindow } from '../../windows/registry.ts';
 import { carriedOver } from '../../windows/sliding.ts';
 import { windowEndMs, windowOf } from '../../windows/window.ts';
@@ -29,7 +29,7 @@ export function decisionOf(
 ): CheckDecision {
   const { limit, durationMs, rule } = check;
   const allowed = served === SERVED.allowed;
-  const isSliding = rule === RULE.sliding;
+  const isSliding = carriesOver(rule);
   const carried = isSliding
     ? carriedOver(answer.previousUsage, answer.leftUs, durationMs * 1_000)
     : 0;
@@ -49,7 +49,7 @@ export function fencedDecision(check: Readonly<CheckParameters>, redisMs: number
   const { cost, limit, durationMs, rule } = check;
   const reset = windowEndMs(windowOf(redisMs, durationMs), durationMs);
   // A sliding window needs the one before it, too.
-  const endMs = rule === RULE.sliding ? reset + durationMs : reset;
+  const endMs = carriesOver(rule) ? reset + durationMs : reset;
   const passesAt = cost > limit ? NEVER : endMs;
   return { allowed: false, remaining: 0, reset, passesAt, outcome: OUTCOME.decided };
 }
