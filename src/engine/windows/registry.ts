@@ -5,7 +5,7 @@
  */
 
 import { type CheckParameters, type Decision, NEVER } from '../../core/decision.ts';
-import { RULE, type RuleName, type RuleNumber } from '../../core/window-rules.ts';
+import { carriesOver, RULE, type RuleName, type RuleNumber } from '../../core/window-rules.ts';
 import { fixed, judgeFixed } from './fixed.ts';
 import { countGcra, gcra, judgeGcra } from './gcra.ts';
 import type { Cells, WindowRule } from './rule.ts';
@@ -94,7 +94,7 @@ export function passesAtInWindow(
   parameters: CheckParameters,
   reset: number,
 ): number {
-  if (parameters.rule === RULE.sliding) return slidingPassesAt(used, before, parameters, reset);
+  if (carriesOver(parameters.rule)) return slidingPassesAt(used, before, parameters, reset);
   return parameters.cost > parameters.limit ? NEVER : reset;
 }
 
@@ -114,7 +114,7 @@ export function judgeInWindow(
   const { limit, cost, durationMs, rule } = parameters;
   const left = limit - used - carried;
   const allowed = cost === 0 || cost <= left;
-  const remaining = allowed ? left - cost : rule === RULE.sliding ? 0 : left;
+  const remaining = allowed ? left - cost : carriesOver(rule) ? 0 : left;
   decision.allowed = allowed;
   decision.remaining = remaining > 0 ? remaining : 0;
   decision.reset = windowEndMs(window, durationMs);
