@@ -394,6 +394,20 @@ test('the window before is that of the answer where it shows it, else used by so
   const sliding = sent({ rule: RULE.sliding });
   sliding.answer({ served: [denied], previousUsage: 9, previousKnownUsage: 8 });
   expect(sliding.state).toMatchObject({ previousUsage: 9, previousKnownUsage: 8 });
+
+  const reporting = new TestCounter();
+  Object.assign(reporting.state, { window: WINDOW, previousSpent: 3 });
+  reporting.counter.mustSync = true;
+  expect(reporting.compose().hasPrevious).toBe(true);
+  reporting.answer({ previousUsage: 9, previousKnownUsage: 8 });
+  expect(reporting.state).toMatchObject({ previousUsage: 9, previousKnownUsage: 8 });
+
+  const inheriting = new TestCounter();
+  Object.assign(inheriting.state, { window: WINDOW, isInherited: true });
+  inheriting.add();
+  inheriting.compose(NOW_MS, { inheritsFrom: 2 });
+  inheriting.answer({ served: [denied], previousUsage: 9, previousKnownUsage: 8 });
+  expect(inheriting.state).toMatchObject({ previousUsage: 9, previousKnownUsage: 8 });
 });
 
 test('the decision counts what others hold, and what the window before carries over', () => {
