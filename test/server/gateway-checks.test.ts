@@ -645,10 +645,15 @@ describe('policies', () => {
     await waitUntil('the worker runs', async () => {
       return (await server.metric('weir_workers_running')) === 1;
     });
-    const [lost] = await exchange(port, [
-      gatewayRequestBytes('/v1/check/denied', forwardedFor('10.0.0.1')),
-    ]);
-    expect([lost.status, lost.headers['retry-after']]).toEqual([429, '1']);
+    // On a busy computer the worker may be late, and the acceptor decides.
+    const answers: Awaited<ReturnType<typeof exchange>> = [];
+    await waitUntil('the worker has died over a check', async () => {
+      const client = forwardedFor(`10.0.0.${2 + answers.length}`);
+      answers.push(...(await exchange(port, [gatewayRequestBytes('/v1/check/denied', client)])));
+      return answers.at(-1)?.status !== 200;
+    });
+    const lost = answers.at(-1);
+    expect([lost?.status, lost?.headers['retry-after']]).toEqual([429, '1']);
     expect(
       (await sendGatewayCheck(port, '/v1/check/denied', forwardedFor('10.0.0.1'))).status,
     ).toBe(200);
