@@ -80,10 +80,7 @@ export class RedisShardWorker {
   readonly #sync: UsageSync;
   readonly #decision = newDecision();
   #tickTimer: NodeJS.Timeout | undefined;
-  /** How many ticks make `syncMs`: more than one if heartbeats cannot wait that long. */
-  readonly #ticksPerSync: number;
-  readonly #tickMs: number;
-  #tickCount = 0;
+  #heartbeatTimer: NodeJS.Timeout | undefined;
   #countTimer: NodeJS.Timeout | undefined;
   #releaseTimer: NodeJS.Timeout | undefined;
   #reportTimer: NodeJS.Timeout | undefined;
@@ -105,8 +102,6 @@ export class RedisShardWorker {
     this.#parts = parts;
     this.#tables = parts.tables.filter((table) => table !== undefined);
     this.#wallOffsetMs = parts.systemMs() - nowMs();
-    this.#ticksPerSync = Math.ceil(settings.syncMs / HEARTBEAT_MS);
-    this.#tickMs = settings.syncMs / this.#ticksPerSync;
     const recoveryParkMs = Math.max(PARK_MS, settings.redisTimeoutMs * RECOVERY_PARK_SHARE);
     const tableOf = (identity: Identity) => this.#tableOf(identity);
     const bucketOf = (identity: Identity) => state.bucketOf(identity);
@@ -174,7 +169,8 @@ export class RedisShardWorker {
   /** Takes over the slots of an earlier run, and begins to call Redis. */
   start(): void {
     this.#adopted = this.#sync.adoptSlots();
-    this.#tickTimer = setInterval(() => this.tick(), this.#tickMs);
+    this.#tickTimer = setInterval(() => this.tick(), this.#parts.settings.syncMs);
+    this.#heartbeatTimer = setInterval(() => this.#callIdleBuckets(), HEARTBEAT_MS);
     this.#countTimer = setInterval(() => void this.#countLive(), COUNT_INTERVAL_MS);
     this.probe();
   }
@@ -250,7 +246,7 @@ export class RedisShardWorker {
     await this.#sync.run();
   }
 
-  /** What happens every `syncMs`, and in shorter intervals what cannot wait that long. */
+  /** What happens every `syncMs`. */
   tick(): void {
     const { nowMs, systemMs, state } = this.#parts;
     const now = nowMs();
@@ -260,12 +256,19 @@ export class RedisShardWorker {
     this.#publishClocks(now);
     if (state.isRecovering(this.#parts.index)) this.publishState();
     this.#flushConsumers();
-    const intervalMs = state.bucketCount === 1 ? this.#tickMs : HEARTBEAT_MS;
+    this.#callIdleBuckets();
+    if (this.#openCount() < this.#breakers.length) void this.#sync.run();
+  }
+
+  /** Heartbeats. They have a timer of their own, because `syncMs` may be longer. */
+  #callIdleBuckets(): void {
+    const { nowMs, state, settings } = this.#parts;
+    const intervalMs =
+      state.bucketCount === 1 ? Math.min(settings.syncMs, HEARTBEAT_MS) : HEARTBEAT_MS;
     for (const bucket of this.#buckets) {
-      if (!bucket.hasJoined || now - bucket.lastAnswerMs >= intervalMs) void bucket.exchange([]);
+      if (!bucket.hasJoined || nowMs() - bucket.lastAnswerMs >= intervalMs)
+        void bucket.exchange([]);
     }
-    const isDue = ++this.#tickCount % this.#ticksPerSync === 0;
-    if (isDue && this.#openCount() < this.#breakers.length) void this.#sync.run();
   }
 
   /**
@@ -282,6 +285,7 @@ export class RedisShardWorker {
       if ((await this.#sync.run()) && isIdle) {
         // A heartbeat after it would count as a return.
         clearInterval(this.#tickTimer);
+        clearInterval(this.#heartbeatTimer);
         const usageEndMs = await this.#sync.usageEndMs();
         await Promise.all(this.#buckets.map((bucket) => bucket.leave(usageEndMs)));
         return 0;
@@ -305,6 +309,7 @@ export class RedisShardWorker {
   close(): void {
     for (const bucket of this.#buckets) bucket.close();
     clearInterval(this.#tickTimer);
+    clearInterval(this.#heartbeatTimer);
     clearInterval(this.#countTimer);
     clearTimeout(this.#releaseTimer);
     clearTimeout(this.#reportTimer);

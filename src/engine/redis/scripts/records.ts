@@ -150,7 +150,7 @@ export const RECORDS = {
     'usage',
     // Of its last message.
     'sequence',
-    // What it had reported as `spent` before the last reset.
+    // What the member had reported as `spent` before the last reset.
     'base',
     'rate',
     // ACCOUNT_FLAG.
@@ -278,8 +278,9 @@ export const ANSWER_STATE = { isUnknown: 1, isMissing: 2, writtenOff: 4 } as con
 const COUNTER = { identity: '%s', durationMs: '%d' } as const;
 
 /**
- * What scripts publish to members, by kind. The number is that of the recall or the request. A
- * member of another version ignores a kind that it does not know. It rejects other fields.
+ * What scripts publish to members, by kind. `number` is that of the recall, or of the request for a
+ * report. A member of another version ignores a kind that it does not know. Of a kind that it knows
+ * it rejects fewer or more fields.
  */
 export const NOTICES = {
   recall: fields({ kind: 'recall', ...COUNTER, window: '%d', number: '%d' }),
