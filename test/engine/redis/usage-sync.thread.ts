@@ -84,15 +84,17 @@ const reported = await countCalls(() => sync.report(0));
 nowMs = task.endMs;
 const returned = await countCalls(() => sync.run());
 let turns = 0;
-const turnTimer = setInterval(() => {
-  if (readdirSync(task.directory).length === 0) turns++;
-}, 0);
+const countTurn = () => {
+  if (readdirSync(task.directory).length > 0) return;
+  turns++;
+  setImmediate(countTurn);
+};
+setImmediate(countTurn);
 await writeHandOver(
   task.directory,
   0,
   { processId: 'a'.repeat(16), workers: 1, epochs: [''], members: [[]] },
   [table],
 );
-clearInterval(turnTimer);
 const tally: UsageTally = { reported, returned, atOnce, heartbeats, turns };
 parentPort!.postMessage(tally);

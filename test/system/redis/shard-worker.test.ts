@@ -17,7 +17,7 @@ import { LIVE_US, REPORT_PAUSE_MS } from '../../../src/engine/redis/scripts/prot
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
-import { identityOf, LONG_WINDOW_MS, machineGroup, type TestMachine } from './redis-machines.ts';
+import { identityOf, LONG_WINDOW_MS, machineGroup, TestMachine } from './redis-machines.ts';
 import { connectMember } from './script-member.ts';
 import { restartEmpty } from './use-redis.ts';
 
@@ -46,7 +46,9 @@ describe.skipIf(isRedisMissing)('a machine that goes on from a process before it
     const nothing = { workers: 1, epochs: [''], members: [[]], isComplete: true };
     const predecessor = { ...nothing, processId: 'd'.repeat(16) };
     let calls = 0;
-    const [machine] = await group.start(1, { predecessor, callTimeoutMs: 200 });
+    const options = { timeoutMs: 1_000, hasBreaker: false, predecessor, callTimeoutMs: 200 };
+    const machine = new TestMachine(group.redis.url, options);
+    machines.push(machine);
     machine.interceptAnswer = async (script) => {
       if (script === forgetMembers.name && ++calls === 1) await new Promise(() => {});
     };
