@@ -12,8 +12,9 @@ import { DataDirectory } from './registry/store/directory.ts';
 import { SqliteStore } from './registry/store/sqlite.ts';
 import { Acceptors } from './runtime/acceptors.ts';
 import { reserveListeners } from './runtime/addresses.ts';
+import { DecisionThreads } from './runtime/decision-threads.ts';
 import { planConnections } from './runtime/descriptors.ts';
-import { acceptorData, type Foundation } from './runtime/foundation.ts';
+import { acceptorData, activePublication, type Foundation } from './runtime/foundation.ts';
 import { closeInspector } from './runtime/inspector.ts';
 import { Lifecycle } from './runtime/lifecycle.ts';
 import { prepareProcess } from './runtime/process-setup.ts';
@@ -67,13 +68,17 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const overrides = new OverrideTables(store.hashKey, compileTask, (err) =>
     services.logCompileFailure(err),
   );
-  const acceptors = new Acceptors(state.control, settings.unresponsiveMs);
+  const threads = new DecisionThreads(state.control, settings.unresponsiveMs);
+  const acceptors = new Acceptors(threads, settings.acceptors);
   lifecycle.threadsStarting();
-  acceptors.start(acceptorData(foundation, overrides));
+  const publication = activePublication(foundation, overrides);
+  acceptors.start(settings.acceptors, acceptorData(foundation, publication));
   // Loaded while the acceptors load.
   const { Services } = await import('./runtime/services.ts');
-  const services = new Services(foundation, overrides, acceptors);
-  await acceptors.listen(services.handlers);
+  const services = new Services(foundation, overrides, threads, acceptors);
+  await threads.waitForStart(services.threadHandlers, async () => [
+    await acceptors.listen(services.acceptorHandlers),
+  ]);
   services.startReplication();
   listeners.reserved.openSockets();
 
@@ -90,7 +95,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
     listeners.admin.state = 'draining';
     services.log.info('draining');
     listeners.reserved.removeSockets();
-    await acceptors.drain(settings.drainMs);
+    await threads.drain(settings.drainMs);
     await services.stop();
     await shared?.close();
     await overrides.close();

@@ -1,9 +1,10 @@
 /**
  * Allocates the engine of the process, on the main thread: the shared memory of its engines on all
- * threads, and what the host runs. See `server/create-engine.ts` too.
+ * threads, and what the host runs. See `decision-thread/create-engine.ts` too.
  */
 
 import type { LoadedSettings } from '../config/load.ts';
+import type { EngineData } from '../decision-thread/create-engine.ts';
 import type { HostedEngine } from '../engine/engine.ts';
 import { allocateMemoryEngine } from '../engine/memory/allocate.ts';
 import type { HashKeyFingerprint } from '../engine/memory/checkpoint/format.ts';
@@ -13,7 +14,6 @@ import { HostedMemoryEngine } from '../engine/memory/shard-worker/hosted-engine.
 import { allocateRedisEngine } from '../engine/redis/allocate.ts';
 import { HostedRedisEngine } from '../engine/redis/hosted-engine.ts';
 import { attachTable } from '../engine/table/table-memory.ts';
-import type { EngineData } from '../server/create-engine.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { Control } from '../shared-memory/control.ts';
 

@@ -9,15 +9,19 @@ import { EventCollector } from '../events/event-collector.ts';
 import { EventFile, STANDARD_OUTPUT } from '../events/event-file.ts';
 import type { EventPlan } from '../events/event-recorder.ts';
 import { allocateEventRing } from '../events/event-ring.ts';
+import type { Control } from '../shared-memory/control.ts';
 
 const EVENTS_FILE = 'events.jsonl';
 const MIB = 2 ** 20;
 
 /** @returns undefined where decisions become no events */
-export function allocateEvents(settings: LoadedSettings): EventPlan | undefined {
+export function allocateEvents(
+  settings: LoadedSettings,
+  { acceptorCount }: Control,
+): EventPlan | undefined {
   const { events: selection, eventsOneIn: oneIn, eventsIdentifier: identifierForm } = settings;
   if (selection === 'off') return undefined;
-  const rings = Array.from({ length: settings.acceptors }, (_, index) => allocateEventRing(index));
+  const rings = Array.from({ length: acceptorCount }, (_, index) => allocateEventRing(index));
   return { selection, oneIn, identifierForm, rings };
 }
 

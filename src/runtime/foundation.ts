@@ -5,7 +5,7 @@
 import { mainRoutes } from '../api/operations/main-operations.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
-import { initialPublication } from '../registry/publication.ts';
+import { initialPublication, type Publication } from '../registry/publication.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
 import type { DataDirectory } from '../registry/store/directory.ts';
 import type { SqliteStore } from '../registry/store/sqlite.ts';
@@ -31,10 +31,9 @@ export interface Foundation {
 
 /** The data that every acceptor is started with. */
 export function acceptorData(
-  { settings, connections, listeners, store, state, records }: Foundation,
-  overrides: OverrideTables,
+  { settings, connections, listeners, store, state }: Foundation,
+  publication: Publication,
 ): Omit<AcceptorData, 'index'> {
-  const { registry, statsRows, usageRows, policies } = records;
   return {
     addresses: listeners.reserved.addresses,
     tls: listeners.tls?.files,
@@ -47,9 +46,18 @@ export function acceptorData(
     mainRoutes: mainRoutes(),
     isReportingErrors: settings.logLevel === 'debug',
     events: state.events,
-    activePublication: {
-      ...initialPublication(registry, statsRows, usageRows, overrides, state.clock.nowMs()),
-      policies: policies.all,
-    },
+    activePublication: publication,
+  };
+}
+
+/** What is active on each decision thread from its first check on. */
+export function activePublication(
+  { state, records }: Foundation,
+  overrides: OverrideTables,
+): Publication {
+  const { registry, statsRows, usageRows, policies } = records;
+  return {
+    ...initialPublication(registry, statsRows, usageRows, overrides, state.clock.nowMs()),
+    policies: policies.all,
   };
 }

@@ -37,6 +37,7 @@ import { totalOf, WORKER_STAT, type WorkerStatIndex } from '../shared-memory/sta
 import type { AcceptorHandlers, Acceptors } from './acceptors.ts';
 import { openAnalytics } from './analytics.ts';
 import { DashboardLoader, dashboardOperations } from './dashboard.ts';
+import type { DecisionThreadHandlers, DecisionThreads } from './decision-threads.ts';
 import { DeletedCounters } from './deleted-counters.ts';
 import { openEvents } from './events.ts';
 import type { Foundation } from './foundation.ts';
@@ -55,7 +56,8 @@ function replicaStatsOf({ replicator, serverWatch }: SharedRegistry): ReplicaSta
 
 export class Services {
   readonly log: Log;
-  readonly handlers: AcceptorHandlers;
+  readonly threadHandlers: DecisionThreadHandlers;
+  readonly acceptorHandlers: AcceptorHandlers;
   readonly auditor: PolicyAuditor;
   readonly reloader: Reloader;
   readonly #engine: EngineHost;
@@ -72,7 +74,12 @@ export class Services {
   readonly #dashboard: DashboardLoader;
 
   /** Starts the shard workers. */
-  constructor(foundation: Foundation, overrides: OverrideTables, acceptors: Acceptors) {
+  constructor(
+    foundation: Foundation,
+    overrides: OverrideTables,
+    threads: DecisionThreads,
+    acceptors: Acceptors,
+  ) {
     const { settings, uws, connections, listeners, store, shared, state, records } = foundation;
     const { tls, reserved, admin } = listeners;
     const { registry, statsRows, usageRows, policies } = records;
@@ -84,7 +91,7 @@ export class Services {
     debug.logSettings(settings);
     const send = (publication: Publication) => {
       if (publication.keys?.removed.length) this.#dashboard.endInvalidSessions();
-      return acceptors.publish(publication);
+      return threads.publish(publication);
     };
     const onDeleted = (keys: readonly string[], overrideIds: readonly string[]) => {
       usageRows.release(overrideIds);
@@ -118,7 +125,7 @@ export class Services {
       state.events && openEvents(state.events, settings, foundation.directory.path, log);
     this.#events = events?.collector;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
-    this.reloader = new Reloader(policies, tls, acceptors, this.auditor, log);
+    this.reloader = new Reloader({ policies, tls, threads, acceptors, auditor: this.auditor, log });
     this.#writer = writer;
     const removeRecords = () => writer.removeEndedOverrides();
     this.#expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, nowMs });
@@ -127,18 +134,19 @@ export class Services {
     const runOperation = (request: OperationRequest) => {
       return debug.runOperation(request, (it) => executor.execute(it));
     };
-    this.handlers = {
+    this.threadHandlers = {
       onNamespace: (name) => writer.registerNamespace(name),
       onSketches: (announcement) => analytics?.addSketches(announcement),
       onFailure: (failure) => log.error(failure, 'a request failed'),
+      onPublication: (version, publication) => debug.startPublication(version, publication),
+      onLateActivation: (thread) => log.warn({ thread }, 'a thread has not activated a change yet'),
+    };
+    this.acceptorHandlers = {
       runOperation,
       onUnknownField: (field) => unknownFields.log(field),
       onDebugRecord: (acceptor, record) => debug.logAcceptorRecord(acceptor, record),
-      onPublication: (version, publication) => debug.startPublication(version, publication),
-      onLateActivation: (acceptor) =>
-        log.warn({ acceptor }, 'an acceptor has not activated a change yet'),
     };
-    const connectWorker = (worker: number) => acceptors.openNotificationPorts(worker);
+    const connectWorker = (worker: number) => threads.openNotificationPorts(worker);
     const engine = new ShardWorkerHost(state.hostedEngine, control, connectWorker, log);
     this.#engine = engine;
     this.#deletedCounters = new DeletedCounters(engine, registry, store.hashKey);

@@ -46,7 +46,7 @@ export function restoreSharedState(
     control,
     clockPublisher,
     clock,
-    events: allocateEvents(settings),
+    events: allocateEvents(settings, control),
     slots: slotsFor(counters),
     ...engine,
   };

@@ -7,32 +7,24 @@
  * see `thread/acceptor.ts`.
  */
 
-import { IdentifierRecorder } from '../analytics/recorder.ts';
 import { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { RequestIds } from '../api/common/request-ids.ts';
 import { type ByVersion, RESPONSE_FORMATS, type ResponseFormat } from '../api/common/versions.ts';
 import { Keyring } from '../auth/keyring.ts';
-import { GATEWAY_CONNECTIONS_SHARE, HEARTBEAT_MS } from '../core/constants.ts';
+import { GATEWAY_CONNECTIONS_SHARE } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
-import { Hasher } from '../core/hash.ts';
-import type { Engine } from '../engine/engine.ts';
-import { EventRecorder } from '../events/event-recorder.ts';
-import { ActiveOverrides } from '../overrides/active.ts';
-import { KnownNamespaces } from '../registry/known-namespaces.ts';
+import { DecisionThread } from '../decision-thread/decision-thread.ts';
 import type { Publication } from '../registry/publication.ts';
 import { Clock } from '../shared-memory/clock.ts';
 import { Control } from '../shared-memory/control.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
-import { kernelThreadId } from '../shared-memory/thread-times.ts';
 import { apiRoutes, counterHandlers } from './api-routes.ts';
 import { type AppDescriptors, type AppKind, Apps } from './apps.ts';
 import { BodyBudget, BodyReader } from './body.ts';
 import { CheckHandler } from './checks.ts';
 import { CorrectionHandler } from './corrections.ts';
 import { CounterOperations } from './counter-operations.ts';
-import { createEngine } from './create-engine.ts';
-import { DecisionRecorder } from './decision-recorder.ts';
 import { DeferredResponses } from './deferred-responses.ts';
 import { Docs } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
@@ -68,11 +60,8 @@ export class Acceptor {
   readonly #clock: Clock;
   readonly #stats: AcceptorStats;
   readonly #allStats: readonly AcceptorStats[];
-  readonly #knownNamespaces: KnownNamespaces;
-  readonly #identifiers: IdentifierRecorder;
+  readonly #thread: DecisionThread;
   readonly #keyring: Keyring;
-  readonly #overrides: ActiveOverrides;
-  readonly #engine: Engine;
   readonly #responders: ByVersion<Responder>;
   readonly #gateway: GatewayCheckHandler;
   readonly #operations: OperationForwarder;
@@ -81,7 +70,6 @@ export class Acceptor {
   readonly #portConnectionsMax: number;
   readonly #apps: Apps;
   readonly #listener: Listener;
-  #heartbeatTimer: NodeJS.Timeout | undefined;
 
   /**
    * @param onClosed called when the main thread has closed the acceptor
@@ -96,20 +84,13 @@ export class Acceptor {
     const clock = new Clock(control);
     this.#clock = clock;
     this.#stats = stats;
-    this.#allStats = control.allAcceptorStats();
+    this.#allStats = control.httpStats();
     this.#keyring = new Keyring(clock);
-    const engine = createEngine(data.engine, data.index, control, clock);
-    this.#engine = engine;
-    const hasher = new Hasher(data.hashKey);
-    this.#knownNamespaces = new KnownNamespaces(
-      (key) => hasher.namespace(key),
-      (row) => stats.namespaceRow(row),
-      (name) => this.#send({ kind: 'namespace', name }),
-    );
-
     const requestIds = new RequestIds();
     const turns = new Turns(clock, stats);
-    this.#overrides = new ActiveOverrides(turns.addSteps);
+    const memory = { control, stats, clock };
+    this.#thread = new DecisionThread(data, memory, turns.addSteps, (it) => this.#send(it));
+    const { engine, hasher, knownNamespaces, overrides, recorder } = this.#thread;
     const responseWriter = new ResponseWriter(stats, clock, turns);
     const bodyBudget = new BodyBudget();
     const errorReporter = data.isReportingErrors ? this.#createErrorReporter() : undefined;
@@ -133,15 +114,9 @@ export class Acceptor {
     const responders = { v1: servers.v1.responder, v2: servers.v2.responder };
     this.#responders = responders;
 
-    const finder = new NamespaceFinder(this.#knownNamespaces);
+    const finder = new NamespaceFinder(knownNamespaces);
     const keyring = this.#keyring;
-    const overrides = this.#overrides;
     const deferredResponses = new DeferredResponses(clock, stats);
-    this.#identifiers = new IdentifierRecorder(control, (announcement) => {
-      this.#send({ kind: 'sketches', announcement });
-    });
-    const events = data.events && new EventRecorder(data.events, data.index, clock, stats);
-    const recorder = new DecisionRecorder(this.#identifiers, events);
     const onUnknownFields = createUnknownFieldReporter(stats, (field) => {
       this.#send({ kind: 'unknownField', field });
     });
@@ -170,7 +145,7 @@ export class Acceptor {
     });
     this.#gateway = new GatewayCheckHandler({
       ...shared,
-      knownNamespaces: this.#knownNamespaces,
+      knownNamespaces,
       responseWriter,
       responder: responders.v1,
     });
@@ -210,8 +185,7 @@ export class Acceptor {
 
   /** Begins the heartbeat, serves the messages of the main thread and reports that it is ready. */
   start(): void {
-    this.#stats.setKernelThreadId(kernelThreadId());
-    this.#heartbeatTimer = setInterval(() => this.#stats.heartbeat(), HEARTBEAT_MS);
+    this.#thread.start();
     this.#mainPort.on('message', (message) => this.#receive(message));
     this.#send({ kind: 'ready', apps: this.#apps.descriptors() });
   }
@@ -226,10 +200,8 @@ export class Acceptor {
   /** All of a publication is active from the next check on: no check comes in between. */
   activate(publication: Publication): void {
     const { deletedNamespaces = [], keys, policies } = publication;
-    const deleted = this.#knownNamespaces.apply(publication);
-    for (const namespace of deleted) this.#identifiers.forget(namespace);
+    this.#thread.activate(publication);
     if (keys !== undefined) this.#keyring.apply(keys);
-    this.#overrides.activate(publication);
     if (policies !== undefined) this.#gateway.activate(policies);
     else if (deletedNamespaces.length > 0) this.#gateway.renewNamespaces();
   }
@@ -257,7 +229,7 @@ export class Acceptor {
   /** Closes the Apps with all open connections, when no acceptor distributes to them any more. */
   close(): void {
     if (this.isClosed) return;
-    clearInterval(this.#heartbeatTimer);
+    this.#thread.stop();
     this.isClosed = true;
     this.#apps.close();
     this.#onClosed();
@@ -286,7 +258,7 @@ export class Acceptor {
         this.#counterOperations.run(message.number, message.request);
         break;
       case 'notificationPort':
-        this.#engine.connectWorker(message.worker, message.port);
+        this.#thread.engine.connectWorker(message.worker, message.port);
         break;
       case 'drain':
         this.drain();

@@ -11,8 +11,8 @@ import type {
   CounterOperationResult,
 } from '../api/operations/messages.ts';
 import type { Keyring } from '../auth/keyring.ts';
+import type { DecisionRecorder } from '../decision-thread/decision-recorder.ts';
 import type { CounterHandlers } from './api-routes.ts';
-import type { DecisionRecorder } from './decision-recorder.ts';
 import { createOperationResponse } from './operation-response.ts';
 import type { Responder } from './responder.ts';
 

@@ -22,6 +22,7 @@ import { ApiError } from '../core/errors.ts';
 import { type Hasher, type MutableIdentity, newIdentity } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import { DEFAULT_RULE, NO_BURST, RULE } from '../core/window-rules.ts';
+import { type DecisionRecorder, eventOf } from '../decision-thread/decision-recorder.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
 import type { RequestDetails } from '../events/decision-event.ts';
 import { detailsOfHead } from '../events/request-details.ts';
@@ -43,7 +44,6 @@ import {
   countDecision,
   NAMESPACE_STAT,
 } from '../shared-memory/stats.ts';
-import { type DecisionRecorder, eventOf } from './decision-recorder.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
 import { type Framing, readFraming } from './framing.ts';
 import {

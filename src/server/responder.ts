@@ -6,18 +6,12 @@
 import type { RequestIds } from '../api/common/request-ids.ts';
 import type { ResponseFormat } from '../api/common/versions.ts';
 import { ApiError, ERRORS, statusOf } from '../core/errors.ts';
+import type { InternalErrorReport } from '../decision-thread/messages.ts';
 import type { AcceptorStats } from '../shared-memory/stats.ts';
 import type { ErrorReporter } from './error-reporter.ts';
 import type { Page, ResponseWriter } from './response-writer.ts';
 import type { Turns } from './turns.ts';
 import { fixedText, type HttpResponse } from './uws.ts';
-
-/** An internal error, for the log. */
-export interface InternalErrorReport {
-  requestId: string;
-  message: string;
-  stack: string | undefined;
-}
 
 /** Seconds: the cause of a 503 ends within that time. */
 const RETRY_AFTER_S = '1';

@@ -14,7 +14,10 @@ import {
 } from '../../src/shared-memory/stats.ts';
 
 test('header, clock, anchors and stats blocks lie on cache lines of their own', () => {
-  expect(CONTROL).toEqual({ acceptors: 0, workers: 1, clockSequence: 16, analyticsHour: 17 });
+  expect(CONTROL).toEqual({
+    ...{ acceptors: 0, workers: 1, rlsThreads: 2 },
+    ...{ clockSequence: 16, analyticsHour: 17 },
+  });
   const namespaceLines = Math.ceil(((OTHER_NAMESPACES_ROW + 1) * NAMESPACE_STATS.length) / 8);
   const acceptorBytes = 3_520_640 + namespaceLines * 64;
   expect([ACCEPTOR_STATS_BYTES, WORKER_STATS_BYTES]).toEqual([acceptorBytes, 17_152]);

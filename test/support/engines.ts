@@ -11,6 +11,7 @@ import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
+import { createEngine } from '../../src/decision-thread/create-engine.ts';
 import type { BatchDecision, Engine, ExplainedChecks } from '../../src/engine/engine.ts';
 import type { MemoryEngineData } from '../../src/engine/memory/allocate.ts';
 import { EntryProcessor } from '../../src/engine/memory/shard-worker/entry-processor.ts';
@@ -20,7 +21,6 @@ import { allocateChannel, attachChannel } from '../../src/engine/queue/queue.ts'
 import { groupsPerShard } from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
 import { allocateTable } from '../../src/engine/table/table-memory.ts';
-import { createEngine } from '../../src/server/create-engine.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { type ACCEPTOR_STAT, newNamespaceRow } from '../../src/shared-memory/stats.ts';

@@ -95,7 +95,7 @@ describe('imports', () => {
     const below = folderImports.filter(({ from, to }) => {
       return /^src\/(api|server)\//.test(from) && to.startsWith('src/engine/');
     });
-    const creates = 'src/server/create-engine.ts';
+    const creates = 'src/decision-thread/create-engine.ts';
     const named = below.filter(({ from, to }) => {
       return from !== creates && !/^src\/engine\/(engine|windows\/\w+)\.ts$/.test(to);
     });

@@ -42,7 +42,7 @@ export interface Rule {
   /** `share_threshold`: all values that match its wildcard share a counter. */
   sharesCounter: boolean;
   metadata: JsonObject | undefined;
-  /** The domain, the rules above it, and its own key and value, as envoyproxy/ratelimit names it. */
+  /** The domain, the rules above it, and its own key and value: its name in metrics. */
   path: string;
 }
 

@@ -9,6 +9,7 @@ import type { Check } from '../../../src/core/check.ts';
 import { CHECK_DEADLINE_MS, CHECK_QUEUE_ENTRIES, SHARDS } from '../../../src/core/constants.ts';
 import { type Decision, type FullTablePolicy, OUTCOME } from '../../../src/core/decision.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
+import { createEngine } from '../../../src/decision-thread/create-engine.ts';
 import type { BatchDecision } from '../../../src/engine/engine.ts';
 import {
   CheckQueueConsumer,
@@ -28,7 +29,6 @@ import {
 } from '../../../src/engine/redis/port-messages.ts';
 import { shardOf } from '../../../src/engine/table/shard.ts';
 import type { RedisSettings } from '../../../src/redis/settings.ts';
-import { createEngine } from '../../../src/server/create-engine.ts';
 import { Clock, ClockPublisher } from '../../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../../src/shared-memory/control.ts';
 import { ACCEPTOR_STAT } from '../../../src/shared-memory/stats.ts';

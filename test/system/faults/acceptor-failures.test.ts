@@ -123,7 +123,7 @@ describe('an acceptor', () => {
     const server = await start('delay', args(2));
     expect((await callOperation(server.port, 'ratelimits.setOverride', OVERRIDE)).status).toBe(200);
     expect(server.stderr()).toContain(
-      '"acceptor":0,"msg":"an acceptor has not activated a change yet"',
+      '"thread":"acceptor 0","msg":"a thread has not activated a change yet"',
     );
     const body = { namespace: 'a', identifier: 'abc', limit: 9, duration: 1_000 };
     for (let i = 0; i < 4; i++) {

@@ -1,5 +1,5 @@
 /**
- * Records each decision of an acceptor: in the counts of its namespace, in the sketches of its
+ * Records each decision of a thread: in the counts of its namespace, in the sketches of its
  * identifiers, and, where events are on, as an event. A decision is recorded before its response is
  * written, also if the client has disconnected.
  */
@@ -11,13 +11,12 @@ import type { Decision } from '../core/decision.ts';
 import type { DecisionEvent, RequestDetails } from '../events/decision-event.ts';
 import type { EventRecorder } from '../events/event-recorder.ts';
 import { countDecision } from '../shared-memory/stats.ts';
-import type { HttpResponse } from './uws.ts';
 
 export class DecisionRecorder {
   readonly #identifiers: IdentifierRecorder;
   readonly #events: EventRecorder | undefined;
   /** Of requests whose decision comes in a later turn of the loop. */
-  readonly #details = new WeakMap<HttpResponse, RequestDetails>();
+  readonly #details = new WeakMap<object, RequestDetails>();
 
   /** @param events undefined where events are off */
   constructor(identifiers: IdentifierRecorder, events: EventRecorder | undefined) {
@@ -65,13 +64,16 @@ export class DecisionRecorder {
     this.#events?.record(event);
   }
 
-  /** Keeps what an event says of a request whose decision comes in a later turn. */
-  keepDetails(res: HttpResponse, details: RequestDetails): void {
-    this.#details.set(res, details);
+  /**
+   * Keeps what an event says of a request whose decision comes in a later turn.
+   * @param response the object that answers the request
+   */
+  keepDetails(response: object, details: RequestDetails): void {
+    this.#details.set(response, details);
   }
 
-  keptDetails(res: HttpResponse): RequestDetails | undefined {
-    return this.#details.get(res);
+  keptDetails(response: object): RequestDetails | undefined {
+    return this.#details.get(response);
   }
 }
 
