@@ -142,7 +142,8 @@ export interface Engine {
   /**
    * Decides up to MULTI_LIMIT_MAX checks one after the other, each for itself.
    * @param countsDenied whether the cost of a denied check is added to its counter too, as Envoy's
-   *   rate limit service requires; 0 remains. A fixed window then denies every cost until it ends.
+   *   rate limit service requires. `remaining` of a fixed window is what was left before that; of
+   *   other rules 0. A fixed window then denies every cost until it ends.
    *   A sliding window also carries its share into the next window. A GCRA bucket takes longer to
    *   refill, by about a duration at most. A check that is denied because the table is full is not
    *   counted.

@@ -174,7 +174,7 @@ function engineCases(mode: EngineMode, leases = true): void {
         const { decisions } = await engine.decideEach(checks, true);
         expect(decisions.map((one) => [one.allowed, one.remaining])).toEqual([
           [true, 6],
-          [false, 0],
+          [false, name === 'fixed' ? 6 : 0],
           [false, 0],
         ]);
         // This includes a single cost above the limit, for which a counter is inserted.

@@ -238,8 +238,9 @@ export class MemoryEngine implements Engine {
     if (outcome === DEDUCTION_OUTCOME.full) this.countOutcome(OUTCOME.full);
     else if (outcome === DEDUCTION_OUTCOME.evicted) this.countOutcome(OUTCOME.evicted);
     if (outcome !== DEDUCTION_OUTCOME.applied && outcome !== DEDUCTION_OUTCOME.evicted) return;
+    if (rule === RULE.fixed) return;
     // Denied again, by now, with the times of a counter that holds more.
-    if (rule !== RULE.fixed) table.decide(identity, tag, nowMs, check, true, decision);
+    table.decide(identity, tag, nowMs, check, true, decision);
     decision.remaining = 0;
   }
 

@@ -19,7 +19,7 @@ import {
   OUTCOME,
   type TableDecision,
 } from '../../core/decision.ts';
-import { carriesOver, hasWindows } from '../../core/window-rules.ts';
+import { carriesOver, hasWindows, RULE } from '../../core/window-rules.ts';
 import type { BatchCompletion, BatchDecision, Completion } from '../engine.ts';
 import { counterKey, passesAtInWindow } from '../windows/registry.ts';
 import { windowEndingAt } from '../windows/window.ts';
@@ -197,7 +197,7 @@ export class Batches {
     this.#queue.countOutcome(decision.outcome);
     if (decision.allowed || !countsDenied || check.limit === 0) return true;
     if (!table.countDenied(identity, startedMs, check)) return false;
-    decision.remaining = 0;
+    if (check.rule !== RULE.fixed) decision.remaining = 0;
     return true;
   }
 
@@ -245,7 +245,7 @@ export class Batches {
       const table = this.#queue.tableOf(check.identity);
       if (!table.countDenied(check.identity, batch.startedMs, check)) return;
     }
-    decision.remaining = 0;
+    if (check.rule !== RULE.fixed) decision.remaining = 0;
   }
 
   /** Commits what the checks of a batch hold, if all are allowed; else returns it. */

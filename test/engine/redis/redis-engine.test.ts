@@ -516,7 +516,7 @@ describe('independent checks', () => {
     expect(entry.kind).toBe(ENTRY_KIND.countedTokens);
     acceptor.reply(entry, false, 0);
     expect(summary(await later)).toEqual([
-      [false, 0],
+      [false, 5],
       [false, 0],
     ]);
     expect(acceptor.tokens(unknown).spent).toBe(0);

@@ -203,7 +203,9 @@ function decideChecks<C extends WaitingCheck>(
       if (answer.isUnknown) result.recoveryDenials++;
       else result.unprovenDenials++;
     }
-    result.decisions.push([waiting, decisionOf(state, answer, waiting.parameters, served)]);
+    const { countsDenied } = check;
+    const decision = decisionOf(state, answer, waiting.parameters, served, countsDenied);
+    result.decisions.push([waiting, decision]);
   }
   return unproven;
 }

@@ -20,24 +20,28 @@ export type CheckDecision = Omit<TableDecision, 'window'>;
 /**
  * The decision of a check, after its cost was counted.
  * @param served one of SERVED
+ * @param countsDenied whether its cost was counted although it is denied. Then a fixed window shows
+ *   what was left before.
  */
 export function decisionOf(
   state: LeaseState,
   answer: CounterAnswer,
   check: Readonly<CheckParameters>,
   served: number,
+  countsDenied: boolean,
 ): CheckDecision {
-  const { limit, durationMs, rule } = check;
+  const { limit, durationMs, rule, cost } = check;
   const allowed = served === SERVED.allowed;
   const isSliding = carriesOver(rule);
   const carried = isSliding
     ? carriedOver(answer.previousUsage, answer.leftUs, durationMs * 1_000)
     : 0;
   const used = state.othersDeducted + state.spent + state.reserved;
+  const before = !allowed && countsDenied ? used - cost : used;
   const reset = windowEndMs(state.window, durationMs);
   return {
     allowed,
-    remaining: !allowed && isSliding ? 0 : Math.max(0, limit - used - carried),
+    remaining: !allowed && isSliding ? 0 : Math.max(0, limit - before - carried),
     reset,
     passesAt: allowed ? 0 : passesAtOfDenied(used, answer, check, reset, served),
     outcome: outcomeOf(answer, served),
