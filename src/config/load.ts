@@ -8,10 +8,12 @@ import { parseArgs } from 'node:util';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import type { RedisSettings } from '../redis/settings.ts';
+import type { RlsSettings } from '../rls/config/settings.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
 import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
 import { loadRedisSettings } from './redis.ts';
 import { memoryLimit } from './resources.ts';
+import { countRlsThreads, loadRlsSettings } from './rls.ts';
 import {
   annotations,
   environmentName,
@@ -46,6 +48,8 @@ export interface LoadedSettings extends Settings {
   sources: Map<SettingName, string>;
   /** Undefined for the memory engine. */
   redis: RedisSettings | undefined;
+  /** Undefined where the rate limit service is off. */
+  rls: RlsSettings | undefined;
   /** The memory that the counters need, and the limit. */
   memory: MemoryPlan;
 }
@@ -88,7 +92,8 @@ export function loadSettings(
   const isSet = (name: SettingName) => sources.get(name) !== 'default';
   const { engine } = settings as Settings;
   const threads = fitThreads(settings as Settings, isSet, limit, engine);
-  const plan = (counters?: SettingValue) => planMemory(counters, threads, limit, engine);
+  const rlsThreads = countRlsThreads(settings as Settings);
+  const plan = (counters?: SettingValue) => planMemory(counters, { ...threads, rlsThreads }, limit, engine);
   const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };
@@ -96,7 +101,10 @@ export function loadSettings(
   const redis = attempt(onConflict, () => {
     return loadRedisSettings(planned, (name) => configured(name) !== undefined);
   });
-  const loaded: LoadedSettings = { ...planned, file, sources, redis, memory };
+  const rls = attempt(onConflict, () => {
+    return loadRlsSettings(planned, (name) => configured(name) !== undefined);
+  });
+  const loaded: LoadedSettings = { ...planned, file, sources, redis, rls, memory };
   for (const requirement of REQUIREMENTS) attempt(onConflict, () => requirement(loaded));
   return loaded;
 }
@@ -142,6 +150,12 @@ function inFile(
   return last === undefined ? fault : new FileError(file.path, last, fault.message);
 }
 
+/** No two listeners have one port or one socket. */
+const DIFFERENT: readonly (readonly SettingName[])[] = [
+  ['port', 'adminPort', 'gatewayPort', 'rlsPort', 'rlsJsonPort'],
+  ['socket', 'gatewaySocket', 'rlsSocket'],
+];
+
 /** Rules that concern several settings. */
 const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
   (loaded) => {
@@ -173,10 +187,13 @@ const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
       `WEIR_TLS_${set} requires WEIR_TLS_${missing}, which is not set`,
     );
   },
-  (loaded) => requireDifferent('port', 'adminPort', loaded),
-  (loaded) => requireDifferent('port', 'gatewayPort', loaded),
-  (loaded) => requireDifferent('adminPort', 'gatewayPort', loaded),
-  (loaded) => requireDifferent('socket', 'gatewaySocket', loaded),
+  (loaded) => {
+    for (const names of DIFFERENT) {
+      for (const [at, other] of names.entries()) {
+        for (const one of names.slice(0, at)) requireDifferent(one, other, loaded);
+      }
+    }
+  },
 ];
 
 function requireDifferent(one: SettingName, other: SettingName, settings: Settings): void {

@@ -25,7 +25,10 @@ const NODE_MAJOR = Number.parseInt(process.versions.node, 10);
  * shard worker became unresponsive; Node 20 had 23. `test/long/memory-limit.test.ts` shows that
  * the sum fits.
  */
-const FIXED_MIB = { process: NODE_MAJOR < 22 ? 50 : 60, acceptor: 24, worker: 8 } as const;
+const FIXED_MIB = {
+  process: NODE_MAJOR < 22 ? 50 : 60,
+  ...{ acceptor: 24, worker: 8, rlsThread: 24 },
+} as const;
 
 /**
  * The memory of a thread's connection to Redis, mostly the code of TLS and of the client: after
@@ -39,6 +42,8 @@ const DEFAULT_SHARE = 0.75;
 interface ThreadCounts {
   acceptors: number;
   workers: number;
+  /** Of the rate limit service, where it is on. */
+  rlsThreads?: number;
 }
 
 /** The part of the limit that the process and its default number of threads may use. */
@@ -51,12 +56,12 @@ const THREADS_SHARE = 0.5;
  */
 export function fitThreads(
   { acceptors, workers }: ThreadCounts,
-  isSet: (name: keyof ThreadCounts) => boolean,
+  isSet: (name: 'acceptors' | 'workers') => boolean,
   limit: MemoryLimit,
   engine: EngineName = 'memory',
 ): ThreadCounts {
   const threads = { acceptors, workers };
-  const reduce = (name: keyof ThreadCounts) => {
+  const reduce = (name: 'acceptors' | 'workers') => {
     if (isSet(name) || threads[name] === 1) return false;
     threads[name]--;
     return true;
@@ -118,12 +123,16 @@ function toMiB(bytes: number): number {
 }
 
 /** The memory that does not depend on the number of counters. */
-function fixedBytes({ acceptors, workers }: ThreadCounts, engine: EngineName): number {
+function fixedBytes(
+  { acceptors, workers, rlsThreads = 0 }: ThreadCounts,
+  engine: EngineName,
+): number {
   const connections = engine === 'redis' ? CONNECTION_MIB : { process: 0, worker: 0 };
   const processMiB = FIXED_MIB.process + connections.process;
   const workersMiB = workers * (FIXED_MIB.worker + connections.worker);
-  const threadsMiB = acceptors * FIXED_MIB.acceptor + workersMiB;
-  return (processMiB + threadsMiB) * MIB + channelsBytes(acceptors, workers);
+  const decidingMiB = acceptors * FIXED_MIB.acceptor + rlsThreads * FIXED_MIB.rlsThread;
+  const threadsMiB = decidingMiB + workersMiB;
+  return (processMiB + threadsMiB) * MIB + channelsBytes(acceptors + rlsThreads, workers);
 }
 
 /** The largest number of counters whose tables fit, in steps of one group in each shard. */

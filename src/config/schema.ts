@@ -20,7 +20,6 @@ import {
   EVENT_SAMPLE_MAX,
   KEY_MAX_CHARACTERS,
   ROOT_KEY_MIN_CHARACTERS,
-  SOCKET_PATH_MAX_BYTES,
   UNRESPONSIVE_DEFAULT_MS,
   UNRESPONSIVE_MAX_MS,
   UNRESPONSIVE_MIN_MS,
@@ -31,38 +30,22 @@ import {
   choice,
   declarationOf,
   duration,
-  type Explanation,
   integer,
   path,
   type SettingDeclaration,
+  socketMode,
+  socketPath,
   text,
 } from '../core/setting.ts';
 import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
 import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
 import { REDIS_SETTINGS } from '../redis/settings.ts';
+import { RLS_SETTINGS } from '../rls/config/settings.ts';
 import { ENGINE_NAMES } from './engines.ts';
 import { availableCores } from './resources.ts';
 import { describeInvalidHosts, describeInvalidUrl } from './validators.ts';
 
 const cores = availableCores();
-
-const socketPath = (explanation: Explanation) =>
-  Type.Optional(
-    text({
-      pattern: '^[^\\0]+$',
-      accepts: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
-      isInChart: false,
-      ...explanation,
-    }),
-  );
-const socketMode = (explanation: Explanation) =>
-  text({
-    pattern: '^0?[0-7]{3}$',
-    default: '0660',
-    accepts: 'three octal digits, as in 0660',
-    isInChart: false,
-    ...explanation,
-  });
 
 export const Settings = Type.Object({
   config: path({
@@ -144,6 +127,7 @@ export const Settings = Type.Object({
     group: 'Gateways',
     description: 'permissions of WEIR_GATEWAY_SOCKET: owner, group, others',
   }),
+  ...RLS_SETTINGS,
   tlsCert: path({
     group: 'TLS',
     description: 'certificate chain in PEM, which enables TLS on WEIR_PORT; read again on SIGHUP',

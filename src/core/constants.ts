@@ -164,6 +164,7 @@ export const EVENT_SAMPLE_MAX = 1_000_000;
 
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
+export const RLS_THREADS_MAX = 16;
 export const DRAIN_MAX_MS = 600_000;
 
 /** Changes that wait for a transaction, and the bytes of their requests. */

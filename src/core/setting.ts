@@ -5,10 +5,12 @@
  */
 
 import Type, { type TSchema } from 'typebox';
+import { SOCKET_PATH_MAX_BYTES } from './constants.ts';
 
 /** The tables of the documentation, in their order. */
 export const SETTING_GROUPS = [
-  ...(['Addresses', 'Gateways', 'TLS', 'Health, metrics and dashboard', 'Data'] as const),
+  ...(['Addresses', 'Gateways', 'Rate limit service', 'TLS'] as const),
+  ...(['Health, metrics and dashboard', 'Data'] as const),
   ...(['Analytics', 'Events', 'Keys', 'Threads', 'Counters', 'Redis', 'Log'] as const),
 ] as const;
 
@@ -86,6 +88,29 @@ export function path(explanation: Explanation) {
   return Type.Optional(text({ accepts: 'a path', isInChart: false, ...explanation }));
 }
 
+/** The path of a Unix socket that weir makes. */
+export function socketPath(explanation: Explanation) {
+  return Type.Optional(
+    text({
+      pattern: '^[^\\0]+$',
+      accepts: `a path of at most ${SOCKET_PATH_MAX_BYTES} bytes`,
+      isInChart: false,
+      ...explanation,
+    }),
+  );
+}
+
+/** The file mode of a Unix socket. */
+export function socketMode(explanation: Explanation) {
+  return text({
+    pattern: '^0?[0-7]{3}$',
+    default: '0660',
+    accepts: 'three octal digits, as in 0660',
+    isInChart: false,
+    ...explanation,
+  });
+}
+
 interface ChoiceOptions<T extends string> extends Explanation {
   choices: readonly T[];
   default: NoInfer<T>;
@@ -95,6 +120,11 @@ export function choice<const T extends string>(options: ChoiceOptions<T>) {
   const { choices, default: initial, ...explanation } = options;
   const accepts = choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`;
   return Type.Enum([...choices], keywords(initial, { accepts, ...explanation }));
+}
+
+/** Off unless it is set. */
+export function flag(explanation: Explanation) {
+  return choice({ choices: ['false', 'true'], default: 'false', ...explanation });
 }
 
 export function declarationOf(schema: TSchema): SettingDeclaration {

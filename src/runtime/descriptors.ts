@@ -5,7 +5,7 @@
  */
 
 import { readFileSync } from 'node:fs';
-import type { Settings } from '../config/schema.ts';
+import type { LoadedSettings } from '../config/load.ts';
 import { RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS_PER_THREAD } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 
@@ -17,9 +17,10 @@ export interface ConnectionPlan {
 }
 
 /** @throws StartError when no descriptor is left for a connection */
-export function planConnections(settings: Settings): ConnectionPlan {
+export function planConnections(settings: LoadedSettings): ConnectionPlan {
   const descriptors = descriptorLimit();
-  const threads = settings.acceptors + settings.workers;
+  const { acceptors, workers, rls } = settings;
+  const threads = acceptors + workers + (rls?.threads ?? 0);
   return {
     descriptors,
     connectionsMax: fitConnections(descriptors, settings.connections, threads),

@@ -33,8 +33,8 @@ export function restoreSharedState(
   directory: string,
   hashKey: Uint8Array,
 ): SharedState {
-  const { acceptors, workers, counters } = settings;
-  const controlBuffer = allocateControl(acceptors, workers);
+  const { acceptors, workers, counters, rls } = settings;
+  const controlBuffer = allocateControl(acceptors, workers, rls?.threads);
   const control = new Control(controlBuffer);
   const keyFingerprint = fingerprintOf(hashKey);
   const loader = new CheckpointLoader(directory, keyFingerprint, systemMs() + CLOCK_AHEAD_MAX_MS);
