@@ -165,6 +165,17 @@ export const EVENT_SAMPLE_MAX = 1_000_000;
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
 export const RLS_THREADS_MAX = 16;
+/** Paths of limits with metrics of their own. Values in metrics would make them unbounded. */
+export const RLS_HIT_PATHS_MAX = 1_000;
+/** The longest such path. A longer one ends with its hash. */
+export const RLS_PATH_MAX_CHARACTERS = 256;
+export const RLS_HITS_INTERVAL_MS = 1_000;
+/** The interval at which the files of rules are compared with those in use. */
+export const RLS_POLL_MS = 500;
+/** The longest request. 100 descriptors of a usual gateway have some 20 kB. */
+export const RLS_MESSAGE_MAX_BYTES = 262_144;
+/** Connections of each thread. A gateway opens one for each of its own threads. */
+export const RLS_CONNECTIONS_MAX = 1_024;
 export const DRAIN_MAX_MS = 600_000;
 
 /** Changes that wait for a transaction, and the bytes of their requests. */
@@ -299,6 +310,90 @@ export const NAME_MAX_BYTES = 4 * Math.max(IDENTIFIER_MAX_CHARACTERS, NAMESPACE_
 /** The key of a namespace: its name and a number, see `namespaceKey`. */
 export const NAMESPACE_KEY_MAX_BYTES = NAME_MAX_BYTES + 32;
 
+/** Rate limit service: files of its folder, the bytes of one, and of all together. */
+export const RLS_FILES_MAX = NAMESPACES_MAX;
+export const RLS_FILE_MAX_BYTES = 4_194_304;
+export const RLS_FOLDER_MAX_BYTES = 16_777_216;
+/** Entries of its folder and of the folders in it, and how deeply these are nested. */
+export const RLS_FOLDER_ENTRIES_MAX = 100_000;
+export const RLS_FOLDER_DEPTH_MAX = 32;
+/** Collections of YAML inside each other. The reader of YAML is recursive. */
+export const RLS_YAML_DEPTH_MAX = 128;
+/** Rules of all domains, and rules under each other, so that this is also the longest path. */
+export const RLS_RULES_MAX = 100_000;
+export const RLS_RULE_DEPTH_MAX = 32;
+/** The `metadata` of a rule as JSON, its `raw_body`, and its `content_type`. */
+export const RLS_METADATA_MAX_BYTES = 16_384;
+export const RLS_RAW_BODY_MAX_BYTES = 16_384;
+export const RLS_CONTENT_TYPE_MAX_CHARACTERS = 256;
+/** The largest `requests_per_unit`: a uint32 of protobuf. */
+export const RLS_REQUESTS_MAX = 4_294_967_295;
+/*
+ * The rate limit service.
+ */
+
+/** Descriptors of a request. They are one batch of the engine. */
+export const RLS_DESCRIPTORS_MAX = MULTI_LIMIT_MAX;
+/** Entries of a descriptor. Configurations have a few levels. */
+export const RLS_ENTRIES_MAX = 64;
+/** Keys and domains whose strings a thread reuses, and the longest of them. */
+export const RLS_KNOWN_TEXTS = 512;
+export const RLS_KNOWN_TEXT_MAX_BYTES = 64;
+/** Nested groups of unknown fields, which no current schema has. */
+export const PROTOBUF_GROUP_DEPTH_MAX = 32;
+
+/** Open calls of a connection. Envoy multiplexes all requests of a worker over one. */
+export const GRPC_STREAMS_MAX = 1_000;
+/** The headers of a request, as HTTP/2 counts them. */
+export const GRPC_HEADERS_MAX_BYTES = 16_384;
+export const GRPC_HEADERS_MAX = 128;
+/** Their bytes on the wire. With more, the connection closes: rejected ones are decoded, too. */
+export const GRPC_HEADER_BLOCK_MAX_BYTES = 65_536;
+/** Of the message of an error. Its encoding has up to nine bytes for a character. */
+export const GRPC_ERROR_MESSAGE_MAX = 1_024;
+/** What a client may send of a call, and on a connection, before this side has read of it. */
+export const GRPC_WINDOW_BYTES = 1_048_576;
+/**
+ * Frames of one connection in a second that are no calls, messages or resets, and more for each
+ * call: libraries open windows and measure round trips.
+ */
+export const GRPC_CONTROL_FRAMES_PER_S = 10_000;
+export const GRPC_CONTROL_FRAMES_PER_CALL = 8;
+/** SETTINGS counts as so many, because it may change the windows of all streams. */
+export const GRPC_CONTROL_FRAMES_PER_SETTINGS = 100;
+/**
+ * Resets of calls of one connection at once, and then in each second, also those that a client
+ * makes this side do. Envoy resets each call that takes longer than its timeout, so a slow moment
+ * of the server may reset all of them.
+ */
+export const GRPC_RESET_BURST = 100_000;
+export const GRPC_RESETS_PER_S = 20_000;
+/** Calls whose frames are ignored because this side has reset them. */
+export const GRPC_KNOWN_RESETS = 128;
+/** Responses of a connection that its client has not read. Over it, the connection closes. */
+export const GRPC_UNSENT_BYTES_MAX = 4_194_304;
+/** Incomplete messages of all connections of a thread. */
+export const GRPC_BUFFERED_BYTES_MAX = 16_777_216;
+/** How long TLS, the preface and the settings of a new connection may take. */
+export const GRPC_HANDSHAKE_TIMEOUT_MS = 10_000;
+/** For a request of HTTP/1 on the same port with its response, and the pause before it. */
+export const GRPC_HTTP1_TIMEOUT_MS = 10_000;
+/** The interval of PINGs to each client. A connection with an unanswered one closes at the next. */
+export const GRPC_KEEPALIVE_S = 30;
+/** How long a client may take to close a connection that this side has ended. */
+export const GRPC_END_TIMEOUT_S = 10;
+/**
+ * A connection that drains is closed so long after its client answered a PING, which says that it
+ * has read the GOAWAY before; and how long the answer may take.
+ */
+export const GRPC_DRAIN_GRACE_MS = 100;
+export const GRPC_DRAIN_PING_MS = 1_000;
+/** Watch calls of the health service of a thread. */
+export const GRPC_HEALTH_WATCHES_MAX = 256;
+/** Rules that an explanation lists, and wildcards of a level that a validation compares. */
+export const RLS_EXPLAINED_RULES_MAX = 20;
+export const RLS_COMPARED_WILDCARDS_MAX = 256;
+
 const INVARIANTS: readonly [boolean, string][] = [
   [NAME_MAX_BYTES * 2 < BODY_MAX_BYTES, 'a body has room for the longest namespace and identifier'],
   [
@@ -357,6 +452,14 @@ const INVARIANTS: readonly [boolean, string][] = [
   [(EVENT_RING_BYTES & (EVENT_RING_BYTES - 1)) === 0, 'a ring of events is indexed with a mask'],
   [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy fit one batch'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
+  [
+    RLS_FILES_MAX <= NAMESPACES_MAX,
+    'each domain of the rate limit service, which has a file of its own, can be a namespace',
+  ],
+  [
+    RLS_YAML_DEPTH_MAX > 2 * RLS_RULE_DEPTH_MAX + 32,
+    'the deepest rule is a map in a list for each level, and has metadata',
+  ],
   [(CHECK_QUEUE_ENTRIES & (CHECK_QUEUE_ENTRIES - 1)) === 0, 'a queue is indexed with a mask'],
   [REPLY_QUEUE_ENTRIES > CHECK_QUEUE_ENTRIES, 'the reply queue has room for all pending checks'],
   [
@@ -366,6 +469,10 @@ const INVARIANTS: readonly [boolean, string][] = [
   [
     WITHDRAW_AFTER_MS < WORKER_UNRESPONSIVE_MS && CHECK_DEADLINE_MS > 2 * WORKER_UNRESPONSIVE_MS,
     'checks are withdrawn from an unresponsive worker, and wait for its successor',
+  ],
+  [
+    GRPC_HANDSHAKE_TIMEOUT_MS > GRPC_DRAIN_PING_MS + GRPC_DRAIN_GRACE_MS,
+    'a connection that opens while the service drains is not the last to close',
   ],
 ];
 for (const [isTrue, invariant] of INVARIANTS) {
