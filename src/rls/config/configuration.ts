@@ -4,6 +4,7 @@
  * descriptor.
  */
 
+import type { JsonObject } from '../../core/json.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
 
 export interface RlsConfiguration {
@@ -17,12 +18,6 @@ export interface Domain {
   allowsNegativeHits: boolean;
   /** In the order of the files. */
   rules: readonly Rule[];
-}
-
-/** A value of `metadata`, which a response repeats. */
-export type JsonValue = null | boolean | number | string | JsonValue[] | JsonObject;
-export interface JsonObject {
-  [key: string]: JsonValue;
 }
 
 /** An element of `descriptors`. */
@@ -41,8 +36,9 @@ export interface Rule {
   hasValueInMetric: boolean;
   /** `share_threshold`: all values that match its wildcard share a counter. */
   sharesCounter: boolean;
+  /** Repeated by a response. */
   metadata: JsonObject | undefined;
-  /** The domain, the rules above it, and its own key and value: its name in metrics. */
+  /** Its domain, the rules above it, its own key and value, as envoyproxy/ratelimit names it. */
   path: string;
 }
 

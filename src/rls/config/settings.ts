@@ -16,9 +16,9 @@ import {
 const GROUP = 'Rate limit service' satisfies Explanation['group'];
 
 /** Which response headers a gateway adds for its client. */
-export const RLS_HEADERS = ['none', 'ietf', 'legacy'] as const;
+const RLS_HEADERS = ['none', 'ietf', 'legacy'] as const;
 /** What a denied descriptor means for the counters of its request. */
-export const RLS_COUNTING = ['each', 'all-or-none'] as const;
+const RLS_COUNTING = ['each', 'all-or-none'] as const;
 
 export const RLS_SETTINGS = {
   rlsPort: Type.Optional(
@@ -26,7 +26,8 @@ export const RLS_SETTINGS = {
       minimum: 0,
       maximum: 65_535,
       group: GROUP,
-      description: "port for Envoy's rate limit service (gRPC), without a key; 0 selects a free one",
+      description:
+        "port for Envoy's rate limit service (gRPC), without a key; 0 selects a free one",
       details:
         'The service is off by default. It requires `WEIR_RLS_CONFIG`. See [Envoy rate limit ' +
         'service](envoy-rate-limit-service.md).',

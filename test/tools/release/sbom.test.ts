@@ -67,6 +67,7 @@ describe('the bill of materials', () => {
       'pkg:npm/shared@1.5.0',
       'pkg:npm/typebox@9.9.9',
       'pkg:npm/uplot@9.9.9',
+      'pkg:npm/yaml@9.9.9',
     ]);
     const bundled = bill.components.filter(({ properties }) => properties !== undefined);
     expect(bundled.map(({ name }) => name)).toEqual(BUNDLED_PACKAGES);
@@ -86,6 +87,7 @@ describe('the bill of materials', () => {
       'node_modules/preact',
       'node_modules/typebox',
       'node_modules/uplot',
+      'node_modules/yaml',
     ]);
     expect(dependenciesOf('node_modules/parent')).toEqual([
       'node_modules/@in/child',
