@@ -10,15 +10,22 @@ import { type LoadedSettings, loadSettings } from './config/load.ts';
 import { OverrideTables } from './overrides/tables.ts';
 import { DataDirectory } from './registry/store/directory.ts';
 import { SqliteStore } from './registry/store/sqlite.ts';
+import type { RlsSettings } from './rls/config/settings.ts';
 import { Acceptors } from './runtime/acceptors.ts';
 import { reserveListeners } from './runtime/addresses.ts';
 import { DecisionThreads } from './runtime/decision-threads.ts';
 import { planConnections } from './runtime/descriptors.ts';
-import { acceptorData, activePublication, type Foundation } from './runtime/foundation.ts';
+import {
+  acceptorData,
+  activePublication,
+  type Foundation,
+  threadData,
+} from './runtime/foundation.ts';
 import { closeInspector } from './runtime/inspector.ts';
 import { Lifecycle } from './runtime/lifecycle.ts';
 import { prepareProcess } from './runtime/process-setup.ts';
 import { loadRecords } from './runtime/records.ts';
+import type { Rls } from './runtime/rls.ts';
 import { joinSharedRegistry } from './runtime/shared-registry.ts';
 import { restoreSharedState } from './runtime/shared-state.ts';
 import { logStartup, warnAboutMemory } from './runtime/startup-log.ts';
@@ -50,6 +57,7 @@ interface RunningServer {
 
 async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Promise<RunningServer> {
   const uws = await prepareProcess();
+  const rls = settings.rls && (await openRls(settings.rls));
   const connections = planConnections(settings);
   const listeners = await reserveListeners(settings);
   const directory = DataDirectory.open(settings.dataDir);
@@ -60,7 +68,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const records = await loadRecords(settings, store, shared, acceptorStats, state.clock);
   await warnAboutMemory(settings);
   const foundation: Foundation = {
-    ...{ settings, uws, connections, listeners, directory, store, shared, state, records },
+    ...{ settings, uws, connections, listeners, directory, store, shared, state, records, rls },
   };
 
   const compileTask = new URL('./compile.js', import.meta.url);
@@ -71,16 +79,19 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
   const threads = new DecisionThreads(state.control, settings.unresponsiveMs);
   const acceptors = new Acceptors(threads, settings.acceptors);
   lifecycle.threadsStarting();
-  const publication = activePublication(foundation, overrides);
-  acceptors.start(settings.acceptors, acceptorData(foundation, publication));
+  const data = threadData(foundation, activePublication(foundation, overrides));
+  acceptors.start(settings.acceptors, acceptorData(foundation, data));
+  rls?.start(threads, settings.acceptors, data, listeners.reserved.rls!);
   // Loaded while the acceptors load.
   const { Services } = await import('./runtime/services.ts');
   const services = new Services(foundation, overrides, threads, acceptors);
   await threads.waitForStart(services.threadHandlers, async () => [
     await acceptors.listen(services.acceptorHandlers),
+    ...((await rls?.listen()) ?? []),
   ]);
   services.startReplication();
   listeners.reserved.openSockets();
+  rls?.watch(services.log);
 
   // A first key is stored after it was printed: a start that fails in between locks out no client.
   printStartupMessage(listeners, records.firstKey?.key);
@@ -95,6 +106,7 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
     listeners.admin.state = 'draining';
     services.log.info('draining');
     listeners.reserved.removeSockets();
+    rls?.close();
     await threads.drain(settings.drainMs);
     await services.stop();
     await shared?.close();
@@ -105,6 +117,12 @@ async function startServer(settings: LoadedSettings, lifecycle: Lifecycle): Prom
     services.log.info('stopped');
   };
   return { reload: () => services.reloader.run(), drain };
+}
+
+/** Loads the code of the rate limit service only where it is on. */
+async function openRls(settings: RlsSettings): Promise<Rls> {
+  const { Rls } = await import('./runtime/rls.ts');
+  return Rls.open(settings);
 }
 
 /** Reloads at each SIGHUP, one reload after the other, from the complete start on. */

@@ -18,7 +18,11 @@ const SYSTEM = 'test/system/**/*.test.ts';
 const LONG = 'test/long/**/*.test.ts';
 
 /** They set variables for the modules that they import, so nothing else may have loaded these. */
-const OTHER_MODES = ['test/system/redis/cases.test.ts', 'test/system/uws-pack.test.ts'];
+const OTHER_MODES = [
+  'test/system/redis/cases.test.ts',
+  'test/system/redis/rls.test.ts',
+  'test/system/uws-pack.test.ts',
+];
 
 /** They load both cores, so they run after the other system tests, and fewer at a time. */
 const FAULTS = 'test/system/faults/*.test.ts';

@@ -93,7 +93,8 @@ export function loadSettings(
   const { engine } = settings as Settings;
   const threads = fitThreads(settings as Settings, isSet, limit, engine);
   const rlsThreads = countRlsThreads(settings as Settings);
-  const plan = (counters?: SettingValue) => planMemory(counters, { ...threads, rlsThreads }, limit, engine);
+  const plan = (counters?: SettingValue) =>
+    planMemory(counters, { ...threads, rlsThreads }, limit, engine);
   const counters = isSet('counters') ? configured('counters') : undefined;
   const memory = attempt(onFault, () => plan(counters)) ?? plan();
   const planned = { ...(settings as Settings), ...threads, counters: memory.counters };

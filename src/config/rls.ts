@@ -40,7 +40,14 @@ export function loadRlsSettings(
     );
   }
   const tls = tlsFiles(settings);
-  if (port !== undefined && !isLoopbackHost(host) && settings.rlsOpen === 'false') {
+  if (tls !== undefined && port === undefined) {
+    throw new SettingsError(
+      ['rlsTlsCert', 'rlsSocket'],
+      'WEIR_RLS_TLS_CERT requires WEIR_RLS_PORT, which is not set: WEIR_RLS_SOCKET has no TLS',
+    );
+  }
+  const isOnHost = port !== undefined || settings.rlsJsonPort !== undefined;
+  if (isOnHost && !isLoopbackHost(host) && settings.rlsOpen === 'false') {
     if (tls?.clientCa === undefined) {
       throw new SettingsError(
         ['rlsHost'],
@@ -82,10 +89,7 @@ function tlsFiles(settings: Settings): RlsTlsFiles | undefined {
   const set = cert !== undefined ? 'rlsTlsCert' : key !== undefined ? 'rlsTlsKey' : undefined;
   if (set !== undefined) {
     const missing = environmentName(set === 'rlsTlsCert' ? 'rlsTlsKey' : 'rlsTlsCert');
-    throw new SettingsError(
-      [set],
-      `${environmentName(set)} requires ${missing}, which is not set`,
-    );
+    throw new SettingsError([set], `${environmentName(set)} requires ${missing}, which is not set`);
   }
   if (clientCa === undefined) return undefined;
   throw new SettingsError(

@@ -31,6 +31,8 @@ export interface AdminSources {
   replica?: () => ReplicaStats;
   /** Files that cannot be written at the moment. */
   faults: () => readonly FileFault[];
+  /** Why changed rules of the rate limit service are not in use. */
+  rulesFault?: () => string | undefined;
   metrics: { contentType: string; text(): Promise<string> };
   /** The dashboard, which is loaded when it is first requested. Absent where it is off. */
   loadPages?: () => Promise<AdminPages>;
@@ -261,13 +263,14 @@ export class AdminServer {
   }
 
   readiness(): Readiness {
-    const { engine, replica, faults } = this.sources ?? {};
+    const { engine, replica, faults, rulesFault } = this.sources ?? {};
     const readiness = readinessOf(
       this.state,
       engine?.stats(),
       replica?.(),
       faults?.() ?? [],
       this.#wasReady,
+      rulesFault?.(),
     );
     this.#wasReady ||= readiness.isReady;
     return readiness;

@@ -3,15 +3,17 @@
  * `decision-series.ts` read their values. Those of namespaces are declared with their counts.
  */
 
-import { METRIC_NAMESPACES_MAX } from '../core/constants.ts';
+import { METRIC_NAMESPACES_MAX, RLS_HIT_PATHS_MAX } from '../core/constants.ts';
 import { countsOf, NAMESPACE_METRICS, type NamespaceMetric } from '../core/figures.ts';
 import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
+import { HIT_COUNTS, OTHER_PATH } from '../rls/hit-counts.ts';
 
 /** The groups of the documentation, in its order. */
 export const METRIC_GROUPS = [
   'Decisions',
   'Gateways',
+  'Rate limit service',
   'Requests',
   'Overload',
   'Counters',
@@ -33,6 +35,8 @@ interface MetricDeclaration {
   help: string;
   /** The only value of WEIR_ENGINE with which the metric exists. */
   engine?: 'redis';
+  /** Whether it exists only where the rate limit service is on. */
+  needsRls?: true;
 }
 
 const namespace =
@@ -100,11 +104,61 @@ export const METRICS = {
     labels: { decision },
     help: 'Gateway checks in which weir failed, by the decision that onError of the policy made.',
   },
+  weir_rls_calls_total: {
+    group: 'Rate limit service',
+    type: 'counter',
+    unit: 'calls',
+    labels: { result: '`ok`, `over_limit`, `fault`' },
+    help: 'Calls of the rate limit service, by result. A fault has a gRPC status other than 0.',
+    needsRls: true,
+  },
+  weir_rls_unknown_domain_calls_total: {
+    group: 'Rate limit service',
+    type: 'counter',
+    unit: 'calls',
+    help: 'Calls for a domain without rules. They are allowed.',
+    needsRls: true,
+  },
+  weir_rls_hits_total: {
+    group: 'Rate limit service',
+    type: 'counter',
+    unit: 'hits',
+    labels: {
+      limit:
+        `path of one of the first ${RLS_HIT_PATHS_MAX} limits, ` +
+        `\`${OTHER_PATH}\` for all others`,
+      result: HIT_COUNTS.map((name) => `\`${name}\``).join(', '),
+    },
+    help: 'Hits of limits, as envoyproxy/ratelimit counts them. `near_limit` is above 80 %.',
+    needsRls: true,
+  },
+  weir_rls_rule_loads_total: {
+    group: 'Rate limit service',
+    type: 'counter',
+    unit: 'loads',
+    labels: { result: '`success`, `error`' },
+    help: 'Times that the files of the rules were read. An error changes no rule.',
+    needsRls: true,
+  },
+  weir_rls_rules_current: {
+    group: 'Rate limit service',
+    type: 'gauge',
+    unit: '1',
+    help: '1 while the rules are those of the files, 0 while older ones apply.',
+    needsRls: true,
+  },
+  weir_rls_connections: {
+    group: 'Rate limit service',
+    type: 'gauge',
+    unit: 'connections',
+    help: 'Open connections to the rate limit service.',
+    needsRls: true,
+  },
   weir_check_duration_seconds: {
     group: 'Requests',
     type: 'histogram',
     unit: 'seconds',
-    help: 'Time from the last byte of a check request to its response.',
+    help: 'Time from the last byte of a check, over HTTP or gRPC, to its response.',
   },
   weir_errors_total: {
     group: 'Requests',
@@ -143,7 +197,7 @@ export const METRICS = {
     type: 'counter',
     unit: 'requests',
     labels: { reason: SHED_REASONS.map((reason) => `\`${reason}\``).join(', ') },
-    help: 'Overload rejections, by the bound that was reached.',
+    help: 'Overload rejections on all listeners, by the bound that was reached.',
   },
   weir_counters_live: {
     group: 'Counters',

@@ -29,6 +29,7 @@ import { registerClusterSeries } from './cluster-series.ts';
 import { registerDecisionSeries } from './decision-series.ts';
 import type { CounterName } from './metric-declarations.ts';
 import type { ReplicaStats } from './readiness.ts';
+import { type RlsSources, registerRlsSeries } from './rls-series.ts';
 import { LATENCY_BOUNDS_S, MetricSeries, type Sample, sumOfBuckets } from './series.ts';
 import type { UnknownFields } from './unknown-fields.ts';
 
@@ -56,6 +57,8 @@ interface MetricSources {
   fullTablePolicy: FullTablePolicy;
   /** The package that uWebSockets.js comes from, with its version. */
   uws: string;
+  /** Where the rate limit service is on. */
+  rls?: Omit<RlsSources, 'threads'>;
 }
 
 export class Metrics {
@@ -77,13 +80,17 @@ export class Metrics {
     this.#registerAnalytics(sources);
     this.#registerRecords(sources);
     this.#registerProcess(sources);
+    const { rls, control } = sources;
+    if (rls) registerRlsSeries(this.#series, { ...rls, threads: control.rlsStats() });
   }
 
   text(): Promise<string> {
     return this.#series.text();
   }
 
-  #registerRequests({ writer, unknownFields, connectionsMax }: MetricSources): void {
+  #registerRequests(sources: MetricSources): void {
+    const { writer, unknownFields, connectionsMax, control } = sources;
+    const acceptors = control.httpStats();
     this.#series.histogram('weir_check_duration_seconds', LATENCY_BOUNDS_S, () => {
       const counts = sumOfBuckets(this.#acceptors.map((stats) => stats.latencyCounts));
       return { counts, sum: this.#sum((stats) => stats.latencySumMs) / 1e3 };
@@ -97,7 +104,9 @@ export class Metrics {
     this.#series.counter('weir_unknown_field_requests_total', () =>
       unknownFields.requests().map(([operation, requests]): Sample => [{ operation }, requests]),
     );
-    this.#series.unlabeledGauge('weir_connections', () => this.#sum((stats) => stats.connections));
+    this.#series.unlabeledGauge('weir_connections', () => {
+      return acceptors.reduce((sum, { connections }) => sum + connections, 0);
+    });
     this.#series.unlabeledGauge('weir_connections_capacity', () => connectionsMax);
     this.#series.counter('weir_shed_total', () => [
       [{ reason: 'connections' }, this.#acceptorTotal(ACCEPTOR_STAT.shedConnections)],

@@ -36,6 +36,7 @@ export interface Readiness {
 /**
  * @param faults files that cannot be written
  * @param wasReady whether an earlier answer said ready or degraded
+ * @param rulesFault why changed rules of the rate limit service are not in use
  */
 export function readinessOf(
   state: ServerState,
@@ -43,6 +44,7 @@ export function readinessOf(
   replica: ReplicaStats | undefined,
   faults: readonly FileFault[],
   wasReady: boolean,
+  rulesFault?: string,
 ): Readiness {
   if (stats === undefined) return { isReady: state === 'ready', body: { status: state } };
   const { workers, cluster } = stats;
@@ -65,6 +67,7 @@ export function readinessOf(
     return { isReady: false, body: { status: 'joining', ...details } };
   }
   const reasons = reasonsOf(stats, replica, faults);
+  if (rulesFault !== undefined) reasons.push(`rate limit service: old rules apply: ${rulesFault}`);
   if (reasons.length === 0) return { isReady: true, body: { status: 'ready', ...details } };
   return { isReady: true, body: { status: 'degraded', reasons, ...details } };
 }

@@ -1,15 +1,17 @@
 /**
- * The addresses that weir listens on, reserved before anything is written: the port of the checks,
- * the port for gateways, Unix sockets and the admin port. The acceptors listen at the end of the
- * start; the admin port listens at once, and is not ready until then. An address that is not
- * available is a StartError that names its setting.
+ * The addresses that weir listens on, reserved before anything is written: the ports of the checks,
+ * of gateways and of the rate limit service, Unix sockets and the admin port. The threads listen at
+ * the end of the start; the admin port listens at once, and is not ready until then. An address
+ * that is not available is a StartError that names its setting.
  */
 
+import type { LoadedSettings } from '../config/load.ts';
 import type { Settings } from '../config/schema.ts';
 import { parseHostNames } from '../config/validators.ts';
 import { StartError } from '../core/errors.ts';
 import { isLoopbackHost } from '../core/hosts.ts';
 import { AdminServer, type DashboardMode } from '../observe/admin.ts';
+import type { RlsListeners } from '../rls/messages.ts';
 import type { ListenAddresses } from '../server/listener.ts';
 import { type ListenerUrls, listenerUrls } from './listener-urls.ts';
 import { reservePort } from './reserve-port.ts';
@@ -32,16 +34,23 @@ interface ReservedSocket {
 
 class ReservedAddresses {
   readonly addresses: ListenAddresses;
+  /** Of the rate limit service, where it is on. */
+  readonly rls: RlsListeners | undefined;
   readonly #sockets: readonly ReservedSocket[];
 
-  private constructor(addresses: ListenAddresses, sockets: readonly ReservedSocket[]) {
+  private constructor(
+    addresses: ListenAddresses,
+    rls: RlsListeners | undefined,
+    sockets: readonly ReservedSocket[],
+  ) {
     this.addresses = addresses;
+    this.rls = rls;
     this.#sockets = sockets;
   }
 
   /** @throws StartError */
-  static async reserve(settings: Settings): Promise<ReservedAddresses> {
-    const { host, gatewayHost } = settings;
+  static async reserve(settings: LoadedSettings): Promise<ReservedAddresses> {
+    const { host, gatewayHost, rls } = settings;
     const port = await requirePort(
       'WEIR_PORT',
       host,
@@ -64,7 +73,14 @@ class ReservedAddresses {
     const { gatewaySocket: path, gatewaySocketMode: mode } = settings;
     const gatewaySocket = await reserveSocket('WEIR_GATEWAY_SOCKET', path, mode);
     const gateway = { host: gatewayHost, port: gatewayPort, socket: gatewaySocket };
-    return new ReservedAddresses({ host, port, socket, gateway }, sockets);
+    const rlsListeners = rls && {
+      host: rls.host,
+      port: await reserveRlsPort('WEIR_RLS_PORT', rls.host, rls.port),
+      socket: await reserveSocket('WEIR_RLS_SOCKET', rls.socket, rls.socketMode),
+      jsonPort: await reserveRlsPort('WEIR_RLS_JSON_PORT', rls.host, rls.jsonPort),
+      isPortShared: rls.threads > 1,
+    };
+    return new ReservedAddresses({ host, port, socket, gateway }, rlsListeners, sockets);
   }
 
   /** Permits clients to connect to the sockets, as their modes say. */
@@ -78,6 +94,16 @@ class ReservedAddresses {
   }
 }
 
+/** @param port undefined where the service has none. @throws StartError */
+async function reserveRlsPort(
+  setting: string,
+  host: string,
+  port: number | undefined,
+): Promise<number | undefined> {
+  if (port === undefined) return undefined;
+  return requirePort(setting, host, port, reservePort(host, port));
+}
+
 export interface Listeners {
   tls: TlsCertificate | undefined;
   reserved: ReservedAddresses;
@@ -87,7 +113,7 @@ export interface Listeners {
 }
 
 /** Validates the certificate, reserves the addresses, opens the admin port. @throws StartError */
-export async function reserveListeners(settings: Settings): Promise<Listeners> {
+export async function reserveListeners(settings: LoadedSettings): Promise<Listeners> {
   const tls = TlsCertificate.open(settings);
   const reserved = await ReservedAddresses.reserve(settings);
   const { host, port } = reserved.addresses;

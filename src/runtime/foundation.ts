@@ -4,6 +4,7 @@
 
 import { mainRoutes } from '../api/operations/main-operations.ts';
 import type { LoadedSettings } from '../config/load.ts';
+import type { DecisionThreadData } from '../decision-thread/messages.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { initialPublication, type Publication } from '../registry/publication.ts';
 import type { SharedRegistry } from '../registry/shared/shared-registry.ts';
@@ -13,6 +14,7 @@ import type { AcceptorData } from '../server/messages.ts';
 import type { Listeners } from './addresses.ts';
 import type { ConnectionPlan } from './descriptors.ts';
 import type { InitialRecords } from './records.ts';
+import type { Rls } from './rls.ts';
 import type { SharedState } from './shared-state.ts';
 
 export interface Foundation {
@@ -27,26 +29,38 @@ export interface Foundation {
   shared: SharedRegistry | undefined;
   state: SharedState;
   records: InitialRecords;
+  /** Undefined where the rate limit service is off. */
+  rls: Rls | undefined;
+}
+
+/** The data that every decision thread is started with. */
+export function threadData(
+  { store, state }: Foundation,
+  publication: Publication,
+): Omit<DecisionThreadData, 'index'> {
+  return {
+    control: state.controlBuffer,
+    engine: state.engineData,
+    hashKey: store.hashKey,
+    events: state.events,
+    activePublication: publication,
+  };
 }
 
 /** The data that every acceptor is started with. */
 export function acceptorData(
-  { settings, connections, listeners, store, state }: Foundation,
-  publication: Publication,
+  { settings, connections, listeners }: Foundation,
+  thread: Omit<DecisionThreadData, 'index'>,
 ): Omit<AcceptorData, 'index'> {
   return {
+    ...thread,
     addresses: listeners.reserved.addresses,
     tls: listeners.tls?.files,
     connectionsMax: connections.connectionsMax,
     url: listeners.checkUrls.clientUrl ?? '',
     isPublicUrl: settings.publicUrl !== undefined,
-    control: state.controlBuffer,
-    engine: state.engineData,
-    hashKey: store.hashKey,
     mainRoutes: mainRoutes(),
     isReportingErrors: settings.logLevel === 'debug',
-    events: state.events,
-    activePublication: publication,
   };
 }
 

@@ -1,7 +1,7 @@
 /**
- * Reloads on SIGHUP, on the main thread: reads the policies and the certificate again. They are
- * reloaded independently. An invalid file is logged as an error, changes nothing, and does not keep
- * the other from being reloaded.
+ * Reloads on SIGHUP, on the main thread: reads the policies, the certificates and the rules of the
+ * rate limit service again. They are reloaded independently. An invalid file is logged as an error,
+ * changes nothing, and does not keep the others from being reloaded.
  */
 
 import type { Policies } from '../config/policy-source.ts';
@@ -9,11 +9,13 @@ import type { Log } from '../core/log.ts';
 import type { PolicyAuditor } from '../registry/policy-auditor.ts';
 import type { Acceptors } from './acceptors.ts';
 import type { DecisionThreads } from './decision-threads.ts';
+import type { Rls } from './rls.ts';
 import type { TlsCertificate } from './tls.ts';
 
 interface ReloaderParts {
   policies: Policies;
   tls: TlsCertificate | undefined;
+  rls: Pick<Rls, 'reload'> | undefined;
   threads: Pick<DecisionThreads, 'publish'>;
   acceptors: Pick<Acceptors, 'renewTls'>;
   auditor: PolicyAuditor;
@@ -28,13 +30,14 @@ export class Reloader {
   }
 
   async run(): Promise<void> {
-    const { policies, tls, log } = this.#parts;
-    if (policies.path === undefined && tls === undefined) {
+    const { policies, tls, rls, log } = this.#parts;
+    if (policies.path === undefined && tls === undefined && rls === undefined) {
       log.info('SIGHUP: there is nothing to reload');
       return;
     }
     await this.#reloadPolicies();
     await this.#reloadCertificate();
+    await rls?.reload(log);
   }
 
   async #reloadPolicies(): Promise<void> {

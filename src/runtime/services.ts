@@ -80,7 +80,8 @@ export class Services {
     threads: DecisionThreads,
     acceptors: Acceptors,
   ) {
-    const { settings, uws, connections, listeners, store, shared, state, records } = foundation;
+    const { settings, uws, connections, listeners, store, shared, state, records, rls } =
+      foundation;
     const { tls, reserved, admin } = listeners;
     const { registry, statsRows, usageRows, policies } = records;
     const { control, clock, clockPublisher, checkpointPlan } = state;
@@ -125,7 +126,15 @@ export class Services {
       state.events && openEvents(state.events, settings, foundation.directory.path, log);
     this.#events = events?.collector;
     this.auditor = new PolicyAuditor(registry, writer, log, nowMs);
-    this.reloader = new Reloader({ policies, tls, threads, acceptors, auditor: this.auditor, log });
+    this.reloader = new Reloader({
+      policies,
+      tls,
+      rls,
+      threads,
+      acceptors,
+      auditor: this.auditor,
+      log,
+    });
     this.#writer = writer;
     const removeRecords = () => writer.removeEndedOverrides();
     this.#expiry = new OverrideExpiry({ registry, publishEnds, removeRecords, nowMs });
@@ -176,6 +185,7 @@ export class Services {
       slots: state.slots,
       fullTablePolicy: settings.onFull,
       uws,
+      ...(rls && { rls }),
     });
     this.#dashboard = new DashboardLoader({
       control,
@@ -214,7 +224,8 @@ export class Services {
       const all = [storeFault, checkpoints?.fault, analytics?.fault, events?.file.fault];
       return all.filter((fault) => fault !== undefined);
     };
-    admin.sources = { engine, metrics, faults, ...(replica && { replica }), loadPages };
+    const rulesFault = () => rls?.rules.fault;
+    admin.sources = { engine, metrics, faults, rulesFault, ...(replica && { replica }), loadPages };
   }
 
   /** Logs why a set of overrides was not compiled by its task. */

@@ -32,6 +32,7 @@ export function logStartup(log: Log, foundation: Foundation): void {
   const { registry, policies } = records;
   const { checkUrls, adminUrls } = listeners;
   const { socket, gateway } = listeners.reserved.addresses;
+  const { rls } = listeners.reserved;
   if (restored !== undefined) logRestored(log, restored);
   if (hasUnusedCheckpoints) {
     log.info(
@@ -56,6 +57,10 @@ export function logStartup(log: Log, foundation: Foundation): void {
       socket,
       gateway: gateway.port === undefined ? undefined : `${gateway.host}:${gateway.port}`,
       gatewaySocket: gateway.socket,
+      rls: rls?.port === undefined ? undefined : `${rls.host}:${rls.port}`,
+      rlsSocket: rls?.socket,
+      rlsJson: rls?.jsonPort === undefined ? undefined : `${rls.host}:${rls.jsonPort}`,
+      rlsDomains: foundation.rls?.rules.initial.domains.length,
       policies: policies.path === undefined ? undefined : policies.all.length,
       acceptors: settings.acceptors,
       workers: settings.workers,

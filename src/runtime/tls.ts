@@ -1,7 +1,7 @@
 /**
- * The certificate and the key of the check port, on the main thread. It validates the files before
- * the acceptors have uWebSockets.js read them, whose errors do not say what is wrong. Invalid files
- * stop a start; a reload then keeps the active certificate.
+ * The certificate and the key of a listener, on the main thread. It validates the files before the
+ * threads use them: the errors of uWebSockets.js do not say what is wrong. Invalid files stop a
+ * start; a reload then keeps the active certificate.
  */
 
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
@@ -13,6 +13,14 @@ import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
 import type { TlsFiles } from '../server/apps.ts';
 import { systemMs } from '../shared-memory/clock.ts';
+
+/** The settings that name the files. */
+interface SettingNames {
+  cert: string;
+  key: string;
+}
+
+const PORT_SETTINGS: SettingNames = { cert: 'WEIR_TLS_CERT', key: 'WEIR_TLS_KEY' };
 
 /** The contents of valid files. */
 interface TlsContents {
@@ -28,7 +36,7 @@ export class TlsCertificate {
 
   private constructor(files: TlsFiles) {
     this.files = files;
-    this.#contents = readContents(files);
+    this.#contents = readTlsFiles(files, PORT_SETTINGS);
   }
 
   /** @throws StartError that names the invalid file */
@@ -53,9 +61,9 @@ export class TlsCertificate {
    * @throws StartError; then nothing has changed
    */
   async reload(apply: (unchanged: () => boolean) => Promise<void>): Promise<boolean> {
-    const contents = readContents(this.files);
+    const contents = readTlsFiles(this.files, PORT_SETTINGS);
     if (isEqual(contents, this.#contents)) return false;
-    await apply(() => isEqual(contents, readContents(this.files)));
+    await apply(() => isEqual(contents, readTlsFiles(this.files, PORT_SETTINGS)));
     this.#contents = contents;
     return true;
   }
@@ -65,45 +73,52 @@ function isEqual(a: TlsContents, b: TlsContents): boolean {
   return a.cert === b.cert && a.key === b.key;
 }
 
-function readContents(files: TlsFiles): TlsContents {
-  const cert = readOrFail('WEIR_TLS_CERT', files.cert, 'be read', () => {
-    return readFileSync(files.cert, 'utf8');
-  });
-  const key = readOrFail('WEIR_TLS_KEY', files.key, 'be read', () =>
-    readFileSync(files.key, 'utf8'),
-  );
+/** @throws StartError that names the invalid file */
+export function readTlsFiles(files: TlsFiles, settings: SettingNames): TlsContents {
+  const readText = (name: 'cert' | 'key') => {
+    return readOrFail(settings[name], files[name], 'be read', () => {
+      return readFileSync(files[name], 'utf8');
+    });
+  };
+  const cert = readText('cert');
+  const key = readText('key');
   const certificate = readOrFail(
-    'WEIR_TLS_CERT',
+    settings.cert,
     files.cert,
     'be read as a certificate in PEM',
-    () => {
-      return new X509Certificate(cert);
-    },
+    () => new X509Certificate(cert),
   );
   const privateKey: KeyObject = readOrFail(
-    'WEIR_TLS_KEY',
+    settings.key,
     files.key,
     'be read as a private key in PEM without a passphrase',
     () => createPrivateKey(key),
   );
   const { validFrom, validTo } = certificate;
-  if (Date.parse(validTo) <= systemMs()) {
-    throw usageError(`the certificate in ${files.cert} (WEIR_TLS_CERT) expired on ${validTo}`);
-  }
+  const named = `the certificate in ${files.cert} (${settings.cert})`;
+  if (Date.parse(validTo) <= systemMs()) throw usageError(`${named} expired on ${validTo}`);
   if (Date.parse(validFrom) > systemMs()) {
-    throw usageError(
-      `the certificate in ${files.cert} (WEIR_TLS_CERT) is not valid before ${validFrom}`,
-    );
+    throw usageError(`${named} is not valid before ${validFrom}`);
   }
   if (!certificate.checkPrivateKey(privateKey)) {
     throw usageError(
-      `the key in ${files.key} (WEIR_TLS_KEY) does not belong to the certificate in ` +
-        `${files.cert} (WEIR_TLS_CERT)`,
+      `the key in ${files.key} (${settings.key}) does not belong to the certificate in ` +
+        `${files.cert} (${settings.cert})`,
     );
   }
   // This validates the rest of the chain too.
-  readOrFail('WEIR_TLS_CERT', files.cert, 'be used', () => createSecureContext({ cert, key }));
+  readOrFail(settings.cert, files.cert, 'be used', () => createSecureContext({ cert, key }));
   return { cert, key, expires: validTo, isSelfSigned: certificate.verify(certificate.publicKey) };
+}
+
+/** Reads certificates that sign those of clients. @throws StartError */
+export function readClientCa(path: string, setting: string): string {
+  return readOrFail(setting, path, 'be read as certificates in PEM', () => {
+    const ca = readFileSync(path, 'utf8');
+    new X509Certificate(ca);
+    createSecureContext({ ca });
+    return ca;
+  });
 }
 
 /** @param purpose completes the error: "<path> cannot <purpose>" */

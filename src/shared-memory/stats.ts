@@ -92,6 +92,11 @@ const acceptorStats = {
   joiningDenials: 29,
   /** Checks denied while this machine pauses before it asks for more tokens of a sliding window. */
   sharedDenials: 30,
+  /** Calls of the rate limit service by their result, and those for an unknown domain. */
+  rlsOk: 31,
+  rlsOverLimit: 32,
+  rlsFaults: 33,
+  rlsUnknownDomains: 34,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

@@ -12,23 +12,32 @@ import {
 } from '../../src/observe/metric-declarations.ts';
 import { ClusterMetrics } from '../support/cluster-metrics.ts';
 import { LONGEST_WINDOW_MS, readMetrics } from '../support/http.ts';
+import { useRlsServer } from '../support/rls/rls-server.ts';
+import { TREE } from '../support/rls-configuration.ts';
 import { waitUntil } from '../support/server.ts';
 import { useServer } from '../support/test-server.ts';
 
 const NAMES = Object.keys(METRICS) as MetricName[];
 
-const server = useServer({ args: ['--checkpoint-ms', '100'] });
-/** The metrics of a server with the engine in memory. */
+const server = useRlsServer({ args: ['--checkpoint-ms', '100'], files: { 'd.yaml': TREE } });
+const plainServer = useServer();
+/** The metrics of a server with the engine in memory, and of one without the rate limit service. */
 let serverNames: string[];
+let plainNames: string[];
 let lines: string[];
 beforeAll(async () => {
   await server.check({ identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS });
+  await server.rls.call('d', ['c=1']);
   await waitUntil('each metric has a sample', async () => {
-    return (await readMetrics(server.adminUrl)).has('weir_checkpoint_age_seconds');
+    const names = await readMetrics(server.adminUrl);
+    const hits = 'weir_rls_hits_total{limit="d.c",result="total_hits"}';
+    return names.has('weir_checkpoint_age_seconds') && names.has(hits);
   });
-  const response = await fetch(`${server.adminUrl}/metrics`);
-  const text = await response.text();
-  serverNames = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+  const scrape = async (adminUrl: string) => (await fetch(`${adminUrl}/metrics`)).text();
+  const namesIn = (of: string) => [...of.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+  const text = await scrape(server.adminUrl);
+  serverNames = namesIn(text);
+  plainNames = namesIn(await scrape(plainServer.adminUrl));
   lines = [text, await new ClusterMetrics().text()]
     .flatMap((scrape) => scrape.split('\n'))
     .filter((line) => line !== '');
@@ -50,6 +59,15 @@ describe('a scrape', () => {
   test('of a server with the engine in memory has no metric of Redis', () => {
     const expected = NAMES.filter((name) => metricDeclaration(name).engine === undefined);
     expect(serverNames.toSorted()).toEqual(expected.toSorted());
+  });
+
+  test('of a server without the rate limit service has no metric of it', () => {
+    const expected = serverNames.filter((name) => !metricDeclaration(name as MetricName).needsRls);
+    // This one has no checkpoint yet.
+    const without = 'weir_checkpoint_age_seconds';
+    expect(plainNames.filter((name) => name !== without).toSorted()).toEqual(
+      expected.filter((name) => name !== without).toSorted(),
+    );
   });
 
   test('has for each metric samples with exactly the declared labels', () => {

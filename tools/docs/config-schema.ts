@@ -59,6 +59,14 @@ export const RULES_BEYOND_SCHEMA = {
   redisPassword:
     '`redisUrl` has no password if `redisPasswordFile` is set. A user has a password in one of ' +
     'both.',
+  rls:
+    'If `rlsPort` or `rlsSocket` is set, `rlsConfig` is. Otherwise no setting of the rate limit ' +
+    'service is set, in any source. `rlsTlsCert` and `rlsTlsKey` are both set, with `rlsPort`, ' +
+    'or neither and no `rlsTlsClientCa`.',
+  rlsAccess:
+    'If `rlsHost` is no loopback address, `rlsTlsClientCa` is set, or `rlsOpen` is `true`.',
+  rlsJson: '`rlsJsonPort` is not set with `rlsTlsCert`.',
+  rlsThreads: '`rlsThreads` is 1 without `rlsPort`, and with Node before 22.22.',
   durations: 'A duration with a unit is within the same bounds as one in milliseconds.',
   memory: 'The number of `counters` fits into the memory limit.',
   burst: '`burst` is at most `limit`.',

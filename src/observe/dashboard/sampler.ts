@@ -169,7 +169,7 @@ export class Sampler {
         totalOf(acceptors, ACCEPTOR_STAT.fullTableDecisions),
       ),
       queues: queueDepths,
-      acceptors: acceptors.length,
+      acceptors: this.#sources.control.httpStats().length,
       workers: {
         wanted: workers.configured,
         running: workers.running,
@@ -181,7 +181,9 @@ export class Sampler {
       shed: totals.count('shed', shed),
       unknownFields: totals.count('unknown fields', withUnknownFields),
       connections: {
-        open: acceptors.reduce((sum, { connections }) => sum + connections, 0),
+        open: this.#sources.control
+          .httpStats()
+          .reduce((sum, { connections }) => sum + connections, 0),
         max: connectionsMax,
       },
       memoryBytes: process.memoryUsage.rss(),

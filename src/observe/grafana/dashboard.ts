@@ -21,6 +21,7 @@ import type {
 import { metricDeclaration } from '../metric-declarations.ts';
 import { CLUSTER_ROWS } from './cluster-rows.ts';
 import type { Panel, Query, Row } from './panel.ts';
+import { RLS_ROWS } from './rls-rows.ts';
 import { SERVER_ROWS } from './server-rows.ts';
 
 /** A type of Grafana with the values of its enumerations as they are in JSON. */
@@ -32,7 +33,7 @@ type Json<T> = T extends string
       ? { [Key in keyof T]: Json<T[Key]> }
       : T;
 
-export const ROWS: readonly Row[] = [...SERVER_ROWS, ...CLUSTER_ROWS];
+export const ROWS: readonly Row[] = [...SERVER_ROWS, ...RLS_ROWS, ...CLUSTER_ROWS];
 
 const UID = 'weir-metrics';
 /** Of Grafana 11, which later versions upgrade. */

@@ -168,6 +168,15 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
       'The disk or the shard workers are too slow. Raise `WEIR_WORKERS`, or use a faster disk.',
     see: 'operations.md#checkpoints',
   },
+  WeirRateLimitRulesInvalid: {
+    expr: 'weir_rls_rules_current == 0',
+    for: '2m',
+    severity: 'ticket',
+    summary: '{{ $labels.instance }} applies old rules of the rate limit service',
+    meaning: 'A file in `WEIR_RLS_CONFIG` is invalid, so no change of the files applies.',
+    remedy: 'The log and /readyz name the file and the line. `weir rls validate` checks a folder.',
+    see: 'envoy-rate-limit-service.md#reload',
+  },
   WeirClockOffset: {
     expr: 'abs(weir_clock_offset_seconds) > 1',
     for: '15m',

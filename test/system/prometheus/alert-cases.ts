@@ -108,6 +108,10 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'a:7071 drops events of decisions',
     { ...A, outcome: 'dropped' },
   ),
+  WeirRateLimitRulesInvalid: firing(
+    { weir_rls_rules_current: '1x35 0x55' },
+    'a:7071 applies old rules of the rate limit service',
+  ),
   WeirClockOffset: firing(
     { weir_clock_offset_seconds: '120x90' },
     'a:7071 is 2m 0s off the system clock',

@@ -118,6 +118,22 @@ const VIOLATIONS: Record<keyof typeof RULES_BEYOND_SCHEMA, { message: RegExp; te
     message: /: WEIR_REDIS_URL (contains a password, and|names a user without a password)/,
     text: '{"engine":"redis","redisUrl":"redis://:a@b","redisPasswordFile":"c"}',
   },
+  rls: {
+    message: / requires WEIR_RLS_(PORT|CONFIG|TLS_CERT|TLS_KEY)\b/,
+    text: '{"rlsPort":1}',
+  },
+  rlsAccess: {
+    message: /WEIR_RLS_HOST is .*, which other machines reach/,
+    text: '{"rlsPort":1,"rlsConfig":"a","rlsHost":"0.0.0.0"}',
+  },
+  rlsJson: {
+    message: /WEIR_RLS_JSON_PORT has no TLS/,
+    text: '{"rlsPort":1,"rlsConfig":"a","rlsJsonPort":2,"rlsTlsCert":"a","rlsTlsKey":"a"}',
+  },
+  rlsThreads: {
+    message: /WEIR_RLS_THREADS (is|must be) /,
+    text: '{"rlsSocket":"a","rlsConfig":"a","rlsThreads":2}',
+  },
   durations: {
     message: /: ("drainMs"|"\w+Ms" must be an integer from \d+ to|.*"duration" must be from)/,
     text: policyText({ duration: '10ms' }),
@@ -163,9 +179,12 @@ const fieldsOf = (
 };
 /** A setting of Redis is only valid with its engine. */
 const ENGINE_SETTINGS = /^(engine|redis\w+|leases|syncMs|onEngineDown|localShare|recovery)$/;
+/** A setting of the rate limit service is only valid where that is on. */
+const RLS = { rlsSocket: 'rls.sock', rlsConfig: 'rules' };
 const REDIS = { engine: 'redis', redisUrl: 'redis://a' };
 const SETTING_FIELDS = fieldsOf(settings, (name, value) => {
-  return JSON.stringify({ ...(ENGINE_SETTINGS.test(name) && REDIS), [name]: value });
+  const needed = ENGINE_SETTINGS.test(name) ? REDIS : name.startsWith('rls') ? RLS : {};
+  return JSON.stringify({ ...needed, [name]: value });
 });
 const POLICY_FIELDS = fieldsOf(policy.properties, (name, value) => {
   if (name !== 'windows') return policyText({ algorithm: 'gcra', [name]: value });
