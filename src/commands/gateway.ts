@@ -1,7 +1,8 @@
 /**
  * `weir gateway`: prints a gateway configuration for active policies of a running server: a
- * complete configuration to start from, the parts to add to an existing one, or a middleware. The
- * tests run the printed text.
+ * complete configuration to start from, the parts to add to an existing one, or a middleware. With
+ * --rls it prints one for the rate limit service, whose rules are in files, and calls no server.
+ * The tests run the printed text.
  */
 
 import { isIPv4, isIPv6 } from 'node:net';
@@ -14,16 +15,20 @@ import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { apisix, apisixSnippet } from './gateways/apisix.ts';
 import { caddy, caddySnippet } from './gateways/caddy.ts';
 import { envoy, envoySnippet } from './gateways/envoy.ts';
+import { envoyRls, envoyRlsSnippet } from './gateways/envoy-rls.ts';
 import { haproxy, haproxySnippet } from './gateways/haproxy.ts';
 import { haproxyLua } from './gateways/haproxy-lua.ts';
 import { istio } from './gateways/istio.ts';
+import { istioRls } from './gateways/istio-rls.ts';
 import { nginx, nginxSnippet } from './gateways/nginx.ts';
 import { express, expressSnippet, fastify, fastifySnippet } from './gateways/node-client.ts';
 import {
   everyPath,
   type GatewaySetup,
   type ListenAddress,
+  type RlsSetup,
   type Route,
+  type ServiceAddress,
   type Upstream,
   type WeirAddress,
 } from './gateways/setup.ts';
@@ -33,8 +38,13 @@ import type { ServerClient } from './server-client.ts';
 
 const LISTEN = '127.0.0.1:8080';
 const UPSTREAM = 'http://127.0.0.1:3000';
+/** By convention, the port of WEIR_RLS_PORT and a domain. */
+const SERVICE = '127.0.0.1:8081';
+const DOMAIN = 'site';
+const ON_ERROR = ['allow', 'deny'] as const;
 const LISTEN_ADDRESS = /^(?:(?:([\d.]+)|\[([\da-f:.]+)\]):)?(\d{1,5})$/i;
 const HOST = /^([a-z0-9._-]+|\[[0-9a-f:]+\])$/;
+const SERVICE_ADDRESS = /^([a-z0-9._-]+|\[[0-9a-f:]+\]):(\d{1,5})$/i;
 
 type Template = (setup: GatewaySetup) => string;
 
@@ -58,6 +68,14 @@ const TEMPLATES: Record<Gateway, Templates> = {
   apisix: { complete: apisix, snippet: apisixSnippet },
   express: middleware(express, expressSnippet, "app.use('/login', limit)"),
   fastify: middleware(fastify, fastifySnippet, 'the option onRequest of a route'),
+};
+
+type RlsTemplate = (setup: RlsSetup) => string;
+
+/** The gateways that can call the rate limit service: the complete text, and the snippet. */
+const RLS_TEMPLATES: Partial<Record<Gateway, Record<'complete' | 'snippet', RlsTemplate>>> = {
+  envoy: { complete: envoyRls, snippet: envoyRlsSnippet },
+  istio: { complete: istioRls, snippet: istioRls },
 };
 
 /** @param use how an application uses a middleware for some paths */
@@ -100,11 +118,33 @@ const print = subcommand({
       type: 'boolean',
       help: 'for haproxy: print weir.lua, with the same --namespace options',
     },
+    rls: {
+      type: 'boolean',
+      help: 'use the rate limit service; for envoy and istio',
+    },
+    service: {
+      type: 'string',
+      value: '<address>',
+      help: `with --rls: host and port, or Unix socket; default: ${SERVICE}`,
+    },
+    'on-error': {
+      type: 'string',
+      value: '<decision>',
+      help: 'with --rls: allow (default) or deny if weir does not respond',
+    },
   },
   hasJsonOption: false,
   run: async (call) => {
     const { values, positionals } = call;
     const gateway = parseGateway(positionals[0]);
+    if (values.rls) {
+      process.stdout.write(printRls(gateway, values));
+      return undefined;
+    }
+    for (const option of ['service', 'on-error'] as const) {
+      if (values[option] === undefined) continue;
+      throw new StartError(`--${option} is valid with --rls only; got ${values[option]} without`);
+    }
     const template = chooseTemplate(gateway, values.snippet ?? false, values.lua ?? false);
     const listen = parseListen(values.listen ?? LISTEN);
     const upstream = parseUpstream(values.upstream ?? UPSTREAM);
@@ -138,6 +178,10 @@ for haproxy a port next to --listen.
 --listen 8080 means 127.0.0.1:8080, which only this machine reaches. --listen 0.0.0.0:8080 means all
 IPv4 addresses, and --listen [::]:8080 all addresses. Istio, express and fastify ignore the option.
 
+--rls prints a configuration for Envoy's rate limit service, which weir serves at WEIR_RLS_PORT. The
+limits are rules in the folder WEIR_RLS_CONFIG, not policies, and --namespace is the domain of these
+rules. The command calls no server. The printed comment has rules to start with.
+
 The application may have an https URL. The gateway then sends the host of the URL as SNI and as
 Host, and verifies the certificate with the CAs of the system.
 `,
@@ -147,9 +191,66 @@ Host, and verifies the certificate with the CAs of the system.
     'weir gateway caddy --namespace site --namespace login=/login > Caddyfile',
     'weir gateway haproxy --lua > weir.lua',
     'weir gateway envoy --listen 0.0.0.0:8443 --upstream https://app.example.com > envoy.yaml',
+    'weir gateway envoy --rls --namespace site --on-error deny > envoy.yaml',
   ],
   exitCodes: CLIENT_EXIT_CODES,
 };
+
+interface RlsValues {
+  namespace?: string[];
+  snippet?: true;
+  listen?: string;
+  upstream?: string;
+  lua?: true;
+  service?: string;
+  'on-error'?: string;
+}
+
+/** The configuration for the rate limit service. */
+function printRls(gateway: Gateway, values: RlsValues): string {
+  const templates = RLS_TEMPLATES[gateway];
+  if (templates === undefined) {
+    const known = Object.keys(RLS_TEMPLATES).join(' and ');
+    throw new StartError(`--rls is valid for ${known} only; got ${gateway}`);
+  }
+  if (values.lua) throw new StartError(`--lua is valid for haproxy only; got ${gateway}`);
+  const print = values.snippet ? templates.snippet : templates.complete;
+  const service = parseService(values.service ?? SERVICE);
+  return print({
+    domain: parseDomain(values.namespace ?? [DOMAIN]),
+    service,
+    onError: parseOnError(values['on-error'] ?? ON_ERROR[0]),
+    listen: parseListen(values.listen ?? LISTEN),
+    upstream: parseUpstream(values.upstream ?? UPSTREAM),
+  });
+}
+
+/** @param values of --namespace */
+function parseDomain(values: readonly string[]): string {
+  const [domain] = values;
+  if (values.length === 1 && domain !== '' && !domain.includes('=')) return domain;
+  throw new StartError(
+    'with --rls, one --namespace must name the domain of all requests, without a path prefix; got' +
+      ` ${values.map(formatValue).join(', ')}`,
+  );
+}
+
+function parseService(text: string): ServiceAddress {
+  if (text.startsWith('/')) return { socket: text };
+  const [, host = '', digits = '0'] = SERVICE_ADDRESS.exec(text) ?? [];
+  const port = Number(digits);
+  if (port >= 1 && port <= 65_535) return { host, port };
+  throw new StartError(
+    '--service must be a host and a port, such as 127.0.0.1:8081, or the path of a Unix socket;' +
+      ` got ${formatValue(text)}`,
+  );
+}
+
+function parseOnError(text: string): RlsSetup['onError'] {
+  const known = ON_ERROR.find((decision) => decision === text);
+  if (known !== undefined) return known;
+  throw new StartError(`--on-error must be ${ON_ERROR.join(' or ')}; got ${formatValue(text)}`);
+}
 
 function parseGateway(name: string): Gateway {
   const known = GATEWAYS.find((gateway) => gateway === name);

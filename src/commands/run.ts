@@ -74,6 +74,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'ask a server whether it answers checks',
     load: async () => (await import('./health.ts')).health,
   },
+  rls: {
+    summary: "validate or try the files of Envoy's rate limit service",
+    load: async () => (await import('./rls.ts')).rls,
+  },
   gateway: {
     summary: 'print the configuration of a gateway for a policy',
     load: async () => (await import('./gateway.ts')).gateway,

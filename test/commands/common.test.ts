@@ -18,7 +18,7 @@ import { callWeir, commandServer, jsonLines } from '../support/weir-command.ts';
 const commands = commandServer();
 
 /** Commands that call no server. */
-const LOCAL = ['serve', 'config', 'print', 'version', 'cluster'];
+const LOCAL = ['serve', 'config', 'print', 'version', 'cluster', 'rls'];
 /** Help texts with a line of more than 100 characters. */
 const WIDE = ['health', 'migrate'];
 const REMOTE = Object.keys(COMMANDS).filter((name) => ![...LOCAL, ...WIDE].includes(name));

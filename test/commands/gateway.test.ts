@@ -125,6 +125,28 @@ describe('weir gateway', () => {
     expect([other.code, other.stderr]).toEqual([2, message]);
   });
 
+  test.each([
+    ['envoy', []],
+    ['envoy', ['--snippet']],
+    ['istio', []],
+  ])('prints for %s %j with --rls a domain, without a call to a server', async (gateway, more) => {
+    const args = [gateway, '--rls', '--namespace', 'of-rls', ...more];
+    const env = { WEIR_URL: 'http://127.0.0.1:1' };
+    const tcp = await weir(args, env);
+    expect([tcp.code, tcp.stderr]).toEqual([0, '']);
+    expect(tcp.stdout).toContain('domain: "of-rls"\n');
+    expect(tcp.stdout).toContain('{ address: "127.0.0.1", port_value: 8081 }');
+    expect(tcp.stdout).toContain('failure_mode_deny: false\n');
+    const socket = ['--service', '/run/weir/rls.sock', '--on-error', 'deny'];
+    const { stdout } = await weir([...args, ...socket], env);
+    expect(stdout).toContain('pipe: { path: "/run/weir/rls.sock" }');
+    expect(stdout).toContain('failure_mode_deny: true\n');
+    const named = await weir([...args, '--service', 'weir.default.svc:8082'], env);
+    expect(named.stdout).toMatch(
+      /type: STRICT_DNS\n[\s\S]*address: "weir.default.svc", port_value: 8082/,
+    );
+  });
+
   const upstream = (url: string) => ['nginx', '--upstream', url];
   const namespaces = (...names: string[]) => names.flatMap((name) => ['--namespace', name]);
   test.each<[string[], string]>([
@@ -178,6 +200,25 @@ describe('weir gateway', () => {
       ['istio', ...namespaces('of-istio', 'other=/other')],
       'istio accepts one --namespace: Istio checks a workload with one provider; got 2\n',
     ],
+    [['nginx', '--rls'], '--rls is valid for envoy and istio only; got nginx\n'],
+    [['envoy', '--rls', '--lua'], '--lua is valid for haproxy only; got envoy\n'],
+    [['envoy', '--service', 'a:1'], '--service is valid with --rls only; got a:1 without\n'],
+    [['envoy', '--on-error', 'deny'], '--on-error is valid with --rls only; got deny without\n'],
+    [
+      ['envoy', '--rls', '--on-error', 'open'],
+      'weir: --on-error must be allow or deny; got "open"\n',
+    ],
+    ...['8081', ':8081', 'weir:0', 'weir:65536', '::1:8081', 'http://weir:8081'].map(
+      (address): [string[], string] => [
+        ['envoy', '--rls', '--service', address],
+        '--service must be a host and a port, such as 127.0.0.1:8081, or the path of a Unix' +
+          ` socket; got ${JSON.stringify(address)}\n`,
+      ],
+    ),
+    ...[['one', 'two=/two'], ['one=/one'], ['']].map((names): [string[], string] => [
+      ['envoy', '--rls', ...names.map((name) => `--namespace=${name}`)],
+      `without a path prefix; got ${names.map((name) => JSON.stringify(name)).join(', ')}\n`,
+    ]),
     [
       ['express', ...namespaces('of-express=/login')],
       'express accepts --namespace <name> without a path prefix: print weir.mjs once for each',

@@ -6,9 +6,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { envoy } from '../../src/commands/gateways/envoy.ts';
+import { envoyRls } from '../../src/commands/gateways/envoy-rls.ts';
 import { nginx } from '../../src/commands/gateways/nginx.ts';
 import { express, fastify } from '../../src/commands/gateways/node-client.ts';
-import type { GatewaySetup } from '../../src/commands/gateways/setup.ts';
+import type { GatewaySetup, RlsSetup } from '../../src/commands/gateways/setup.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
 import type { Generated } from './generator.ts';
 
@@ -17,9 +18,18 @@ const ADDRESS = '127.0.0.1';
 const LISTEN_PORT = 8080;
 const UPSTREAM_PORT = 3000;
 
+const RLS_SETUP: RlsSetup = {
+  domain: 'api',
+  service: { host: ADDRESS, port: 8081 },
+  onError: 'allow',
+  listen: { host: ADDRESS, port: LISTEN_PORT },
+  upstream: { host: ADDRESS, port: UPSTREAM_PORT },
+};
+
 export const gatewayExamples: Generated['files'] = {
   'examples/nginx/nginx.conf': (root) => nginx(setupOf(root, 'nginx', ['/', '/login'])),
   'examples/envoy/envoy.yaml': (root) => envoy(setupOf(root, 'envoy')),
+  'examples/envoy-rls/envoy.yaml': () => envoyRls(RLS_SETUP),
   'examples/express/weir.mjs': (root) => express(setupOf(root, 'express')),
   'examples/fastify/weir.mjs': (root) => fastify(setupOf(root, 'fastify')),
 };

@@ -1,15 +1,17 @@
 /**
  * The parts of the pages about gateways: what `weir gateway` prints for the policy of these pages,
  * with and without `--snippet`, and the lines that change with `onError` or with an application
- * over TLS.
+ * over TLS. Also what it prints for the rate limit service.
  */
 
 import { apisix, apisixSnippet } from '../../src/commands/gateways/apisix.ts';
 import { caddy, caddySnippet } from '../../src/commands/gateways/caddy.ts';
 import { envoy, envoySnippet } from '../../src/commands/gateways/envoy.ts';
+import { envoyRls, envoyRlsSnippet } from '../../src/commands/gateways/envoy-rls.ts';
 import { haproxy, haproxySnippet } from '../../src/commands/gateways/haproxy.ts';
 import { haproxyLua } from '../../src/commands/gateways/haproxy-lua.ts';
 import { istio } from '../../src/commands/gateways/istio.ts';
+import { istioRls } from '../../src/commands/gateways/istio-rls.ts';
 import { nginx, nginxSnippet } from '../../src/commands/gateways/nginx.ts';
 import {
   express,
@@ -17,7 +19,7 @@ import {
   fastify,
   fastifySnippet,
 } from '../../src/commands/gateways/node-client.ts';
-import type { GatewaySetup, Upstream } from '../../src/commands/gateways/setup.ts';
+import type { GatewaySetup, RlsSetup, Upstream } from '../../src/commands/gateways/setup.ts';
 import { traefik, traefikSnippet } from '../../src/commands/gateways/traefik.ts';
 import type { Gateway } from '../../src/policies/gateways.ts';
 import { readPolicies } from '../../src/policies/policy.ts';
@@ -111,6 +113,21 @@ function setupOf(
   };
 }
 
+/** What `weir gateway --rls` prints without further options. */
+const RLS: RlsSetup = {
+  domain: 'site',
+  service: { host: '127.0.0.1', port: 8081 },
+  onError: 'allow',
+  listen: { host: '127.0.0.1', port: 8080 },
+  upstream: HTTP,
+};
+
+const RLS_PARTS = {
+  'gateway-envoy-rls': () => codeBlock('yaml', envoyRls(RLS)),
+  'gateway-envoy-rls-snippet': () => codeBlock('yaml', envoyRlsSnippet(RLS)),
+  'gateway-istio-rls': () => codeBlock('yaml', istioRls(RLS)),
+};
+
 /** Renders the lines of the printed text that change. */
 function changesPart({ gateway, print }: PrintedFile, changes: Changes): string {
   const lines = changedLines(print(setupOf(gateway)), print(setupOf(gateway, changes)));
@@ -147,6 +164,7 @@ function moduleParts(
 }
 
 export const GATEWAY_PARTS: Readonly<Record<string, () => string>> = Object.fromEntries([
+  ...Object.entries(RLS_PARTS),
   ...Object.entries(FILES).flatMap(([name, file]) => partsOf(name, file)),
   ...moduleParts('express', express, expressSnippet),
   ...moduleParts('fastify', fastify, fastifySnippet),

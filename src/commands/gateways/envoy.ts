@@ -33,11 +33,11 @@ import {
   type WeirAddress,
 } from './setup.ts';
 
-const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
+export const FILTERS = 'type.googleapis.com/envoy.extensions.filters';
 const TRANSPORT_SOCKETS = 'type.googleapis.com/envoy.extensions.transport_sockets';
-const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
+export const UPSTREAMS = 'type.googleapis.com/envoy.extensions.upstreams';
 /** More requests than weir can answer within the timeout: only the timeout fails a request. */
-const PENDING_REQUESTS_MAX = 100_000;
+export const PENDING_REQUESTS_MAX = 100_000;
 
 export function envoy(setup: GatewaySetup): string {
   const { routes, weir, listen, upstream } = setup;
@@ -137,7 +137,7 @@ ${parts.join('\n---\n')}
 `;
 }
 
-const spaces = (count: number) => ' '.repeat(count);
+export const spaces = (count: number) => ' '.repeat(count);
 
 function addressLines({ trustedHops }: Policy): string[] {
   return [
@@ -148,7 +148,7 @@ function addressLines({ trustedHops }: Policy): string[] {
   ];
 }
 
-const STREAMS = [
+export const STREAMS = [
   '# Bounds the requests of one connection that wait for weir.',
   'http2_protocol_options: { max_concurrent_streams: 100 }',
 ];
@@ -207,7 +207,7 @@ function routeEntries(setup: GatewaySetup): string[][] {
 
 const indented = (line: string) => `  ${line}`;
 
-function routeEntry(prefix: string, upstream: Upstream): string[] {
+export function routeEntry(prefix: string, upstream: Upstream): string[] {
   const { isHttps, path } = upstream;
   const fields = [
     'cluster: application',
@@ -337,7 +337,7 @@ function weirCluster(weir: WeirAddress): string[] {
   ];
 }
 
-function applicationCluster(upstream: Upstream): string[] {
+export function applicationCluster(upstream: Upstream): string[] {
   return [
     '- name: application',
     '  connect_timeout: 1s',
@@ -366,7 +366,10 @@ function tlsLines(host: string): string[] {
 }
 
 /** @param options of a listener, with a comma before them */
-function socketAddress({ host, port }: { host: string; port: number }, options = ''): string {
+export function socketAddress(
+  { host, port }: { host: string; port: number },
+  options = '',
+): string {
   const address = JSON.stringify(bareHost(host));
   return `socket_address: { address: ${address}, port_value: ${port}${options} }`;
 }
@@ -380,7 +383,7 @@ function exactPatterns(names: readonly string[], indent: number): string[] {
   return names.map((name) => `${spaces(indent)}- exact: ${JSON.stringify(name.toLowerCase())}`);
 }
 
-function endpointLines(
+export function endpointLines(
   name: string,
   at: { host: string; port: number } | { socket: string },
 ): string[] {

@@ -124,7 +124,7 @@ const NORMALIZED_PATH = `
 const LOOPBACK_NOTE = `: loopback, so weir must be a container in the pod of the ingress gateway.
 # To run weir elsewhere, use WEIR_PORT with a key.`;
 
-function isLoopback(host: string): boolean {
+export function isLoopback(host: string): boolean {
   return /^(127\.|\[?::1\]?$)/.test(host);
 }
 

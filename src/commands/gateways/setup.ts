@@ -1,4 +1,7 @@
-/** The input of a template: active policies, the paths they protect, and all addresses. */
+/**
+ * The input of a template: active policies, the paths they protect, and all addresses; or the
+ * domain and the addresses of a gateway that calls the rate limit service.
+ */
 
 import type { Policy } from '../../policies/policy.ts';
 
@@ -38,6 +41,20 @@ export interface GatewaySetup {
   upstream: Upstream;
 }
 
+/** Where the rate limit service listens. It needs no key. */
+export type ServiceAddress = { host: string; port: number } | { socket: string };
+
+/** The input of a template for the rate limit service. */
+export interface RlsSetup {
+  /** Its rules in the files of weir decide all requests. */
+  domain: string;
+  service: ServiceAddress;
+  /** The decision if weir is stopped or late. */
+  onError: Policy['onError'];
+  listen: ListenAddress;
+  upstream: Upstream;
+}
+
 /** A policy that protects all paths. */
 export function everyPath(policy: Policy): Route[] {
   return [{ policy, prefix: '/' }];
@@ -50,7 +67,7 @@ export function everyPath(policy: Policy): Route[] {
  * does not respond, each request waits this long.
  */
 export const TIMEOUT_MS = 2_000;
-/** The timeout of gateways that include the wait for a connection to weir. */
+/** The timeout of gateways that include the wait for a connection to weir, or for its thread. */
 export const QUEUE_TIMEOUT_MS = 5_000;
 /** Connections of a gateway to weir. A flood queues for them; weir reserves more for gateways. */
 export const CONNECTIONS_MAX = 1_024;

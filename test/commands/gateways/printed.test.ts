@@ -5,10 +5,14 @@ import { parse, parseAllDocuments } from 'yaml';
 import { apisix, apisixSnippet } from '../../../src/commands/gateways/apisix.ts';
 import { caddy } from '../../../src/commands/gateways/caddy.ts';
 import { envoy } from '../../../src/commands/gateways/envoy.ts';
+import { envoyRls, envoyRlsSnippet } from '../../../src/commands/gateways/envoy-rls.ts';
 import { istio } from '../../../src/commands/gateways/istio.ts';
-import type { GatewaySetup, Upstream } from '../../../src/commands/gateways/setup.ts';
+import { istioRls } from '../../../src/commands/gateways/istio-rls.ts';
+import type { GatewaySetup, RlsSetup, Upstream } from '../../../src/commands/gateways/setup.ts';
 import { traefik } from '../../../src/commands/gateways/traefik.ts';
 import { POLICY_DEFAULTS, type Policy } from '../../../src/policies/policy.ts';
+import { parseConfiguration } from '../../../src/rls/config/parse.ts';
+import { rulesIn } from '../../support/rls/printed-rules.ts';
 
 const WEIR = { host: '127.0.0.1', port: 7_071, needsKey: false };
 const SOCKET = { socket: '/run/weir.sock' };
@@ -220,4 +224,67 @@ test.each([
   ['Traefik', traefik],
 ])('%s cannot use a Unix socket', (_, print) => {
   expect(() => print(setupOf({ weir: SOCKET }))).toThrow('a Unix socket');
+});
+
+describe('the configuration for the rate limit service', () => {
+  const setup = (parts: Partial<RlsSetup> = {}): RlsSetup => ({
+    domain: 'say "hello"',
+    service: { host: '127.0.0.1', port: 8_081 },
+    onError: 'allow',
+    listen: { host: '127.0.0.1', port: 8_080 },
+    upstream: HTTP,
+    ...parts,
+  });
+
+  test('has in a comment rules for each of its descriptors, which weir accepts', () => {
+    for (const text of [envoyRls(setup()), envoyRlsSnippet(setup()), istioRls(setup())]) {
+      const { domains } = parseConfiguration([{ name: 'site.yaml', text: rulesIn(text) }], {
+        isCompatible: false,
+        mergesDomains: false,
+      });
+      expect(domains).toHaveLength(1);
+      const [{ name, rules }] = domains;
+      expect(name).toBe('say "hello"');
+      expect(rules.map(({ key, value }) => [key, value])).toEqual([
+        ['masked_remote_address', undefined],
+        ['route', 'all'],
+      ]);
+      const actions = text.match(/(?<=- )(masked_remote_address|generic_key): .*/g);
+      expect(actions).toEqual([
+        'masked_remote_address: { v6_prefix_mask_len: 64 }',
+        'generic_key: { descriptor_key: route, descriptor_value: all }',
+      ]);
+    }
+  });
+
+  test('has the same filter, cluster and descriptors for Istio as for Envoy', () => {
+    const { static_resources } = parse(envoyRls(setup()));
+    const [filter] = static_resources.listeners[0].filter_chains[0].filters;
+    const { http_filters, route_config } = filter.typed_config;
+    const patches = parse(istioRls(setup())).spec.configPatches;
+    const values = patches.map(({ patch }: { patch: { value: unknown } }) => patch.value);
+    const { rate_limits } = route_config.virtual_hosts[0];
+    expect(values).toEqual([static_resources.clusters[0], http_filters[0], { rate_limits }]);
+    const [part1, part2, part3, part4] = parseAllDocuments(envoyRlsSnippet(setup())).map((part) =>
+      part.toJS(),
+    );
+    expect(part1.use_remote_address).toBe(true);
+    expect([part2[0], part3[0]]).toEqual([http_filters[0], static_resources.clusters[0]]);
+    expect(part4.rate_limits).toEqual(rate_limits);
+  });
+
+  test('waits for a flood: 5 s, and for more calls than Envoy has open by default', () => {
+    const { static_resources } = parse(envoyRls(setup()));
+    const text = envoyRls(setup());
+    expect(text).toContain('timeout: 5s\n');
+    expect(static_resources.clusters[0].circuit_breakers.thresholds).toEqual([
+      { max_connections: 1_024, max_pending_requests: 100_000, max_requests: 100_000 },
+    ]);
+  });
+
+  test('says where weir must run if Istio calls it on loopback', () => {
+    expect(istioRls(setup())).toContain('must be a container in the pod');
+    const service = { host: 'weir.default.svc', port: 8_081 };
+    expect(istioRls(setup({ service }))).not.toContain('must be a container in the pod');
+  });
 });
