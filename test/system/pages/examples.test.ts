@@ -15,6 +15,7 @@ const EXAMPLES = [
   { name: 'fastify', printed: ['weir.mjs'], isSkipped: false },
   { name: 'nginx', printed: ['nginx.conf'], isSkipped: isMissing('nginx', '-v') },
   { name: 'envoy', printed: ['envoy.yaml'], isSkipped: envoy === undefined },
+  { name: 'envoy-rls', printed: ['envoy.yaml'], isSkipped: envoy === undefined },
 ];
 
 describe.skipIf(!canRunPages())('the README of the example', () => {
