@@ -35,6 +35,7 @@ import { measureLoad, startServers } from './load/http-load.ts';
 import { measureOpenLoop } from './load/open-loop.ts';
 import { measureOverrides } from './load/overrides.ts';
 import { measureCalls, measureSizes } from './load/redis-calls.ts';
+import { measureRls } from './load/rls.ts';
 import { measureRollingRestarts, RESTART_ROUNDS } from './load/rolling-restart.ts';
 import { measureShapes } from './load/shapes.ts';
 import { runSoak, SOAK_MINUTES } from './load/soak.ts';
@@ -75,6 +76,7 @@ import {
   showOpenLoop,
   showProgress,
   showRestarts,
+  showRls,
   showShapes,
   showSizes,
   showTail,
@@ -346,6 +348,13 @@ const LONG_PARTS = {
     const rows = await measureFairness(showProgress);
     printLine('\nthe slowest check of another client, in rounds of one load:');
     showFairness(rows);
+  },
+  rls: async () => {
+    const rows = await measureRls(showProgress);
+    printLine(
+      "\nEnvoy's rate limit service, one CPU for each server; ratios to weir, in the same round:",
+    );
+    showRls(rows);
   },
   gateway: async () => {
     const rows = hasNginx && hasWrk ? await measureGateway(showProgress) : undefined;

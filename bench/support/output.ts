@@ -16,6 +16,7 @@ import type { GatewayRow } from '../load/gateway.ts';
 import type { LoadResult } from '../load/http-load.ts';
 import type { OpenLoopResult } from '../load/open-loop.ts';
 import type { CallCost, CounterSize } from '../load/redis-calls.ts';
+import type { RlsRow } from '../load/rls.ts';
 import type { RestartRow } from '../load/rolling-restart.ts';
 import type { ShapeResult } from '../load/shapes.ts';
 import type { SoakMinute } from '../load/soak.ts';
@@ -142,6 +143,23 @@ export function showCreep(rows: readonly CreepRow[]): void {
       formatRatio(row.throughputRatio),
       `${formatKnown(row.cpuPerRequest, 2)} us`,
       formatRatio(row.cpuRatio),
+    ]),
+  ]);
+}
+
+export function showRls(rows: readonly RlsRow[]): void {
+  showTable([
+    ['', 'load', 'calls/s', 'ratio', 'p50', 'p99', 'CPU/call', 'ratio', 'RSS'],
+    ...rows.map((row) => [
+      row.server,
+      row.load,
+      formatInteger(row.requestsPerSecond),
+      formatRatio(row.throughputRatio),
+      `${formatInteger(row.p50)} us`,
+      `${formatInteger(row.p99)} us`,
+      `${formatKnown(row.cpuPerRequest, 1)} us`,
+      formatRatio(row.cpuRatio),
+      `${formatKnown(row.residentMiB, 0)} MiB`,
     ]),
   ]);
 }
