@@ -24,6 +24,7 @@ const COMMAND_LINES = [
   ['migrate', 'to-redis'],
   ['cluster', 'status', '--json'],
   ['health', '--url', 'http://127.0.0.1:1'],
+  ['rls', 'validate', new URL('../examples/envoy-rls/rules', import.meta.url).pathname],
   ['gateway', 'nginx'],
   ['print', 'grafana'],
   ['version'],
