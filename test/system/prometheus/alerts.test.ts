@@ -64,7 +64,7 @@ describe.skipIf(isPromtoolMissing)('the printed rules', () => {
     expect(Object.keys(ALERT_CASES).toSorted()).toEqual(Object.keys(ALERTS).toSorted());
   });
 
-  test('fire in their case, with labels, summary and description', () => {
+  test('fire in their case, with labels, summary and description', { timeout: 180_000 }, () => {
     writeFileSync(join(directory, 'rules.yml'), prometheusRules());
     // JSON is YAML.
     const tests = Object.entries(ALERT_CASES).map(([name, of]) => unitTest(name, of));

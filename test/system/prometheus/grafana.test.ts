@@ -3,13 +3,16 @@
  * the metrics of the engine in Redis. Grafana itself is not in a registry that tests can use.
  */
 
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { grafanaDashboard } from '../../../src/observe/grafana/dashboard.ts';
 import { ClusterMetrics } from '../../support/cluster-metrics.ts';
 import { LONGEST_WINDOW_MS, sendCheck, sendRequest } from '../../support/http.ts';
 import {
+  freePort,
   removeDirectory,
   type ServerProcess,
   startServer,
@@ -38,6 +41,14 @@ const targets = panels
   .flatMap((panel) => [panel, ...(panel.panels ?? [])])
   .flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ title, expr })));
 
+/** Of the rate limit service, whose metrics only a server with rules has. */
+const RULES =
+  'domain: d\ndescriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 1 } }]';
+const CALL = JSON.stringify({
+  domain: 'd',
+  descriptors: [{ entries: [{ key: 'k', value: '1' }] }],
+});
+
 /** As Grafana replaces the variables of a query when All is selected. */
 const interpolate = (expr: string) => {
   return expr.replaceAll('$__rate_interval', '4s').replaceAll(/\$(job|instance|namespace)/g, '.*');
@@ -56,8 +67,13 @@ describe.skipIf(isPrometheusMissing)('the printed dashboard', () => {
   let sendTraffic: () => Promise<void>;
 
   beforeAll(async () => {
-    weir = await startServer(directory, {
-      args: ['--counters', '1024', '--checkpoint-ms', '100'],
+    const rules = join(directory, 'rules');
+    mkdirSync(rules);
+    writeFileSync(join(rules, 'd.yaml'), RULES);
+    const [rlsPort, jsonPort] = [await freePort(), await freePort()];
+    weir = await startServer(join(directory, 'data'), {
+      args: ['--counters', '1024', '--checkpoint-ms', '100', '--rls-config', rules],
+      env: { WEIR_RLS_PORT: String(rlsPort), WEIR_RLS_JSON_PORT: String(jsonPort) },
     });
     await new Promise<void>((resolve) => exporter.listen(0, '127.0.0.1', resolve));
     const { port: exporterPort } = exporter.address() as AddressInfo;
@@ -73,6 +89,7 @@ describe.skipIf(isPrometheusMissing)('the printed dashboard', () => {
       const body = { namespace: 'login', limit: 1, duration: LONGEST_WINDOW_MS };
       await sendCheck(weir.port, { ...body, identifier: `${sent++}`, unknownField: 1 });
       await sendRequest(weir.port, { path: '/nowhere' });
+      await fetch(`http://127.0.0.1:${jsonPort}/json`, { method: 'POST', body: CALL });
     };
   });
   afterAll(async () => {
