@@ -1,5 +1,5 @@
 /**
- * What each thread that decides checks has, whatever protocol its clients speak: its engine, the
+ * The parts of a thread that decides checks, the same for HTTP and gRPC: its engine, the
  * namespaces and overrides that it knows, the records of its decisions, and its heartbeat.
  */
 

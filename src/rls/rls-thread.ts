@@ -36,8 +36,6 @@ interface MainThreadPort {
 }
 
 export class RlsThread {
-  /** Whether the main thread has closed it. */
-  isClosed = false;
   readonly #data: RlsThreadData;
   readonly #mainPort: MainThreadPort;
   readonly #onClosed: () => void;
@@ -52,6 +50,7 @@ export class RlsThread {
   readonly #socketServer: GrpcServer | undefined;
   readonly #jsonServer: JsonServer | undefined;
   #isDraining = false;
+  #isClosed = false;
   readonly #hitsTimer: NodeJS.Timeout;
 
   /** @param onClosed called when the main thread has closed the thread */
@@ -139,8 +138,8 @@ export class RlsThread {
   }
 
   #close(): void {
-    if (this.isClosed) return;
-    this.isClosed = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     clearInterval(this.#hitsTimer);
     this.#thread.stop();
     this.#sendHits();

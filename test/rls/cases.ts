@@ -551,7 +551,7 @@ export const RLS_CASES: readonly RlsCase[] = [
       call(['a=1'], 'OK', 'OK 4/5 HOUR'),
     ],
   },
-  // What envoyproxy/ratelimit of November 2026 does not have.
+  // Cases that envoyproxy/ratelimit of July 2026 does not support.
   {
     name: 'a refund returns hits, and never more than are used',
     domain: 'refunds',

@@ -1,6 +1,6 @@
 /**
- * What a client may make its connection do in a second, so that frames without a call cost no more
- * than calls. A client over it loses its connection by a ConnectionError.
+ * Bounds the frames of a client that are no calls, in each second, so that they cost no more than
+ * calls. A client over a bound loses its connection by a ConnectionError.
  */
 
 import {

@@ -29,18 +29,16 @@ const LIMIT = {
   REQUESTS_PER_UNIT: tagOf(1, VARINT),
   UNIT: tagOf(2, VARINT),
   NAME: tagOf(3, BYTES),
-  UNIT_MULTIPLIER: tagOf(4, BYTES),
 } as const;
 
 /** Of `HeaderValue`, and of an entry of a map. */
 const KEY = tagOf(1, BYTES);
 const VALUE = tagOf(2, BYTES);
 
-/** The only field of `Struct` and of `ListValue`, and the first of `Duration` and `UInt32Value`. */
+/** The only field of `Struct` and of `ListValue`, and the first of `Duration`. */
 const FIELDS = tagOf(1, BYTES);
 const VALUES = tagOf(1, BYTES);
 const SECONDS = tagOf(1, VARINT);
-const WRAPPED = tagOf(1, VARINT);
 
 /** Of `google.protobuf.Value`. Exactly one is present, also with the value 0. */
 const JSON_VALUE = {
@@ -63,8 +61,6 @@ const UTF8_MAX_BYTES_PER_UNIT = 3;
 export interface ResponseLimit {
   requestsPerUnit: number;
   unit: number;
-  /** Omitted for 1. */
-  unitMultiplier?: number | undefined;
   name?: string | undefined;
 }
 
@@ -123,16 +119,11 @@ export class ResponseWriter {
   }
 
   #limit(limit: ResponseLimit): void {
-    const { requestsPerUnit, unit, unitMultiplier = 1, name = '' } = limit;
+    const { requestsPerUnit, unit, name = '' } = limit;
     const start = this.#open(STATUS.CURRENT_LIMIT);
     this.#uint32(LIMIT.REQUESTS_PER_UNIT, requestsPerUnit);
     this.#uint32(LIMIT.UNIT, unit);
     this.#string(LIMIT.NAME, name);
-    if (unitMultiplier !== 1) {
-      const wrapper = this.#open(LIMIT.UNIT_MULTIPLIER);
-      this.#uint32(WRAPPED, unitMultiplier);
-      this.#close(wrapper);
-    }
     this.#close(start);
   }
 

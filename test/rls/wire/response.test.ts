@@ -19,7 +19,7 @@ interface Response {
   code: number;
   statuses: {
     code: number;
-    limit?: { requestsPerUnit: number; unit: number; unitMultiplier?: number; name?: string };
+    limit?: { requestsPerUnit: number; unit: number; name?: string };
     remaining: number;
     resetSeconds?: number;
   }[];
@@ -49,9 +49,6 @@ function messageOf(response: Response): object {
           requests_per_unit: limit.requestsPerUnit,
           unit: limit.unit,
           name: limit.name ?? '',
-          ...((limit.unitMultiplier ?? 1) !== 1 && {
-            unit_multiplier: { value: limit.unitMultiplier },
-          }),
         },
       }),
       limit_remaining: remaining,
@@ -98,7 +95,6 @@ const limit = fc.record(
   {
     requestsPerUnit: uint32,
     unit: fc.nat(7),
-    unitMultiplier: uint32.filter((value) => value > 0),
     name: text,
   },
   { requiredKeys: ['requestsPerUnit', 'unit'] },
