@@ -61,11 +61,16 @@ export class MetricSeries {
     });
   }
 
+  /** A gauge without samples is absent: one that is 0 would say something else. */
   gauge(name: GaugeName, read: () => Sample[]): void {
+    const configuration = this.#configuration(name);
+    const isUnlabeled = configuration.labelNames.length === 0;
     new Gauge({
-      ...this.#configuration(name),
+      ...configuration,
       collect() {
         this.reset();
+        // prom-client resets one without labels to 0.
+        if (isUnlabeled) this.remove();
         for (const [labels, value] of read()) this.set(labels, value);
       },
     });

@@ -43,7 +43,8 @@ describe('the metrics', () => {
     let measured = new Map<string, number>();
     await waitUntil('all are durable and have their counts', async () => {
       measured = await readMetrics(server.adminUrl);
-      return measured.get(decisions(OTHER_NAMESPACE, 'denied')) === 4 * 2;
+      const denied = measured.get(decisions(OTHER_NAMESPACE, 'denied'));
+      return denied === 4 * 2 && measured.get(decisions(OTHER_NAMESPACE, 'allowed')) === 4 * 3;
     });
     expect(measured.get(decisions('stored_7', 'allowed'))).toBe(3);
     for (const name of escaped.slice(0, 2)) {
@@ -51,7 +52,6 @@ describe('the metrics', () => {
     }
     for (const name of escaped.slice(2))
       expect(measured.has(decisions(name, 'allowed'))).toBe(false);
-    expect(measured.get(decisions(OTHER_NAMESPACE, 'allowed'))).toBe(4 * 3);
     const series = [...measured.keys()].filter((name) => name.startsWith('weir_decisions_total'));
     expect(series.length).toBe(2 * (METRIC_NAMESPACES_MAX + 1));
   });

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { EXIT } from '../../src/core/exit.ts';
 import { CERTIFICATE_A, CERTIFICATE_B, writeCertificate } from '../support/certificates.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { readMetrics } from '../support/http.ts';
+import { readMetrics, waitForCheckpoint } from '../support/http.ts';
 import { RlsClient } from '../support/rls/client.ts';
 import { useRlsServer, writeFiles } from '../support/rls/rls-server.ts';
 import {
@@ -271,13 +271,7 @@ describe.each(DECIDE_MODES)('the end of a server, decided %s,', (mode) => {
   test('by SIGKILL keeps what the last checkpoint has', async () => {
     const { server, client } = await start();
     await client.call('d', [{ of: 'k=1', hits: 7 }]);
-    const answeredAt = Date.now();
-    await waitUntil('the call is in a file', async () => {
-      const beforeMs = Date.now();
-      const ages = await readMetrics(server.adminUrl);
-      const seconds = ages.get('weir_checkpoint_age_seconds') ?? Number.POSITIVE_INFINITY;
-      return beforeMs - 1_000 * seconds > answeredAt;
-    });
+    await waitForCheckpoint(server.adminUrl);
     server.child.kill('SIGKILL');
     await server.exited;
     expect(await used((await start()).client)).toBe(7);

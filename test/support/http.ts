@@ -2,7 +2,7 @@
 
 import { type AddressInfo, connect, type Server, type Socket } from 'node:net';
 import { DURATION_MAX_MS } from '../../src/core/constants.ts';
-import { ROOT_KEY } from './server.ts';
+import { ROOT_KEY, waitUntil } from './server.ts';
 
 /** The longest duration. Such a window does not end while a test runs: it ends in 2070. */
 export const LONGEST_WINDOW_MS = DURATION_MAX_MS;
@@ -207,4 +207,15 @@ export async function readMetric(adminUrl: string, name: string): Promise<number
   const value = (await readMetrics(adminUrl)).get(name);
   if (value === undefined) throw new Error(`the metric ${name} does not exist`);
   return value;
+}
+
+/** Waits until all decisions that were answered before are in checkpoints. */
+export async function waitForCheckpoint(adminUrl: string): Promise<void> {
+  // The clock counts whole milliseconds: a decision of this one may be of its end.
+  const answeredMs = Date.now() + 1;
+  await waitUntil('the decisions are in files', async () => {
+    const beforeMs = Date.now();
+    const ageS = (await readMetrics(adminUrl)).get('weir_checkpoint_age_seconds');
+    return ageS !== undefined && beforeMs - 1_000 * ageS >= answeredMs;
+  });
 }

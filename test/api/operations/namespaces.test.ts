@@ -7,7 +7,12 @@ import { REMOVED_OVERRIDES_MAX } from '../../../src/core/constants.ts';
 import { STORE_FILE } from '../../../src/registry/store/directory.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { describeEngines, describeOnce, testInMemory } from '../../support/engine-modes.ts';
-import { LONGEST_WINDOW_MS, readMetrics, sendRequest } from '../../support/http.ts';
+import {
+  LONGEST_WINDOW_MS,
+  readMetrics,
+  sendRequest,
+  waitForCheckpoint,
+} from '../../support/http.ts';
 import type { ApiClient, Fields } from '../../support/operations.ts';
 import { forwardedFor } from '../../support/policy-config.ts';
 import { waitUntil } from '../../support/server.ts';
@@ -267,11 +272,7 @@ describe('a deletion', () => {
       await remaining(first, name, { cost: 5 });
     }
     expect(await spendersOf(first, 'gone')).toEqual([['user', 5]]);
-    const checkedMs = Date.now();
-    await waitUntil('a checkpoint has the counters', async () => {
-      const ageMs = 1_000 * (await first.metric('weir_checkpoint_age_seconds'));
-      return ageMs < Date.now() - checkedMs;
-    });
+    await waitForCheckpoint(first.adminUrl);
     await remove(first, 'gone');
     await remove(first, 'again');
     await remaining(first, 'again', { cost: 2 });
