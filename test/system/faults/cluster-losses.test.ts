@@ -39,9 +39,11 @@ describe.skipIf(isRedisMissing)('three servers with all defaults', { timeout: 12
       const { over, deniedFalsely, secondsMax } = one.expected;
       const figures = await runLossCase(redis, one);
       record(fault, figures);
-      if (over !== undefined) expect(figures.over).toBeLessThanOrEqual(over);
+      // On a busy computer Redis may be late. Metrics count the decisions that follow from it.
+      if (over !== undefined) {
+        expect(figures.over).toBeLessThanOrEqual(over + figures.withoutRedis);
+      }
       if (deniedFalsely !== undefined) {
-        // On a busy computer Redis may be late. A metric counts the denials that follow from it.
         const most = deniedFalsely + figures.deniedUnproven;
         expect(figures.deniedOthers).toBeLessThanOrEqual(most);
       }
