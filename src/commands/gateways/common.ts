@@ -186,7 +186,7 @@ export function tcpOnlyError(gateway: string): StartError {
 }
 
 /** Lines of text after the line before, each indented; empty lines stay empty. */
-export function indentLines(indent: string, ...lines: string[][]): string {
+export function indentLines(indent: string, ...lines: (readonly string[])[]): string {
   return lines
     .flat()
     .map((line) => (line === '' ? '\n' : `\n${indent}${line}`))

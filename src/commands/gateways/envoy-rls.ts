@@ -3,16 +3,16 @@
  * to an existing one.
  */
 
-import { indentLines, listensEverywhere } from './common.ts';
+import { indentLines } from './common.ts';
 import {
   applicationCluster,
+  bootstrap,
   endpointLines,
   FILTERS,
   PENDING_REQUESTS_MAX,
+  removedHeaders,
   routeEntry,
   STREAMS,
-  socketAddress,
-  spaces,
   UPSTREAMS,
 } from './envoy.ts';
 import {
@@ -28,37 +28,22 @@ const ROUTE = 'all';
 
 export function envoyRls(setup: RlsSetup): string {
   const { domain, service, listen, upstream } = setup;
-  return `# Domain ${JSON.stringify(domain)} of weir's rate limit service for Envoy 1.31 or later:
-#   envoy -c <this file>
-#${indentLines('', rulesComment(setup))}
-static_resources:
-  listeners:
-    - name: clients
-      address:
-        ${socketAddress(listen, listensEverywhere(listen) ? ', ipv4_compat: true' : '')}
-      filter_chains:
-        - filters:
-            - name: envoy.filters.network.http_connection_manager
-              typed_config:
-                "@type": ${FILTERS}.network.http_connection_manager.v3.HttpConnectionManager
-                stat_prefix: clients${indentLines(spaces(16), ADDRESSES)}
-                # Allow upgrades to WebSocket only: another protocol could bypass weir.
-                upgrade_configs:
-                  - upgrade_type: websocket${indentLines(spaces(16), STREAMS)}
-                route_config:${indentLines(spaces(18), REMOVED_HEADERS)}
-                  virtual_hosts:
-                    - name: application
-                      domains: ["*"]
-                      routes:${indentLines(spaces(24), routeEntry('/', upstream))}${indentLines(
-                        spaces(22),
-                        RATE_LIMITS,
-                      )}
-                http_filters:${indentLines(spaces(18), filterLines(setup))}
-                  - name: envoy.filters.http.router
-                    typed_config:
-                      "@type": ${FILTERS}.http.router.v3.Router
-  clusters:${indentLines(spaces(4), weirCluster(service), applicationCluster(upstream))}
-`;
+  return bootstrap({
+    comment: [
+      `# Domain ${JSON.stringify(domain)} of weir's rate limit service for Envoy 1.31 or later:`,
+      '#   envoy -c <this file>',
+      '#',
+      ...rulesComment(setup),
+    ],
+    listen,
+    manager: ADDRESSES,
+    afterUpgrades: STREAMS,
+    routeConfig: REMOVED_HEADERS,
+    routes: routeEntry('/', upstream),
+    virtualHost: RATE_LIMITS,
+    filters: filterLines(setup),
+    clusters: [...weirCluster(service), ...applicationCluster(upstream)],
+  });
 }
 
 export function envoyRlsSnippet(setup: RlsSetup): string {
@@ -110,15 +95,13 @@ const ADDRESSES = [
   'use_remote_address: true',
 ];
 
-const REMOVED_HEADERS = [
-  '# The quota headers of weir replace those of the application.',
-  'response_headers_to_remove:',
-  '  - x-ratelimit-limit',
-  '  - x-ratelimit-remaining',
-  '  - x-ratelimit-reset',
-  '  - ratelimit-policy',
-  '  - ratelimit',
-];
+const REMOVED_HEADERS = removedHeaders([
+  'x-ratelimit-limit',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
+  'ratelimit-policy',
+  'ratelimit',
+]);
 
 export const RATE_LIMITS = [
   'rate_limits:',

@@ -26,6 +26,7 @@ import {
 import {
   CONNECTIONS_MAX,
   type GatewaySetup,
+  type ListenAddress,
   QUEUE_TIMEOUT_MS,
   type Route,
   TIMEOUT_MS,
@@ -47,8 +48,55 @@ export function envoy(setup: GatewaySetup): string {
   const title = isWhole
     ? `Policy ${policy.namespace} of weir for Envoy 1.31 or later:`
     : `For Envoy 1.31 or later: ${describeRoutes(routes)}`;
-  return `# ${title}
-#   envoy -c <this file>
+  return bootstrap({
+    comment: [`# ${title}`, '#   envoy -c <this file>'],
+    listen,
+    manager: addressLines(policy),
+    afterUpgrades: [
+      ...STREAMS,
+      ...GRPC_DENIALS,
+      ...(isWhole ? [] : NORMALIZED_PATH),
+      ...(dropsUnderscores(...policies) ? UNDERSCORES : []),
+    ],
+    routeConfig: [
+      "# Only weir reads this header: remove it from clients' requests.",
+      'request_headers_to_remove:',
+      '  - x-weir-key',
+      ...(upstream.isHttps && policy.trustedHops === 1
+        ? REMOVE_FORWARDED_HOST.map((line) => `  ${line}`)
+        : []),
+      ...removedHeaders(commonQuotaHeaders(routes)),
+    ],
+    routes: routeEntries(setup).flat(),
+    virtualHost: [],
+    filters: isWhole
+      ? ['- name: envoy.filters.http.ext_authz', ...filterLines(policy, weir)]
+      : routes.flatMap((route) => checkFilter(route, setup)),
+    clusters: [...weirCluster(weir), ...applicationCluster(upstream)],
+  });
+}
+
+/** The parts of a bootstrap file, as lines. */
+interface BootstrapParts {
+  comment: readonly string[];
+  listen: ListenAddress;
+  /** Fields of the HttpConnectionManager: before the upgrades that it allows, and after them. */
+  manager: readonly string[];
+  afterUpgrades: readonly string[];
+  routeConfig: readonly string[];
+  routes: readonly string[];
+  /** After its routes. */
+  virtualHost: readonly string[];
+  /** Before the router. */
+  filters: readonly string[];
+  clusters: readonly string[];
+}
+
+export function bootstrap(parts: BootstrapParts): string {
+  const { comment, listen, manager, afterUpgrades, routeConfig, routes, virtualHost, filters } =
+    parts;
+  const routeLines = indentLines(spaces(24), routes) + indentLines(spaces(22), virtualHost);
+  return `${comment.join('\n')}
 static_resources:
   listeners:
     - name: clients
@@ -59,41 +107,20 @@ static_resources:
             - name: envoy.filters.network.http_connection_manager
               typed_config:
                 "@type": ${FILTERS}.network.http_connection_manager.v3.HttpConnectionManager
-                stat_prefix: clients${indentLines(spaces(16), addressLines(policy))}
+                stat_prefix: clients${indentLines(spaces(16), manager)}
                 # Allow upgrades to WebSocket only: another protocol could bypass weir.
                 upgrade_configs:
-                  - upgrade_type: websocket${indentLines(
-                    spaces(16),
-                    STREAMS,
-                    GRPC_DENIALS,
-                    isWhole ? [] : NORMALIZED_PATH,
-                    dropsUnderscores(...policies) ? UNDERSCORES : [],
-                  )}
-                route_config:
-                  # Only weir reads this header: remove it from clients' requests.
-                  request_headers_to_remove:
-                    - x-weir-key${
-                      upstream.isHttps && policy.trustedHops === 1
-                        ? indentLines(spaces(20), REMOVE_FORWARDED_HOST)
-                        : ''
-                    }
-                  # The quota headers of weir replace those of the application.
-                  response_headers_to_remove:
-${headerList(commonQuotaHeaders(routes), 20)}
+                  - upgrade_type: websocket${indentLines(spaces(16), afterUpgrades)}
+                route_config:${indentLines(spaces(18), routeConfig)}
                   virtual_hosts:
                     - name: application
                       domains: ["*"]
-                      routes:${indentLines(spaces(24), ...routeEntries(setup))}
-                http_filters:${indentLines(
-                  spaces(18),
-                  ...(isWhole
-                    ? [['- name: envoy.filters.http.ext_authz', ...filterLines(policy, weir)]]
-                    : routes.map((route) => checkFilter(route, setup))),
-                )}
+                      routes:${routeLines}
+                http_filters:${indentLines(spaces(18), filters)}
                   - name: envoy.filters.http.router
                     typed_config:
                       "@type": ${FILTERS}.http.router.v3.Router
-  clusters:${indentLines(spaces(4), weirCluster(weir), applicationCluster(upstream))}
+  clusters:${indentLines(spaces(4), parts.clusters)}
 `;
 }
 
@@ -108,9 +135,7 @@ export function envoySnippet(setup: GatewaySetup): string {
       "# Only weir reads this header: remove it from clients' requests.",
       'request_headers_to_remove:',
       '  - x-weir-key',
-      '# The quota headers of weir replace those of the application.',
-      'response_headers_to_remove:',
-      headerList(quotaHeaders(policy), 2),
+      ...removedHeaders(quotaHeaders(policy)),
       ...enablingLines(policy),
     ].join('\n');
   });
@@ -366,16 +391,18 @@ function tlsLines(host: string): string[] {
 }
 
 /** @param options of a listener, with a comma before them */
-export function socketAddress(
-  { host, port }: { host: string; port: number },
-  options = '',
-): string {
+function socketAddress({ host, port }: { host: string; port: number }, options = ''): string {
   const address = JSON.stringify(bareHost(host));
   return `socket_address: { address: ${address}, port_value: ${port}${options} }`;
 }
 
-function headerList(names: readonly string[], indent: number): string {
-  return names.map((name) => `${' '.repeat(indent)}- ${name.toLowerCase()}`).join('\n');
+/** @param names of the headers that weir sets */
+export function removedHeaders(names: readonly string[]): string[] {
+  return [
+    '# The quota headers of weir replace those of the application.',
+    'response_headers_to_remove:',
+    ...names.map((name) => `  - ${name.toLowerCase()}`),
+  ];
 }
 
 /** Envoy matches header names in lower case. */
