@@ -95,7 +95,7 @@ export function metricPathOf(
   let text = domain;
   for (let i = 0; i < count; i++) {
     const value = metricValue(path[i], keys[i], values[i]);
-    text += `.${value === '' ? keys[i] : joinedText(keys[i], value)}`;
+    text += pathPart(keys[i], value);
   }
   return sanitize(text);
 }
@@ -109,9 +109,14 @@ export function overridePathOf(
 ): string {
   let text = domain;
   for (let i = 0; i < count; i++) {
-    text += `.${values[i] === '' ? keys[i] : joinedText(keys[i], values[i])}`;
+    text += pathPart(keys[i], values[i]);
   }
   return sanitize(text);
+}
+
+/** The part of a path for an entry. */
+function pathPart(key: string, value: string): string {
+  return `.${value === '' ? key : joinedText(key, value)}`;
 }
 
 /** The value in the part of a path for an entry; '' for none. */
@@ -138,8 +143,7 @@ function detailedPath(
     detailed += `.${joinedText(keys[i], values[i])}`;
     const pattern = sharedPattern(path[i], keys[i], values[i]);
     if (pattern !== undefined) isShared = true;
-    const value = pattern ?? values[i];
-    shared += `.${value === '' ? keys[i] : joinedText(keys[i], value)}`;
+    shared += pathPart(keys[i], pattern ?? values[i]);
   }
   return isShared ? shared : detailed;
 }
