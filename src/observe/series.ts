@@ -61,7 +61,7 @@ export class MetricSeries {
     });
   }
 
-  /** A gauge without samples is absent: one that is 0 would say something else. */
+  /** A gauge for which `read` returns no sample is left out of the scrape, instead of being 0. */
   gauge(name: GaugeName, read: () => Sample[]): void {
     const configuration = this.#configuration(name);
     const isUnlabeled = configuration.labelNames.length === 0;
@@ -69,7 +69,7 @@ export class MetricSeries {
       ...configuration,
       collect() {
         this.reset();
-        // prom-client resets one without labels to 0.
+        // prom-client resets a gauge without labels to 0.
         if (isUnlabeled) this.remove();
         for (const [labels, value] of read()) this.set(labels, value);
       },
