@@ -211,7 +211,7 @@ export async function readMetric(adminUrl: string, name: string): Promise<number
 
 /** Waits until all decisions that were answered before are in checkpoints. */
 export async function waitForCheckpoint(adminUrl: string): Promise<void> {
-  // The clock counts whole milliseconds: a decision of this one may be of its end.
+  // `Date.now` rounds down: the last decision may be up to a millisecond later than it says.
   const answeredMs = Date.now() + 1;
   await waitUntil('the decisions are in files', async () => {
     const beforeMs = Date.now();

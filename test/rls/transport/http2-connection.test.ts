@@ -411,7 +411,7 @@ describe('a violation of the protocol', () => {
       expect(connection.numbers(FRAME.RST_STREAM)).toEqual([expected]);
       expect(bodyOf(connection.frames, 3)).toEqual(framed('next'));
       expect(connection.numbers(FRAME.GOAWAY)).toEqual([]);
-      // What the client had sent before it read of the reset does not matter.
+      // A client may have sent further frames of the stream before it got the reset.
       connection.socket.write(
         Buffer.concat([
           frame(FRAME.WINDOW_UPDATE, 0, 1, uint32(1)),

@@ -53,7 +53,9 @@ export interface LossFigures extends Seen {
   normalS: number | undefined;
   /** As the machines count them: checks that `WEIR_ON_ENGINE_DOWN` decided. */
   withoutRedis: number;
-  /** The denials of these, and those that waited for another machine in vain. */
+  /** Of these, those that it allowed. */
+  allowedWithoutRedis: number;
+  /** The checks that it denied, and the denials that waited for another machine in vain. */
   deniedUnproven: number;
 }
 
@@ -259,6 +261,7 @@ export class ObservedCluster {
     return {
       ...{ ...this.client.seen, deniedLost, deniedOthers, normalS },
       withoutRedis: counted('withoutRedis'),
+      allowedWithoutRedis: counted('withoutRedis') - counted('deniedWithoutRedis'),
       deniedUnproven: counted('deniedWithoutRedis') + counted('unproven'),
     };
   }
