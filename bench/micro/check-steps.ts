@@ -11,17 +11,20 @@ import { CheckReaderV1, limitV1, writeResponseV1 } from '../../src/api/operation
 import { Keyring } from '../../src/auth/keyring.ts';
 import { rootKeyRecord } from '../../src/auth/keys.ts';
 import { Bytes } from '../../src/core/bytes.ts';
-import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
+import { HOLDS_DEFAULT, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import { newDecision, OUTCOME } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { makeId } from '../../src/core/ids.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
+import { HoldTable } from '../../src/engine/holds/hold-table.ts';
+import { allocateHolds as allocateShardHolds } from '../../src/engine/holds/layout.ts';
 import { Counters } from '../../src/engine/memory/counters.ts';
 import { MemoryEngine } from '../../src/engine/memory/memory-engine.ts';
+import { MemoryHolds } from '../../src/engine/memory/memory-holds.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { groupsPerShard } from '../../src/engine/table/layout.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
-import { allocateTable } from '../../src/engine/table/table-memory.ts';
+import { allocateTable, attachTable } from '../../src/engine/table/table-memory.ts';
 import {
   ActiveOverrides,
   type OverridableCheck,
@@ -64,6 +67,13 @@ export const resultSink = { value: 0 as unknown };
 export function allocateTables(): SharedArrayBuffer[] {
   const groups = groupsPerShard(COUNTERS * SLOTS_PER_COUNTER, SHARDS);
   return Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
+}
+
+/** @param tables the counter tables of the same shards */
+export function allocateHolds(tables: readonly SharedArrayBuffer[]): SharedArrayBuffer[] {
+  return tables.map((buffer, shard) => {
+    return allocateShardHolds(shard, HOLDS_DEFAULT, attachTable(buffer, shard).groups);
+  });
 }
 
 /** Identifiers as in a server: strings from parsed JSON, in random heap order. */
@@ -291,7 +301,12 @@ export function stepSubjects(): BenchSubject[] {
   const scan = new BodyScanner();
   const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces), () => {}, false);
   const overrides = new ActiveOverrides();
-  const engine = new MemoryEngine(counters, NO_DEFERRED_WORK, clock, stats);
+  const holds = allocateHolds(tables).map((buffer, shard) => {
+    return new HoldTable(buffer, shard, 1, () => {});
+  });
+  const policies = { whenFull: 'deny', onExpiry: 'release' } as const;
+  const memoryHolds = new MemoryHolds(counters, holds, policies, clock, stats);
+  const engine = new MemoryEngine(counters, memoryHolds, [], NO_DEFERRED_WORK, clock, stats);
   /** The check path of the acceptor, without HTTP. */
   const wholeCheck = (bytes: Uint8Array) => {
     const startedMs = clock.monotonicMs();

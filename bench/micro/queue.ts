@@ -26,7 +26,7 @@ import { ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { WAKE_UP_FLAG } from '../../src/shared-memory/stats.ts';
 import { HASH_KEY } from '../support/override-sets.ts';
-import { allocateTables, type BenchSubject } from './check-steps.ts';
+import { allocateHolds, allocateTables, type BenchSubject } from './check-steps.ts';
 
 const BATCH = 64;
 const PARAMETERS = {
@@ -49,11 +49,14 @@ export function startQueueBench(): QueueBench {
   new ClockPublisher(control);
   const channel = allocateChannel(0, 0);
   const directory = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const tables = allocateTables();
   const workerData: MemoryWorkerData = {
     control: buffer,
-    tables: allocateTables(),
+    tables,
+    holds: allocateHolds(tables),
     channels: [[channel]],
     fullTablePolicy: 'deny',
+    holdPolicies: { whenFull: 'deny', onExpiry: 'release' },
     checkpointPlan: { directory, intervalMs: CHECKPOINT_INTERVAL_MAX_MS, keyFingerprint: [0, 0] },
   };
   const pool = new Piscina({

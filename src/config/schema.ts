@@ -18,6 +18,9 @@ import {
   EVENT_FILE_MIB_MAX,
   EVENT_FILES_MAX,
   EVENT_SAMPLE_MAX,
+  HOLDS_DEFAULT,
+  HOLDS_MAX,
+  HOLDS_MIN,
   KEY_MAX_CHARACTERS,
   ROOT_KEY_MIN_CHARACTERS,
   UNRESPONSIVE_DEFAULT_MS,
@@ -37,6 +40,7 @@ import {
   socketPath,
   text,
 } from '../core/setting.ts';
+import { EXPIRED_HOLD_POLICIES } from '../engine/hold-engine.ts';
 import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
 import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
 import { REDIS_SETTINGS } from '../redis/settings.ts';
@@ -273,6 +277,26 @@ export const Settings = Type.Object({
     group: 'Counters',
     description: 'decision for a check that needs a new counter when the table is full',
     details: 'See [Eviction](concepts.md#eviction).',
+  }),
+  holds: integer({
+    minimum: HOLDS_MIN,
+    maximum: HOLDS_MAX,
+    default: HOLDS_DEFAULT,
+    group: 'Counters',
+    description: 'reservations and leases that are recorded: about 200 bytes each',
+    details:
+      'One identifier can have a sixteenth of them. Memory is used when they are recorded, not ' +
+      'before. `WEIR_ON_FULL` also decides when there is no room. See ' +
+      '[Reservations and leases](reservations.md).',
+    examples: [HOLDS_MAX / 16],
+  }),
+  onHoldExpiry: choice({
+    choices: EXPIRED_HOLD_POLICIES,
+    default: 'release',
+    group: 'Counters',
+    description:
+      'whether the tokens of a reservation that expires return to their window, or stay counted',
+    details: 'See [Reservations and leases](reservations.md).',
   }),
   checkpointMs: duration({
     minimum: CHECKPOINT_INTERVAL_MIN_MS,

@@ -18,8 +18,30 @@ export const NAMESPACE_ID_PREFIX = 'rlns_';
 export const DURATION_MIN_MS = 1_000;
 /** 100 years of 365.25 days. */
 export const DURATION_MAX_MS = 3_155_760_000_000;
+/** The longest text that is looked up as the id of a hold. Ids are shorter. */
+export const HOLD_ID_MAX_CHARACTERS = 64;
 /** The longest duration of a check of v2: 30 days. */
 export const V2_DURATION_MAX_MS = 2_592_000_000;
+
+/** Records of reservations and leases. The number of one and its shard fit 32 bits. */
+export const HOLDS_MIN = 1_024;
+export const HOLDS_DEFAULT = 131_072;
+export const HOLDS_MAX = 16_777_216;
+/** How long a hold may live without a renewal, and how long a hold that has ended is known. */
+export const HOLD_TTL_MIN_MS = 1_000;
+export const HOLD_TTL_MAX_MS = 86_400_000;
+export const ENDED_HOLD_MS = 600_000;
+/** Checks of one reservation. */
+export const RESERVED_CHECKS_MAX = 16;
+/**
+ * Answers to allowed requests with a `requestId` that are stored, and for how long. Each shard has
+ * its share of them.
+ */
+export const REQUEST_IDS_MAX = 65_536;
+export const REQUEST_ID_MS = 60_000;
+export const REQUEST_ID_MAX_CHARACTERS = 64;
+/** Live holds of an identifier that an inspection lists. */
+export const LISTED_HOLDS_MAX = 100;
 
 /** Overrides without a wildcard, and with one or a CIDR block. */
 export const EXACT_OVERRIDES_MAX = 100_000;
@@ -452,6 +474,7 @@ const INVARIANTS: readonly [boolean, string][] = [
   [(EVENT_RING_BYTES & (EVENT_RING_BYTES - 1)) === 0, 'a ring of events is indexed with a mask'],
   [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy fit one batch'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
+  [REQUEST_IDS_MAX % SHARDS === 0, 'each shard stores as many answers as the others'],
   [
     RLS_FILES_MAX <= NAMESPACES_MAX,
     'each domain of the rate limit service, which has a file of its own, can be a namespace',

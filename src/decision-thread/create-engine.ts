@@ -1,13 +1,16 @@
 /** Creates the engine of an acceptor. `runtime/engine-host.ts` creates its host. */
 
 import type { Engine } from '../engine/engine.ts';
+import { HoldTable } from '../engine/holds/hold-table.ts';
 import type { MemoryEngineData } from '../engine/memory/allocate.ts';
 import { Counters } from '../engine/memory/counters.ts';
 import { MemoryEngine } from '../engine/memory/memory-engine.ts';
+import { MemoryHolds } from '../engine/memory/memory-holds.ts';
 import { WorkerEngine } from '../engine/memory/worker-engine.ts';
 import { WorkQueues } from '../engine/queue/work-queues.ts';
 import type { RedisEngineData } from '../engine/redis/allocate.ts';
 import { createRedisEngine } from '../engine/redis/create-redis-engine.ts';
+import { RequestTable } from '../engine/requests/request-table.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
 
@@ -22,12 +25,20 @@ export function createEngine(
   clock: Clock,
 ): Engine {
   if (data.engine === 'redis') return createRedisEngine(data, acceptor, control, clock);
-  const { decide, fullTablePolicy, tables, channels } = data;
+  const { decide, fullTablePolicy, holdPolicies, tables, channels } = data;
   const stats = control.acceptorStats(acceptor);
   const lockOwner = acceptor + 1;
-  const counters = new Counters(tables, lockOwner, fullTablePolicy, () => stats.heartbeat());
+  const heartbeat = () => stats.heartbeat();
+  const counters = new Counters(tables, lockOwner, fullTablePolicy, heartbeat);
+  const holdTables = data.holds.map((buffer, shard) => {
+    return new HoldTable(buffer, shard, lockOwner, heartbeat);
+  });
+  const holds = new MemoryHolds(counters, holdTables, holdPolicies, clock, stats);
+  const requests = data.requests.map((buffer, shard) => {
+    return new RequestTable(buffer, shard, lockOwner, heartbeat);
+  });
   const queues = new WorkQueues(channels, acceptor, control, () => clock.monotonicMs());
   return decide === 'worker'
-    ? new WorkerEngine(counters, queues, clock, stats)
-    : new MemoryEngine(counters, queues, clock, stats);
+    ? new WorkerEngine(counters, holds, requests, queues, clock, stats)
+    : new MemoryEngine(counters, holds, requests, queues, clock, stats);
 }

@@ -80,7 +80,7 @@ export class DecisionRecorder {
 /** What the event of a check says. @param isAllowed of all checks, if it is one of a batch */
 export function eventOf(
   { namespace, identifier, identity, cost, limit, durationMs, overrideId }: Check,
-  { remaining, reset }: Decision,
+  { remaining, reset }: Pick<Decision, 'remaining' | 'reset'>,
   isAllowed: boolean,
   request: RequestDetails,
 ): DecisionEvent {

@@ -16,6 +16,8 @@ import type { Identity } from '../core/hash.ts';
 import type { Log } from '../core/log.ts';
 import type { Namespace } from '../core/namespace.ts';
 import type { RuleName, RuleNumber } from '../core/window-rules.ts';
+import type { HoldEngine } from './hold-engine.ts';
+import type { RequestEngine } from './request-engine.ts';
 
 /** Takes decisions that come in a later turn. A route has one for all of its requests. */
 export interface Completion<C> {
@@ -115,6 +117,11 @@ export interface CounterSelector {
 
 /** The engine of one thread. Objects that it returns are overwritten by its next call. */
 export interface Engine {
+  /** Undefined for an engine without reservations and leases. */
+  readonly holds: HoldEngine | undefined;
+  /** Undefined for an engine that does not store answers. */
+  readonly requests: RequestEngine | undefined;
+
   /**
    * Decides a check, and counts its cost where it is allowed.
    * @param startedMs when the request was complete, by the monotonic clock
@@ -240,6 +247,7 @@ export interface HostedEngine {
   /** See `EngineHost`. Undefined: the memory is freed in another way. */
   removeNamespaces?(tags: ReadonlySet<number>): Promise<void>;
   clusterStats?(): ClusterStats;
+  holdStats?(): HoldStats;
   /** Called when all shard workers have stopped: logs what they could not do. */
   logLosses?(log: Log): void;
   /** Ends what it does on the main thread. */
@@ -252,6 +260,17 @@ export interface EngineStats {
   workers: { configured: number; running: number; replaced: number };
   /** Undefined for an engine that shares its counters with no other machine. */
   cluster?: ClusterStats;
+  /** Undefined for an engine without reservations and leases. */
+  holds?: HoldStats;
+}
+
+/** The live reservations and leases, and how many may be recorded. */
+export interface HoldStats {
+  capacity: number;
+  reservations: number;
+  reservedTokens: number;
+  leases: number;
+  leasedTokens: number;
 }
 
 /** What an engine knows of Redis, and of the machines that share its counters. */

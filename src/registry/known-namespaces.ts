@@ -4,7 +4,7 @@
  * acceptor. No response contains the id before that. The acceptor's thread owns this state.
  */
 
-import { NAMESPACES_MAX } from '../core/constants.ts';
+import { DELETED_NAMESPACES_MAX, NAMESPACES_MAX } from '../core/constants.ts';
 import type { NamespaceState } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
@@ -36,11 +36,23 @@ export interface NamespaceChanges {
   rejectedNamespaces?: readonly string[];
 }
 
+/**
+ * A number for the first two words of a hash state, by which records of holds name a namespace. It
+ * has 53 bits of them: two of 10 000 namespaces share it once in 10^8 servers.
+ */
+function fingerprintKey(h0: number, h1: number): number {
+  return (h0 >>> 0) * 2 ** 21 + (h1 >>> 11);
+}
+
 const NO_ROOTS = new Int32Array(0);
 
 export class KnownNamespaces {
   readonly #byName = new Map<string, Namespace>();
   readonly #byId = new Map<string, Namespace>();
+  /** By `fingerprintKey`, as the next. */
+  readonly #byFingerprint = new Map<number, Namespace>();
+  /** Of deleted namespaces, the oldest first; as many as the registry remembers. */
+  readonly #deletedFingerprints = new Set<number>();
   /** The keys of the next namespaces with these names, where they are not the names. */
   readonly #successorKeys = new Map<string, string>();
   readonly #hashStateOf: (key: string) => NamespaceState;
@@ -66,6 +78,16 @@ export class KnownNamespaces {
     return this.#byId.get(id);
   }
 
+  /** @param h0 and `h1`: the first two words of its hash state */
+  byFingerprint(h0: number, h1: number): Namespace | undefined {
+    return this.#byFingerprint.get(fingerprintKey(h0, h1));
+  }
+
+  /** Whether it was deleted. A namespace that is not known here may also be a new one. */
+  isDeleted(h0: number, h1: number): boolean {
+    return this.#deletedFingerprints.has(fingerprintKey(h0, h1));
+  }
+
   /** A namespace that is neither remembered here nor registered. */
   makeUnregistered(name: string): Namespace {
     const namespace = this.#makeNext(name, this.#statsRowOf(OTHER_NAMESPACES_ROW));
@@ -82,7 +104,7 @@ export class KnownNamespaces {
   create(name: string): Namespace | undefined {
     if (this.freeCount <= 0) return undefined;
     const namespace = this.#makeNext(name, newNamespaceRow());
-    this.#byName.set(name, namespace);
+    this.#add(namespace);
     this.#register(name);
     return namespace;
   }
@@ -111,9 +133,21 @@ export class KnownNamespaces {
       if (known.id !== undefined) this.#byId.delete(known.id);
       known.id = id;
       this.#moveCounts(known, statsRow);
-      this.#byName.set(name, known);
+      this.#add(known);
       this.#byId.set(id, known);
     }
+  }
+
+  #add(namespace: Namespace): void {
+    const [h0, h1] = namespace.hashState;
+    this.#byName.set(namespace.name, namespace);
+    this.#byFingerprint.set(fingerprintKey(h0, h1), namespace);
+    this.#deletedFingerprints.delete(fingerprintKey(h0, h1));
+  }
+
+  #forget({ name, hashState: [h0, h1] }: Namespace): void {
+    this.#byName.delete(name);
+    this.#byFingerprint.delete(fingerprintKey(h0, h1));
   }
 
   /**
@@ -126,6 +160,7 @@ export class KnownNamespaces {
     for (const { name, key, successorKey } of records) {
       if (successorKey === name) this.#successorKeys.delete(name);
       else this.#successorKeys.set(name, successorKey);
+      this.#rememberDeleted(key);
       const known = this.#byName.get(name);
       if (known?.key !== key) continue;
       this.#remove(known);
@@ -134,8 +169,16 @@ export class KnownNamespaces {
     return removed;
   }
 
+  #rememberDeleted(key: string): void {
+    const [h0, h1] = this.#hashStateOf(key);
+    this.#deletedFingerprints.add(fingerprintKey(h0, h1));
+    if (this.#deletedFingerprints.size <= DELETED_NAMESPACES_MAX) return;
+    const [oldest] = this.#deletedFingerprints;
+    this.#deletedFingerprints.delete(oldest);
+  }
+
   #remove(namespace: Namespace): void {
-    this.#byName.delete(namespace.name);
+    this.#forget(namespace);
     if (namespace.id !== undefined) this.#byId.delete(namespace.id);
     namespace.isTransient = true;
     namespace.decisionCounts = newNamespaceRow();
@@ -151,7 +194,7 @@ export class KnownNamespaces {
       if (known === undefined) continue;
       this.#moveCounts(known, OTHER_NAMESPACES_ROW);
       known.isTransient = true;
-      this.#byName.delete(name);
+      this.#forget(known);
     }
   }
 

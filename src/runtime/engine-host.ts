@@ -6,6 +6,7 @@
 import type { LoadedSettings } from '../config/load.ts';
 import type { EngineData } from '../decision-thread/create-engine.ts';
 import type { HostedEngine } from '../engine/engine.ts';
+import { HoldTable } from '../engine/holds/hold-table.ts';
 import { allocateMemoryEngine } from '../engine/memory/allocate.ts';
 import type { HashKeyFingerprint } from '../engine/memory/checkpoint/format.ts';
 import type { CheckpointLoader, RestoreResult } from '../engine/memory/checkpoint/loader.ts';
@@ -13,6 +14,7 @@ import type { CheckpointPlan } from '../engine/memory/shard-worker/checkpoint-sc
 import { HostedMemoryEngine } from '../engine/memory/shard-worker/hosted-engine.ts';
 import { allocateRedisEngine } from '../engine/redis/allocate.ts';
 import { HostedRedisEngine } from '../engine/redis/hosted-engine.ts';
+import { MAIN_THREAD_OWNER } from '../engine/table/lock.ts';
 import { attachTable } from '../engine/table/table-memory.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { Control } from '../shared-memory/control.ts';
@@ -29,13 +31,14 @@ export interface AllocatedEngine {
 }
 
 export function allocateEngine(
-  { redis, decide, counters, onFull: fullTablePolicy, checkpointMs }: LoadedSettings,
+  settings: LoadedSettings,
   directory: string,
   keyFingerprint: HashKeyFingerprint,
   checkpoints: CheckpointLoader,
   controlBuffer: SharedArrayBuffer,
   clock: Clock,
 ): AllocatedEngine {
+  const { redis, decide, counters, holds, onFull: fullTablePolicy, onHoldExpiry } = settings;
   const control = new Control(controlBuffer);
   if (redis !== undefined) {
     const options = { settings: redis, fullTablePolicy, directory };
@@ -48,14 +51,19 @@ export function allocateEngine(
       hasUnusedCheckpoints: checkpoints.latestStartedMs > 0,
     };
   }
-  const engineData = allocateMemoryEngine(control, counters, { decide, fullTablePolicy });
+  const holdPolicies = { whenFull: fullTablePolicy, onExpiry: onHoldExpiry };
+  const options = { counters, holds, decide, fullTablePolicy, holdPolicies };
+  const engineData = allocateMemoryEngine(control, options);
   const tables = engineData.tables.map((buffer, shard) => attachTable(buffer, shard));
-  const checkpointPlan = { directory, intervalMs: checkpointMs, keyFingerprint };
+  const holdTables = engineData.holds.map((buffer, shard) => {
+    return new HoldTable(buffer, shard, MAIN_THREAD_OWNER, () => {});
+  });
+  const checkpointPlan = { directory, intervalMs: settings.checkpointMs, keyFingerprint };
   return {
     engineData,
     hostedEngine: new HostedMemoryEngine(engineData, controlBuffer, checkpointPlan),
     checkpointPlan,
-    restored: checkpoints.restoreInto(tables, clock.nowMs()),
+    restored: checkpoints.restoreInto(tables, holdTables, clock.nowMs()),
     hasUnusedCheckpoints: false,
   };
 }

@@ -89,10 +89,15 @@ function warnAboutPatterns(log: Log, registry: Registry): void {
   );
 }
 
-function logRestored(log: Log, { damageMessages, lostCounters }: RestoreResult): void {
+function logRestored(log: Log, { damageMessages, lostCounters, lostHolds }: RestoreResult): void {
   for (const sentence of damageMessages) log.warn(sentence);
-  if (lostCounters === 0) return;
-  log.warn({ lostCounters }, 'counters of the last run were lost: no slot, or an invalid entry');
+  if (lostCounters > 0) {
+    log.warn({ lostCounters }, 'counters of the last run were lost: no slot, or an invalid entry');
+  }
+  if (lostHolds > 0) {
+    const reason = 'WEIR_HOLDS is lower now, or an invalid entry';
+    log.warn({ lostHolds }, `reservations and leases of the last run were lost: ${reason}`);
+  }
 }
 
 function warnAboutEnvironment(log: Log, foundation: Foundation): void {

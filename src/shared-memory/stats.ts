@@ -97,6 +97,26 @@ const acceptorStats = {
   rlsOverLimit: 32,
   rlsFaults: 33,
   rlsUnknownDomains: 34,
+  /** Reservations and leases that were denied, or not recorded, because the table was full. */
+  fullHoldDecisions: 35,
+  /** Reservations that were recorded; commits, and those after the expiry; cancellations. */
+  reservations: 36,
+  commits: 37,
+  lateCommits: 38,
+  cancellations: 39,
+  /** Concurrency leases granted, denied and released. */
+  concurrencyLeasesGranted: 40,
+  concurrencyLeasesDenied: 41,
+  concurrencyLeasesReleased: 42,
+  /** Requests of v1 with unknown fields, by operation on holds. */
+  unknownFieldsReserve: 43,
+  unknownFieldsCommit: 44,
+  unknownFieldsCancel: 45,
+  unknownFieldsAcquire: 46,
+  unknownFieldsRenew: 47,
+  unknownFieldsRelease: 48,
+  /** Requests with the `requestId` of an earlier one, which got its answer. */
+  repeatedRequests: 49,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<
@@ -165,6 +185,8 @@ const workerStats = {
   unreportedCounters: 35,
   /** Why a worker could not write what it knew at its end: an errno; not running. */
   handOverErrno: 36,
+  /** Reservations and leases that have ended by their expiry. */
+  holdsExpired: 37,
 };
 /** The counts of a shard worker. */
 export const WORKER_STAT = workerStats as Readonly<

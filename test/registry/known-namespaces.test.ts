@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NAMESPACES_MAX } from '../../src/core/constants.ts';
+import { DELETED_NAMESPACES_MAX, NAMESPACES_MAX } from '../../src/core/constants.ts';
 import { Hasher } from '../../src/core/hash.ts';
 import { KnownNamespaces, type RegisteredNamespace } from '../../src/registry/known-namespaces.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
@@ -90,4 +90,48 @@ test('an acceptor counts each decision once, however often a namespace is publis
   namespaces.create('a')!.decisionCounts[0] = 3;
   for (let i = 0; i < 3; i++) register(namespaces, [record]);
   expect(namespaces.get('a')?.decisionCounts[0]).toBe(3);
+});
+
+test('an acceptor finds a namespace by two words of its hash state, and knows of its deletion', () => {
+  const namespaces = newNamespaces(() => {});
+  const wordsOf = (key: string) => {
+    const [h0, h1] = hasher.namespace(key);
+    return [h0, h1] as const;
+  };
+  const created = namespaces.create('a');
+  expect(namespaces.byFingerprint(...wordsOf('a'))).toBe(created);
+  const record = { id: 'rlns_1', name: 'a', key: 'a', statsRow: 0 };
+  register(namespaces, [record, { id: 'rlns_2', name: 'b', key: 'b', statsRow: 1 }]);
+  expect(namespaces.byFingerprint(...wordsOf('a'))?.id).toBe('rlns_1');
+  expect(namespaces.byFingerprint(...wordsOf('b'))?.id).toBe('rlns_2');
+  const [h0, h1] = wordsOf('a');
+  expect(namespaces.byFingerprint(h1, h0)).toBeUndefined();
+  expect(['a', 'never used'].map((name) => namespaces.isDeleted(...wordsOf(name)))).toEqual([
+    false,
+    false,
+  ]);
+  const successorKey = 'rlns_1.a';
+  namespaces.apply({ deletedNamespaces: [{ name: 'a', key: 'a', successorKey }] });
+  expect(namespaces.byFingerprint(...wordsOf('a'))).toBeUndefined();
+  expect(namespaces.isDeleted(...wordsOf('a'))).toBe(true);
+  // Its successor is another namespace. A name that is forgotten gets its first key again.
+  namespaces.create('a');
+  expect(namespaces.isDeleted(...wordsOf(successorKey))).toBe(false);
+  expect(namespaces.byFingerprint(...wordsOf(successorKey))?.name).toBe('a');
+  register(namespaces, [{ ...record, id: 'rlns_3' }]);
+  expect(namespaces.isDeleted(...wordsOf('a'))).toBe(false);
+  expect(namespaces.byFingerprint(...wordsOf(successorKey))).toBeUndefined();
+});
+
+test('an acceptor remembers no more deleted namespaces than the registry', () => {
+  const namespaces = newNamespaces(() => {});
+  const isDeleted = (number: number) => {
+    const [h0, h1] = hasher.namespace(`n${number}`);
+    return namespaces.isDeleted(h0, h1);
+  };
+  const deletedNamespaces = Array.from({ length: DELETED_NAMESPACES_MAX + 1 }, (_, i) => {
+    return { name: `n${i}`, key: `n${i}`, successorKey: `rlns_${i}.n${i}` };
+  });
+  namespaces.apply({ deletedNamespaces });
+  expect([0, 1, DELETED_NAMESPACES_MAX].map(isDeleted)).toEqual([false, true, true]);
 });

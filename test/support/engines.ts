@@ -6,21 +6,19 @@
 import { MessageChannel } from 'node:worker_threads';
 import { vi } from 'vitest';
 import type { Check } from '../../src/core/check.ts';
-import { SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
+import { HOLDS_MIN } from '../../src/core/constants.ts';
 import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { createEngine } from '../../src/decision-thread/create-engine.ts';
 import type { BatchDecision, Engine, ExplainedChecks } from '../../src/engine/engine.ts';
-import type { MemoryEngineData } from '../../src/engine/memory/allocate.ts';
+import { allocateMemoryEngine, type MemoryEngineData } from '../../src/engine/memory/allocate.ts';
 import { EntryProcessor } from '../../src/engine/memory/shard-worker/entry-processor.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { CheckQueueConsumer } from '../../src/engine/queue/check-queue-consumer.ts';
-import { allocateChannel, attachChannel } from '../../src/engine/queue/queue.ts';
-import { groupsPerShard } from '../../src/engine/table/layout.ts';
+import { attachChannel } from '../../src/engine/queue/queue.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
-import { allocateTable } from '../../src/engine/table/table-memory.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
 import { type ACCEPTOR_STAT, newNamespaceRow } from '../../src/shared-memory/stats.ts';
@@ -81,18 +79,16 @@ function memoryDriver(
   control: Control,
   clock: Clock,
 ): EngineDriver {
-  const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
-  const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-  const channel = allocateChannel(0, 0);
-  const data: MemoryEngineData = {
-    engine: 'memory',
+  const data = allocateMemoryEngine(control, {
+    counters,
+    holds: HOLDS_MIN,
     decide,
     fullTablePolicy,
-    tables,
-    channels: [[channel]],
-  };
+    holdPolicies: { whenFull: fullTablePolicy, onExpiry: 'release' },
+  });
+  const [[channel]] = data.channels;
   const engine = createEngine(data, 0, control, clock);
-  const owned = tables.map((buffer, shard) => {
+  const owned = data.tables.map((buffer, shard) => {
     return new CounterTable(buffer, shard, WORKER_LOCK_OWNER, fullTablePolicy, () => {});
   });
   const { port1, port2 } = new MessageChannel();

@@ -1,6 +1,6 @@
 /** The counter tables of all shards in one thread, for tests. */
 
-import { COUNTERS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
+import { COUNTERS_MIN, HOLDS_MIN, SHARDS, SLOTS_PER_COUNTER } from '../../src/core/constants.ts';
 import {
   type FullTablePolicy,
   newDecision,
@@ -9,6 +9,8 @@ import {
 } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../src/core/window-rules.ts';
+import { HoldTable } from '../../src/engine/holds/hold-table.ts';
+import { allocateHolds } from '../../src/engine/holds/layout.ts';
 import { Batch } from '../../src/engine/memory/batch.ts';
 import { Sweeper } from '../../src/engine/memory/sweep.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
@@ -47,6 +49,7 @@ export class TestTables {
   readonly id = newIdentity();
   readonly #hasher = new Hasher(Buffer.from('0123456789abcdef'));
   readonly tables: CounterTable[];
+  readonly holdTables: HoldTable[];
   readonly sweepers: Sweeper[];
   readonly batch: Batch;
   readonly decision = newDecision();
@@ -57,6 +60,9 @@ export class TestTables {
     const groups = groupsPerShard(counters * SLOTS_PER_COUNTER, SHARDS);
     this.tables = Array.from({ length: SHARDS }, (_, shard) => {
       return new CounterTable(allocateTable(shard, groups), shard, 1, onFull, () => {});
+    });
+    this.holdTables = this.tables.map(({ groups }, shard) => {
+      return new HoldTable(allocateHolds(shard, HOLDS_MIN, groups), shard, 1, () => {});
     });
     this.sweepers = this.tables.map((table) => new Sweeper(table, 1));
     this.batch = new Batch(this.tables, onFull);

@@ -1,33 +1,53 @@
 /**
- * Allocates the memory that the engines of all threads share: counter tables and queues. On the
- * main thread, before any other thread starts.
+ * Allocates the memory that the engines of all threads share: counter tables, holds, stored answers
+ * and queues. On the main thread, before any other thread starts.
  */
 
-import { SHARDS } from '../../core/constants.ts';
+import { REQUEST_IDS_MAX, SHARDS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Control } from '../../shared-memory/control.ts';
+import { allocateHolds } from '../holds/layout.ts';
 import { allocateChannels } from '../queue/queue.ts';
+import { allocateRequests } from '../requests/layout.ts';
 import { groupsFor } from '../table/size.ts';
 import { allocateTable } from '../table/table-memory.ts';
+import type { HoldPolicies } from './shard-holds.ts';
 
 /** What the memory engines of all threads share. */
 export interface MemoryEngineData {
   engine: 'memory';
   decide: 'in-place' | 'worker';
   fullTablePolicy: FullTablePolicy;
+  holdPolicies: HoldPolicies;
   /** By shard. */
   tables: SharedArrayBuffer[];
+  holds: SharedArrayBuffer[];
+  requests: SharedArrayBuffer[];
   /** By acceptor and shard worker. */
   channels: SharedArrayBuffer[][];
 }
 
-/** @param counters how many live counters the tables hold without eviction */
+/** The sizes and modes of the memory engine. */
+export interface MemoryEngineOptions
+  extends Pick<MemoryEngineData, 'decide' | 'fullTablePolicy' | 'holdPolicies'> {
+  /** How many live counters the tables hold without eviction. */
+  counters: number;
+  /** How many reservations and leases are recorded. */
+  holds: number;
+}
+
 export function allocateMemoryEngine(
   control: Control,
-  counters: number,
-  { decide, fullTablePolicy }: Pick<MemoryEngineData, 'decide' | 'fullTablePolicy'>,
+  { counters, holds: holdCount, ...modes }: MemoryEngineOptions,
 ): MemoryEngineData {
   const groups = groupsFor(counters);
-  const tables = Array.from({ length: SHARDS }, (_, shard) => allocateTable(shard, groups));
-  return { engine: 'memory', decide, fullTablePolicy, tables, channels: allocateChannels(control) };
+  const shards = Array.from({ length: SHARDS }, (_, shard) => shard);
+  return {
+    engine: 'memory',
+    ...modes,
+    tables: shards.map((shard) => allocateTable(shard, groups)),
+    holds: shards.map((shard) => allocateHolds(shard, holdCount, groups)),
+    requests: shards.map((shard) => allocateRequests(shard, REQUEST_IDS_MAX / SHARDS)),
+    channels: allocateChannels(control),
+  };
 }

@@ -4,9 +4,9 @@
  *
  * The locks of all groups in question are held from the first look-up to the last store, so no
  * thread sees a part of it. They are taken in one order everywhere, by shard and group, and each
- * wait is bounded (`lock.ts`), so no order of checks leads to a deadlock; no other code takes a
- * lock while it holds one. The work is bounded by the number of checks: each is found, judged and
- * counted a fixed number of times.
+ * wait is bounded (`lock.ts`), so no order of checks leads to a deadlock. Who holds the lock of a
+ * group takes no other lock but those of holds, which come after all groups. The work is bounded by
+ * the number of checks: each is found, judged and counted a fixed number of times.
  *
  * Slots are found when all checks pass. When a new counter finds none, and the policy denies it,
  * the new counters before it are removed again; a counter that was evicted for one of them is lost.
@@ -31,6 +31,16 @@ import { find } from '../table/slot.ts';
 import { count, counterKey, judge } from '../windows/registry.ts';
 import { type Cells, clearCells, copyCells, newCells } from '../windows/rule.ts';
 import type { CounterTable } from './table.ts';
+
+/** What is done together with a batch, while the locks of its groups are held. */
+export interface BatchCompanion {
+  /** @returns false: the batch is denied, whatever its counters say */
+  begin(nowMs: number): boolean;
+  /** All checks are counted. */
+  record(): void;
+  /** Called after a call of `begin` that returned. */
+  end(): void;
+}
 
 interface BatchItem {
   id: MutableIdentity;
@@ -105,11 +115,12 @@ export class Batch {
   }
 
   /** Decides what was added, and counts it if all of it passes. @returns whether it does */
-  decide(nowMs: number): boolean {
+  decide(nowMs: number, companion?: BatchCompanion): boolean {
     const order = this.#lockOrder;
     order.sort(this.#length);
     this.#prefetch();
     let locked = 0;
+    let hasBegun = false;
     try {
       for (; locked < this.#length; locked++) {
         const { table, location } = this.#itemAt(locked);
@@ -117,11 +128,16 @@ export class Batch {
       }
       this.#linkSameCounters();
       this.#hasInserted = false;
-      const passed = this.#judgeAll(nowMs) && this.#insertNewCounters();
-      if (passed) this.#recordUsage();
-      else this.#reportUnchanged();
+      const isPossible = companion === undefined || companion.begin(nowMs);
+      hasBegun = companion !== undefined;
+      const passed = this.#judgeAll(nowMs) && isPossible && this.#insertNewCounters();
+      if (passed) {
+        this.#recordUsage();
+        companion?.record();
+      } else this.#reportUnchanged();
       return passed;
     } finally {
+      if (hasBegun) companion?.end();
       while (locked-- > 0) {
         const { table, location } = this.#itemAt(locked);
         if (!order.sharesLock(locked)) table.release(location.lock);

@@ -13,7 +13,8 @@ import { CounterTable } from './table.ts';
 export class Counters {
   /** Decides several checks together. */
   readonly batch: Batch;
-  readonly #tables: CounterTable[];
+  /** By shard. */
+  readonly tables: readonly CounterTable[];
 
   /**
    * @param owner of the locks that this thread takes: see `lock.ts`
@@ -26,14 +27,14 @@ export class Counters {
     onWait: () => void,
   ) {
     if (buffers.length !== SHARDS) throw new Error(`${buffers.length} tables for ${SHARDS} shards`);
-    this.#tables = buffers.map((buffer, shard) => {
+    this.tables = buffers.map((buffer, shard) => {
       return new CounterTable(buffer, shard, owner, fullTablePolicy, onWait);
     });
-    this.batch = new Batch(this.#tables, fullTablePolicy);
+    this.batch = new Batch(this.tables, fullTablePolicy);
   }
 
   /** The table that has the counters of an identity. */
   tableOf(id: Identity): CounterTable {
-    return this.#tables[shardOf(id)];
+    return this.tables[shardOf(id)];
   }
 }

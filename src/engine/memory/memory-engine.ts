@@ -34,14 +34,20 @@ import type {
   Engine,
 } from '../engine.ts';
 import type { WorkQueues } from '../queue/work-queues.ts';
+import type { RequestEngine } from '../request-engine.ts';
+import type { RequestTable } from '../requests/request-table.ts';
+import { shardOf } from '../table/shard.ts';
 import { counterState } from '../windows/counter-state.ts';
 import type { Counters } from './counters.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
+import type { MemoryHolds } from './memory-holds.ts';
 
 /** The queues as this engine uses them. */
 type DeferredWork = Pick<WorkQueues, 'hasRoom' | 'enqueue' | 'wait'>;
 
 export class MemoryEngine implements Engine {
+  readonly holds: MemoryHolds;
+  readonly requests: RequestEngine;
   protected readonly counters: Counters;
   protected readonly clock: Clock;
   protected readonly stats: AcceptorStats;
@@ -52,11 +58,26 @@ export class MemoryEngine implements Engine {
   readonly #eachDecisions = Array.from({ length: MULTI_LIMIT_MAX }, newDecision);
   readonly #each: BatchDecision = { allowed: false, decisions: this.#eachDecisions };
 
-  constructor(counters: Counters, queues: DeferredWork, clock: Clock, stats: AcceptorStats) {
+  /** @param requests by shard */
+  constructor(
+    counters: Counters,
+    holds: MemoryHolds,
+    requests: readonly RequestTable[],
+    queues: DeferredWork,
+    clock: Clock,
+    stats: AcceptorStats,
+  ) {
     this.counters = counters;
+    this.holds = holds;
     this.#queues = queues;
     this.clock = clock;
     this.stats = stats;
+    this.requests = {
+      decide: (check, startedMs) => this.decideInPlace(check, clock.wallMs(startedMs)),
+      answer: (request, startedMs, decide) => {
+        return requests[shardOf(request.key)].answer(request, clock.wallMs(startedMs), decide);
+      },
+    };
     const { batch } = counters;
     const decisions = Array.from({ length: MULTI_LIMIT_MAX }, (_, n) => batch.decision(n));
     this.#batch = { allowed: false, decisions };
@@ -145,7 +166,10 @@ export class MemoryEngine implements Engine {
       const nowMs = this.clock.nowMs();
       let cleared = 0;
       for (const durationMs of durationsMs ?? [undefined]) {
-        cleared += this.counters.tableOf(identity).reset(identity, nowMs, durationMs, rule);
+        const table = this.counters.tableOf(identity);
+        cleared += table.reset(identity, nowMs, durationMs, rule, () => {
+          this.holds.voidLocked(identity, durationMs, rule);
+        });
       }
       this.stats.add(ACCEPTOR_STAT.countersReset, cleared);
       return cleared;

@@ -36,7 +36,7 @@ import { attachTable, type TableMemory } from '../table/table-memory.ts';
 import { type InspectedCounter, inspectCells } from '../windows/counter-state.ts';
 import { explainCounters } from '../windows/prediction.ts';
 import { count, counterKey, durationOfKey, judge, ruleOf, ruleOfKey } from '../windows/registry.ts';
-import { type Cells, clearCells, newCells } from '../windows/rule.ts';
+import { type Cells, clearCells, newCells, type ReservedTokens } from '../windows/rule.ts';
 import { Group } from './group.ts';
 
 export class CounterTable implements TableMemory {
@@ -143,32 +143,16 @@ export class CounterTable implements TableMemory {
     window: number,
     parameters: CheckParameters,
   ): number {
-    const location = this.#location;
-    const { group } = this;
     const { rule, durationMs } = parameters;
-    locate(this, id, location);
-    const { lock } = location;
-    this.acquire(lock);
+    const now = this.lock(id, nowMs);
     try {
-      const now = group.advanceTime(lock, nowMs);
       const cells = this.#cells;
-      const key = counterKey(rule, durationMs);
-      const slot = find(this, location, id, key);
+      const slot = find(this, this.#location, id, counterKey(rule, durationMs));
       if (slot === NO_SLOT) clearCells(cells);
-      else group.readCells(slot, cells);
-      if (!ruleOf(rule).deduct(cells, window, now, parameters)) {
-        return DEDUCTION_OUTCOME.windowEnded;
-      }
-      if (slot !== NO_SLOT) {
-        group.writeCells(slot, rule, cells);
-        return DEDUCTION_OUTCOME.applied;
-      }
-      // Its counter was evicted since.
-      const outcome = group.insert(location, id, namespaceTag, now, key, cells);
-      if (outcome === OUTCOME.full) return DEDUCTION_OUTCOME.full;
-      return outcome === OUTCOME.evicted ? DEDUCTION_OUTCOME.evicted : DEDUCTION_OUTCOME.applied;
+      else this.group.readCells(slot, cells);
+      return this.#deductLocked(id, namespaceTag, now, window, slot, parameters);
     } finally {
-      this.release(lock);
+      this.unlock();
     }
   }
 
@@ -206,9 +190,16 @@ export class CounterTable implements TableMemory {
 
   /**
    * Removes the counters of an identity: of one duration or all, of one rule or all.
+   * @param onReset called under the lock of the group
    * @returns how many there were
    */
-  reset(id: Identity, nowMs: number, durationMs?: number, rule?: RuleNumber): number {
+  reset(
+    id: Identity,
+    nowMs: number,
+    durationMs?: number,
+    rule?: RuleNumber,
+    onReset?: () => void,
+  ): number {
     const location = this.#location;
     const { group } = this;
     locate(this, id, location);
@@ -221,6 +212,7 @@ export class CounterTable implements TableMemory {
         group.remove(slot);
         if (!group.isExpired(slot, now)) live++;
       }
+      onReset?.();
       return live;
     } finally {
       this.release(lock);
@@ -270,6 +262,68 @@ export class CounterTable implements TableMemory {
     }
   }
 
+  /**
+   * Takes the lock of the group of an identity, for the functions whose names end in `Locked`.
+   * @returns the time of the group
+   */
+  lock(id: Identity, nowMs: number): number {
+    const location = this.#location;
+    locate(this, id, location);
+    this.acquire(location.lock);
+    return this.group.advanceTime(location.lock, nowMs);
+  }
+
+  /** Moves the time of the group forward. @returns that time */
+  advanceTimeLocked(nowMs: number): number {
+    return this.group.advanceTime(this.#location.lock, nowMs);
+  }
+
+  /** Releases the lock that `lock` has taken. */
+  unlock(): void {
+    this.release(this.#location.lock);
+  }
+
+  /**
+   * Counts tokens in the current window, also beyond the limit.
+   * @param parameters its cost is counted; its limit is that of a new counter
+   * @returns false: there is no slot for a new counter, or no counter by a limit of 0
+   */
+  chargeLocked(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    parameters: CheckParameters,
+  ): boolean {
+    const { rule, durationMs } = parameters;
+    const slot = find(this, this.#location, id, counterKey(rule, durationMs));
+    const cells = this.#cells;
+    if (slot === NO_SLOT || this.group.isExpired(slot, nowMs)) clearCells(cells);
+    else this.group.readCells(slot, cells);
+    const limit = cells.limit > 0 ? cells.limit : parameters.limit;
+    if (limit === 0) return false;
+    const { window } = ruleOf(rule).usage(cells, durationMs, nowMs);
+    const terms = { ...parameters, limit };
+    const outcome = this.#deductLocked(id, namespaceTag, nowMs, window, slot, terms);
+    return outcome !== DEDUCTION_OUTCOME.full;
+  }
+
+  /** Gives tokens of a reservation back. @returns how many, as the rule of the reservation says */
+  giveBackLocked(
+    id: Identity,
+    rule: RuleNumber,
+    reserved: ReservedTokens,
+    nowMs: number,
+    tokens: number,
+  ): number {
+    const slot = find(this, this.#location, id, counterKey(rule, reserved.durationMs));
+    if (slot === NO_SLOT) return 0;
+    const cells = this.#cells;
+    this.group.readCells(slot, cells);
+    const returned = ruleOf(rule).giveBack(cells, reserved, nowMs, tokens);
+    if (returned !== 0) this.group.writeCells(slot, rule, cells);
+    return returned;
+  }
+
   /** @param lock that of a group */
   acquire(lock: Lock): void {
     acquire(this.words, lock, this.#owner, this.#onWait);
@@ -305,6 +359,32 @@ export class CounterTable implements TableMemory {
     const cells = newCells();
     this.group.readCells(slot, cells);
     return inspectCells(rule.counterRule, durationMs, cells, nowMs);
+  }
+
+  /** Deducts from the cells that were read, and stores them. @param slot NO_SLOT: a new counter */
+  #deductLocked(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    window: number,
+    slot: Slot,
+    parameters: CheckParameters,
+  ): number {
+    const { group } = this;
+    const { rule, durationMs } = parameters;
+    const cells = this.#cells;
+    if (!ruleOf(rule).deduct(cells, window, nowMs, parameters)) {
+      return DEDUCTION_OUTCOME.windowEnded;
+    }
+    if (slot !== NO_SLOT) {
+      group.writeCells(slot, rule, cells);
+      return DEDUCTION_OUTCOME.applied;
+    }
+    // Its counter was evicted since, or is new.
+    const key = counterKey(rule, durationMs);
+    const outcome = group.insert(this.#location, id, namespaceTag, nowMs, key, cells);
+    if (outcome === OUTCOME.full) return DEDUCTION_OUTCOME.full;
+    return outcome === OUTCOME.evicted ? DEDUCTION_OUTCOME.evicted : DEDUCTION_OUTCOME.applied;
   }
 
   #decideExisting(

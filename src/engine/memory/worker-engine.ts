@@ -16,9 +16,11 @@ import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts'
 import type { Completion } from '../engine.ts';
 import { PendingChecks } from '../queue/pending-checks.ts';
 import type { WorkQueues } from '../queue/work-queues.ts';
+import type { RequestTable } from '../requests/request-table.ts';
 import type { Counters } from './counters.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
 import { MemoryEngine } from './memory-engine.ts';
+import type { MemoryHolds } from './memory-holds.ts';
 
 const POLL_INTERVAL_MS = WITHDRAW_AFTER_MS / 2;
 
@@ -26,8 +28,15 @@ export class WorkerEngine extends MemoryEngine {
   readonly #queues: WorkQueues;
   readonly #pending: PendingChecks;
 
-  constructor(counters: Counters, queues: WorkQueues, clock: Clock, stats: AcceptorStats) {
-    super(counters, queues, clock, stats);
+  constructor(
+    counters: Counters,
+    holds: MemoryHolds,
+    requests: readonly RequestTable[],
+    queues: WorkQueues,
+    clock: Clock,
+    stats: AcceptorStats,
+  ) {
+    super(counters, holds, requests, queues, clock, stats);
     this.#queues = queues;
     this.#pending = new PendingChecks(queues.producers, clock, {
       pollIntervalMs: POLL_INTERVAL_MS,

@@ -41,6 +41,8 @@ import { TokenQueue, type TokenQueueParts } from './token-queue.ts';
 const ALL_COUNTERS: CounterSelector = { durationsMs: undefined, rule: undefined };
 
 export class RedisEngine implements Engine {
+  readonly holds = undefined;
+  readonly requests = undefined;
   readonly #parts: TokenQueueParts;
   readonly #usesLeases: boolean;
   readonly #queue: TokenQueue;

@@ -39,14 +39,19 @@ export function newLocation(): Location {
   };
 }
 
+/** The number of the group of an identity. @param groups of its table */
+export function groupOfIdentity({ h1 }: Pick<Identity, 'h1'>, groups: number): number {
+  // 32 x 22 bits: the product is exact.
+  return Math.floor(((h1 >>> 0) * groups) / TWO_POW_32);
+}
+
 /** Finds where an identity may lie. Needs no lock. */
 export function locate(
   { firstSlot, groups }: Pick<TableMemory, 'firstSlot' | 'groups'>,
   id: Identity,
   into: Location,
 ): void {
-  // 32 x 22 bits: the product is exact.
-  const group = Math.floor(((id.h1 >>> 0) * groups) / TWO_POW_32);
+  const group = groupOfIdentity(id, groups);
   const first = id.h2 & (GROUP_BUCKETS - 1);
   // One of the 31 others, by bits that the first has not used.
   const step = 1 + (((id.h2 >>> 5) & 0xffff) % (GROUP_BUCKETS - 1));

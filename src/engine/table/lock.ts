@@ -13,7 +13,7 @@
  */
 
 import { ACCEPTORS_MAX } from '../../core/constants.ts';
-import { atomicWords, groupOf, type Lock, type Words } from './layout.ts';
+import { atomicWords, type Lock, type Words } from './layout.ts';
 
 /** The main thread removes counters of deleted namespaces. Where it ends, the process ends. */
 export const MAIN_THREAD_OWNER = 2 ** 31 - 1;
@@ -41,7 +41,12 @@ export function release(words: Words, lock: Lock): void {
 
 /** Frees a lock that an ended thread holds. @returns false: it does not hold it */
 export function breakLock(words: Words, lock: Lock, owner: number): boolean {
-  return Atomics.compareExchange(atomicWords(words), lock, owner, 0) === owner;
+  return passLock(words, lock, owner, 0);
+}
+
+/** Gives a lock that an ended thread holds to another owner. @returns false: it does not hold it */
+export function passLock(words: Words, lock: Lock, owner: number, next: number): boolean {
+  return Atomics.compareExchange(atomicWords(words), lock, owner, next) === owner;
 }
 
 function waitForLock(words: Words, lock: Lock, owner: number, onWait: () => void): void {
@@ -59,7 +64,7 @@ function waitForLock(words: Words, lock: Lock, owner: number, onWait: () => void
   const holder = Atomics.load(atomicWords(words), lock);
   const waitedS = (WAIT_STEPS_MAX * WAIT_STEP_MS) / 1_000;
   throw new Error(
-    `the lock of group ${groupOf(lock)} is still held by ${ownerName(holder)} after ${waitedS} s`,
+    `the lock at word ${lock} of a table is still held by ${ownerName(holder)} after ${waitedS} s`,
   );
 }
 

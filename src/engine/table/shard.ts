@@ -6,7 +6,7 @@ import type { Identity } from '../../core/hash.ts';
 const SHARD_SHIFT = 32 - Math.log2(SHARDS);
 
 /** The top bits of the first word of a hash. */
-export function shardOf(id: Identity): number {
+export function shardOf(id: Pick<Identity, 'h0'>): number {
   return id.h0 >>> SHARD_SHIFT;
 }
 

@@ -149,6 +149,17 @@ export const gcra: WindowRule = {
     return refundGcra(cells, nowMs, durationMs, cost);
   },
 
+  /**
+   * Tokens that have refilled since the reservation are in the bucket already. Under another limit
+   * by now the higher one counts, so that none is given back twice.
+   */
+  giveBack(cells, { window: reservedMs, durationMs, limit }, nowMs, tokens) {
+    const elapsedMs = Math.max(0, nowMs - reservedMs);
+    const rate = Math.max(limit, cells.limit);
+    const refilled = -ceilOfQuotient(-elapsedMs, rate, 0, durationMs);
+    return refilled >= tokens ? 0 : refundGcra(cells, nowMs, durationMs, tokens - refilled);
+  },
+
   protect: ({ newest }, nowMs) => newest > nowMs,
   deniedWord: ({ newest }) => Math.min(Math.ceil(newest / 1_000), DENIED_MAX) | 0,
   expiryMs: (newest) => newest,

@@ -40,6 +40,14 @@ export function copyCells(from: Cells, into: Cells): void {
   into.limit = from.limit;
 }
 
+/** When and under which terms tokens were reserved. */
+export interface ReservedTokens {
+  /** That of the decision. */
+  window: number;
+  durationMs: number;
+  limit: number;
+}
+
 /** Decides from the cells, and leaves them as they are. */
 export type Judge = (
   cells: Cells,
@@ -86,6 +94,11 @@ export interface WindowRule {
    * @returns how many; 0: the cells are unchanged
    */
   refund(cells: Cells, window: number, nowMs: number, durationMs: number, cost: number): number;
+  /**
+   * Gives tokens of a reservation back, to the window that they came from.
+   * @returns how many; 0: the cells are unchanged
+   */
+  giveBack(cells: Cells, reservation: ReservedTokens, nowMs: number, tokens: number): number;
   /**
    * Prepares the cells for the denial of a check, which protects the counter from eviction.
    * @param window that of the denial

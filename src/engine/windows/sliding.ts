@@ -15,6 +15,7 @@ import { ceilOfQuotient } from './gcra.ts';
 import type { Judge, WindowRule } from './rule.ts';
 import {
   protectCarriedOver,
+  removeUsage,
   usageBefore,
   usageIn,
   windowAt,
@@ -92,6 +93,10 @@ export const sliding: WindowRule = {
   ...windowRuleBase,
   judge: judgeSliding,
   protect: protectCarriedOver,
+
+  giveBack(cells, { window, durationMs }, nowMs, tokens) {
+    return removeUsage(cells, window, nowMs, durationMs, tokens);
+  },
 
   tokensUsed({ used, usedBefore, endMs }, durationMs, nowMs) {
     return used + carriedOver(usedBefore, endMs - nowMs, durationMs);

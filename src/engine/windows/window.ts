@@ -125,6 +125,10 @@ export const windowRuleBase: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'
     return refunded;
   },
 
+  giveBack(cells, { window, durationMs }, nowMs, tokens) {
+    return windowRuleBase.refund(cells, window, nowMs, durationMs, tokens);
+  },
+
   deniedWord: (_cells, window, before) => before | (1 << (window & 1)),
   expiryMs: windowExpiryMs,
   endMs: windowEndMs,
@@ -152,6 +156,25 @@ export const windowRuleBase: Omit<WindowRule, 'judge' | 'protect' | 'tokensUsed'
     return { windowStart: newest * durationMs, current, previous };
   },
 };
+
+/**
+ * Removes tokens from a window while it counts: until the end of the window after it.
+ * @returns how many
+ */
+export function removeUsage(
+  cells: Cells,
+  window: number,
+  nowMs: number,
+  durationMs: number,
+  tokens: number,
+): number {
+  if (!isCurrent(window + 1, durationMs, nowMs)) return 0;
+  const cell = window === cells.newest ? 'current' : 'previous';
+  if (cell === 'previous' && window !== cells.newest - 1) return 0;
+  const removed = Math.min(tokens, cells[cell]);
+  cells[cell] -= removed;
+  return removed;
+}
 
 /** A denial in the newest window protects what was used in it. */
 export function protectNewest({ newest }: Cells, window: number): boolean {

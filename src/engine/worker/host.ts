@@ -38,10 +38,12 @@ export class ShardWorkerHost implements EngineHost {
     const queueDepths = this.#queueDepths.byWorker();
     const { runningCount: running, replacementCount: replaced } = this.#supervisor;
     const cluster = this.#engine.clusterStats?.();
+    const holds = this.#engine.holdStats?.();
     return {
       queueDepths,
       workers: { configured: queueDepths.length, running, replaced },
       ...(cluster && { cluster }),
+      ...(holds && { holds }),
     };
   }
 

@@ -21,7 +21,7 @@ import {
   restrictFile,
 } from '../../core/file-ownership.ts';
 import { requirePackage } from '../../core/packages.ts';
-import { shardOfFileName } from '../../engine/memory/checkpoint/format.ts';
+import { parseFileName } from '../../engine/memory/checkpoint/format.ts';
 
 const Sqlite = requirePackage('libsql');
 
@@ -145,7 +145,7 @@ function isStoreFile(name: string): boolean {
 }
 
 function isCountersFile(name: string): boolean {
-  return shardOfFileName(name) !== undefined;
+  return parseFileName(name) !== undefined;
 }
 
 function isUnfinishedStoreFile(name: string): boolean {

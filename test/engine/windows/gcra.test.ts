@@ -55,12 +55,12 @@ describe('GCRA', () => {
     limit: fc.option(amounts(0), { freq: 2 }),
     burst: fc.oneof(fc.constant(NO_BURST), amounts(1)),
     cost: share,
-    action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund'),
+    action: fc.constantFrom('check', 'check', 'check', 'deduct', 'refund', 'giveBack'),
     late: fc.double({ min: 0, max: 1, noNaN: true }),
   });
 
   test('equals an exact model in checks, deductions, refunds and changes of the limit', () => {
-    const seen = { allowed: 0, denied: 0, deducted: 0, tooLate: 0, refunded: 0 };
+    const seen = { allowed: 0, denied: 0, deducted: 0, tooLate: 0, refunded: 0, givenBack: 0 };
     fc.assert(
       fc.property(
         fc.integer({ min: 1.6e12, max: 4e12 }),
@@ -99,6 +99,16 @@ describe('GCRA', () => {
               const expected = model.refundTokens(check, now, BigInt(cost));
               expect(BigInt(gcra.refund(cells, 0, now, durationMs, cost))).toBe(expected);
               if (expected > 0n) seen.refunded++;
+            } else if (action === 'giveBack' && limit > 0) {
+              // What has refilled since the reservation, under the higher limit, is there already.
+              const elapsedMs = Math.floor(late * late * late * durationMs);
+              const reserved = { window: now - elapsedMs, durationMs, limit };
+              const rate = BigInt(Math.max(limit, cells.limit));
+              const refilled = (BigInt(elapsedMs) * rate) / BigInt(durationMs);
+              const left = BigInt(cost) > refilled ? BigInt(cost) - refilled : 0n;
+              const expected = model.refundTokens(check, now, left);
+              expect(BigInt(gcra.giveBack(cells, reserved, now, cost))).toBe(expected);
+              if (expected > 0n) seen.givenBack++;
             }
             expect(cells.current).toBeGreaterThanOrEqual(0);
             expect(cells.current).toBeLessThan(Math.max(1, cells.limit));
@@ -139,6 +149,41 @@ describe('GCRA', () => {
     expect(decide(cells, passesAt, { limit: 2, durationMs: HOUR, cost: 1 }).passesAt).toBe(
       passesAt + 0.5 * HOUR,
     );
+  });
+
+  test('a reservation gives back what has not refilled since', () => {
+    const reserved = { window: 1_000, durationMs: 10_000, limit: 10 };
+    const giveBack = (nowMs: number, tokens: number) => {
+      const cells = newCells();
+      expect(decide(cells, 1_000, { limit: 10, durationMs: 10_000, cost: 10 }).allowed).toBe(true);
+      const returned = gcra.giveBack(cells, reserved, nowMs, tokens);
+      return [returned, gcra.usage(cells, 10_000, nowMs).used];
+    };
+    // A thread whose clock is behind the reservation returns all.
+    expect([500, 1_000, 1_999].map((nowMs) => giveBack(nowMs, 4))).toEqual([
+      [4, 7],
+      [4, 6],
+      [4, 6],
+    ]);
+    expect([2_000, 4_999, 5_000, 11_000].map((nowMs) => giveBack(nowMs, 4))).toEqual([
+      [3, 6],
+      [1, 6],
+      [0, 6],
+      [0, 0],
+    ]);
+    expect(giveBack(1_000, 40)).toEqual([10, 0]);
+    expect(gcra.giveBack(newCells(), reserved, 1_000, 4)).toBe(0);
+  });
+
+  test('a reservation gives back no token that has refilled under a raised limit', () => {
+    const cells = newCells();
+    const durationMs = 10_000;
+    expect(decide(cells, 0, { limit: 10, durationMs, cost: 10 }).allowed).toBe(true);
+    // All are there again after 120 ms.
+    expect(decide(cells, 0, { limit: 1_000, durationMs, cost: 2 }).allowed).toBe(true);
+    expect(decide(cells, 120, { limit: 1_000, durationMs, cost: 10 }).allowed).toBe(true);
+    expect(gcra.giveBack(cells, { window: 0, durationMs, limit: 10 }, 120, 10)).toBe(0);
+    expect(gcra.usage(cells, durationMs, 120).used).toBe(10);
   });
 
   test('a changed burst keeps what was used', () => {

@@ -191,6 +191,53 @@ test('a deduction does not move a counter into a window that has not begun', () 
   }
 });
 
+describe('a reservation', () => {
+  const durationMs = 1_000;
+  const used = () => ({ newest: 5, current: 8, previous: 3, limit: 10 });
+  const giveBack = (name: 'fixed' | 'sliding', window: number, nowMs: number, tokens: number) => {
+    const cells = used();
+    const reserved = { window, durationMs, limit: 10 };
+    const returned = ruleOf(RULE[name]).giveBack(cells, reserved, nowMs, tokens);
+    if (returned === 0) expect(cells).toEqual(used());
+    return { returned, current: cells.current, previous: cells.previous };
+  };
+
+  test('gives its tokens back to its window, and no more than are used there', () => {
+    for (const name of ['fixed', 'sliding'] as const) {
+      expect(giveBack(name, 5, 5_999, 3)).toEqual({ returned: 3, current: 5, previous: 3 });
+      expect(giveBack(name, 5, 5_000, 9)).toEqual({ returned: 8, current: 0, previous: 3 });
+      // A clock that is behind the window is in it.
+      expect(giveBack(name, 5, 4_000, 3)).toEqual({ returned: 3, current: 5, previous: 3 });
+      expect(giveBack(name, 5, 5_500, 0).returned).toBe(0);
+    }
+  });
+
+  test('gives nothing back after its fixed window', () => {
+    expect(giveBack('fixed', 5, 6_000, 3).returned).toBe(0);
+    expect(giveBack('fixed', 4, 5_500, 3).returned).toBe(0);
+    expect(giveBack('fixed', 4, 4_999, 3).returned).toBe(0);
+  });
+
+  test('gives tokens back to a sliding window while it is carried over', () => {
+    expect(giveBack('sliding', 5, 6_999, 3)).toEqual({ returned: 3, current: 5, previous: 3 });
+    expect(giveBack('sliding', 5, 7_000, 3).returned).toBe(0);
+    expect(giveBack('sliding', 4, 5_999, 2)).toEqual({ returned: 2, current: 8, previous: 1 });
+    expect(giveBack('sliding', 4, 5_000, 9)).toEqual({ returned: 3, current: 8, previous: 0 });
+    expect(giveBack('sliding', 4, 6_000, 2).returned).toBe(0);
+  });
+
+  test('gives nothing back to a window that the counter does not have', () => {
+    for (const name of ['fixed', 'sliding'] as const) {
+      expect(giveBack(name, 3, 5_500, 3).returned).toBe(0);
+      expect(giveBack(name, 6, 6_500, 3).returned).toBe(0);
+      const cells = newCells();
+      const reserved = { window: 5, durationMs, limit: 10 };
+      expect(ruleOf(RULE[name]).giveBack(cells, reserved, 5_500, 3)).toBe(0);
+      expect(cells).toEqual(newCells());
+    }
+  });
+});
+
 test('a denial whose tokens have been returned passes in the window that it has', () => {
   const [durationMs, reset] = [60_000, 120_000];
   const terms = { limit: 10, durationMs, cost: 6, rule: RULE.sliding, burst: NO_BURST };

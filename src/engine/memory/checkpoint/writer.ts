@@ -1,7 +1,8 @@
 /**
  * Writes the checkpoints of one shard, a part at a time, off the path of a check. It belongs to the
- * shard's worker. A group's lock is held while its counters are copied, some microseconds: each
- * counter is consistent, as of some moment between the start and the end.
+ * shard's worker. A group's lock is held while its counters and their holds are copied: they are
+ * consistent, as of some moment between the start and the end. That takes some microseconds, and
+ * about 1 ms for each 1 000 holds of one identifier.
  *
  * A worker that dies in here leaves an incomplete file, and the one before is complete. Its
  * successor begins again, over the same file, whatever the lock lines say about changes. If the
@@ -10,8 +11,9 @@
  * checkpoint, nothing else.
  */
 
-import { closeSync, constants, ftruncateSync, openSync, writeSync } from 'node:fs';
-import { crc32 } from 'node:zlib';
+import { ENDED_HOLD_MS } from '../../../core/constants.ts';
+import type { HoldTable } from '../../holds/hold-table.ts';
+import { AT, RECORD, RECORD_BYTES, RECORD_DOUBLE } from '../../holds/layout.ts';
 import {
   atomicWords,
   firstSlot,
@@ -30,13 +32,8 @@ import { acquire, release } from '../../table/lock.ts';
 import type { TableMemory } from '../../table/table-memory.ts';
 import { isExpired } from '../../windows/registry.ts';
 import { CHECKPOINT_AT, changedAt, copySlot, newestAt } from '../layout.ts';
-import {
-  checkpointPath,
-  ENTRY_BYTES,
-  encodeHeader,
-  type HashKeyFingerprint,
-  HEADER_BYTES,
-} from './format.ts';
+import { EntryFile } from './entry-file.ts';
+import { COUNTER_FILES, type FileKind, type HashKeyFingerprint, HOLD_FILES } from './format.ts';
 
 /** Entries after which a part ends. */
 const PART_ENTRIES = 1_024;
@@ -44,16 +41,36 @@ const PART_ENTRIES = 1_024;
 const PART_COPIED_GROUPS_MAX = 128;
 const PART_GROUPS_MAX = 2_048;
 
-/**
- * Without O_TRUNC, after which file systems flush a file at once when it is closed. A symbolic link
- * in its place is an error: other users may be able to write to the directory.
- */
-const OPEN_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
-
 /** The entries of one part, for all shards of a worker in turn. */
 export class CheckpointBuffer {
-  readonly bytes = new Uint8Array((PART_ENTRIES + GROUP_SLOTS) * ENTRY_BYTES);
+  readonly bytes = new Uint8Array((PART_ENTRIES + GROUP_SLOTS) * COUNTER_FILES.entryBytes);
   readonly words = new Int32Array(this.bytes.buffer);
+  readonly holds = new RecordBuffer();
+}
+
+/** Records of holds. One identity may have any number of them, so it grows. */
+class RecordBuffer {
+  #words = new Int32Array(0);
+  #length = 0;
+
+  /** @param record its words, with its number in place of the link */
+  add(record: Int32Array, number: number): void {
+    if (this.#length + record.length > this.#words.length) {
+      const larger = new Int32Array(2 * this.#words.length + PART_ENTRIES * record.length);
+      larger.set(this.#words);
+      this.#words = larger;
+    }
+    this.#words.set(record, this.#length);
+    this.#words[this.#length + RECORD.link] = number;
+    this.#length += record.length;
+  }
+
+  /** Removes all records. @returns their bytes, until the next one is added */
+  take(): Uint8Array {
+    const bytes = new Uint8Array(this.#words.buffer, 0, this.#length * 4);
+    this.#length = 0;
+    return bytes;
+  }
 }
 
 /** How a worker reports that it is alive, or that it may wait long for the disk. */
@@ -64,6 +81,7 @@ interface HeartbeatReporter {
 
 export class CheckpointWriter {
   readonly #table: TableMemory;
+  readonly #holds: HoldTable;
   readonly #shard: number;
   readonly #owner: number;
   readonly #directory: string;
@@ -72,16 +90,17 @@ export class CheckpointWriter {
   readonly #heartbeats: HeartbeatReporter;
   /** Whether the last checkpoint, of this or an earlier worker, may be incomplete. */
   #isIncomplete = true;
-  /** The file being written; undefined between two checkpoints. */
-  #file: number | undefined;
+  /** The files being written; undefined between two checkpoints. */
+  #counterFile: EntryFile | undefined;
+  /** Undefined too if there were no holds at the start of the checkpoint. */
+  #holdFile: EntryFile | undefined;
   #startedMs = 0;
   #nextGroup = 0;
-  #entryCount = 0;
-  #entriesCrc = 0;
 
   /** @param owner of the locks that the calling thread takes: see `lock.ts` */
   constructor(
     table: TableMemory,
+    holds: HoldTable,
     owner: number,
     directory: string,
     key: HashKeyFingerprint,
@@ -89,6 +108,7 @@ export class CheckpointWriter {
     heartbeats: HeartbeatReporter,
   ) {
     this.#table = table;
+    this.#holds = holds;
     this.#shard = table.words[TABLE_HEADER.shard];
     this.#owner = owner;
     this.#directory = directory;
@@ -104,6 +124,7 @@ export class CheckpointWriter {
   hasChanges(): boolean {
     if (this.#isIncomplete) return true;
     const { words, groups } = this.#table;
+    if (this.#holds.memory.words[AT.changed] !== 0) return true;
     for (let group = 0; group < groups; group++) {
       if (words[changedAt(lockAt(group))] !== 0) return true;
     }
@@ -113,12 +134,13 @@ export class CheckpointWriter {
   /** Begins another checkpoint, in place of an unfinished one. */
   begin(nowMs: number): void {
     this.abandon();
-    this.#file = this.#doDiskWork(() => openSync(this.#path(), OPEN_FLAGS, 0o600));
+    this.#counterFile = this.#open(COUNTER_FILES);
+    if (this.#holds.hasRecords()) this.#holdFile = this.#open(HOLD_FILES);
     this.#isIncomplete = true;
     this.#startedMs = nowMs;
     this.#nextGroup = 0;
-    this.#entryCount = 0;
-    this.#entriesCrc = 0;
+    // A hold that changes from here on is in the next checkpoint, whether or not it is in this one.
+    this.#holds.memory.words[AT.changed] = 0;
   }
 
   /** Writes a part of it. @returns whether it is complete now */
@@ -141,19 +163,24 @@ export class CheckpointWriter {
 
   /** Ends an unfinished checkpoint. */
   abandon(): void {
-    const file = this.#file;
-    this.#file = undefined;
-    if (file !== undefined) closeSync(file);
+    const files = [this.#counterFile, this.#holdFile];
+    this.#counterFile = undefined;
+    this.#holdFile = undefined;
+    for (const file of files) file?.close();
   }
 
   /**
-   * Whether a group has no counter, and none was removed or added since the last checkpoint. Read
+   * Whether a group has no counter and no hold, and none was removed or added since. Read
    * without its lock: a decision at this moment marks the group as changed for the next one.
    */
   #isEmpty(group: number): boolean {
     const { words } = this.#table;
     const lock = lockAt(group);
-    return words[changedAt(lock)] === 0 && nextMarkedSlot(words, lock, 0) === GROUP_SLOTS;
+    return (
+      words[changedAt(lock)] === 0 &&
+      nextMarkedSlot(words, lock, 0) === GROUP_SLOTS &&
+      (this.#holdFile === undefined || !this.#holds.hasRecordsInGroup(group))
+    );
   }
 
   /** @param entries those in the part so far @returns those after this group */
@@ -176,35 +203,47 @@ export class CheckpointWriter {
         if (isExpired(doubles[keyAt(slot)], doubles[newestAt(slot)], lockedMs)) continue;
         copySlot(words, slot, this.#buffer.words, slotAt(0 as Slot, end++));
       }
+      if (this.#holdFile !== undefined) this.#copyHolds(group, lockedMs);
     } finally {
       release(words, lock);
     }
     return end;
   }
 
+  /** Copies the holds of the identities of a group, whose lock is held. */
+  #copyHolds(group: number, nowMs: number): void {
+    const holds = this.#holds;
+    const { memory } = holds;
+    holds.lock();
+    try {
+      for (const record of holds.recordsOfGroup(group)) {
+        const endedMs = memory.double(record, RECORD_DOUBLE.endedAt);
+        if (!holds.isLive(record) && endedMs + ENDED_HOLD_MS <= nowMs) continue;
+        const at = memory.record(record);
+        this.#buffer.holds.add(memory.words.subarray(at, at + RECORD_BYTES / 4), record);
+      }
+    } finally {
+      holds.unlock();
+    }
+  }
+
   #write(entries: number): void {
-    const length = entries * ENTRY_BYTES;
-    const bytes = this.#buffer.bytes.subarray(0, length);
-    this.#entriesCrc = crc32(bytes, this.#entriesCrc);
-    const at = HEADER_BYTES + this.#entryCount * ENTRY_BYTES;
-    this.#doDiskWork(() => writeAll(this.#file!, bytes, at));
-    this.#entryCount += entries;
+    const counters = this.#buffer.bytes.subarray(0, entries * COUNTER_FILES.entryBytes);
+    const holds = this.#buffer.holds.take();
+    this.#doDiskWork(() => {
+      this.#holdFile?.append(holds);
+      this.#counterFile!.append(counters);
+    });
   }
 
   #finish(): void {
     const number = this.#number();
-    const file = this.#file!;
-    const header = encodeHeader(
-      { number, startedMs: this.#startedMs, entryCount: this.#entryCount },
-      this.#key,
-      this.#entriesCrc,
-    );
+    const startedMs = this.#startedMs;
     this.#doDiskWork(() => {
-      writeAll(file, header, 0);
-      ftruncateSync(file, HEADER_BYTES + this.#entryCount * ENTRY_BYTES);
-      // Some file systems report only now that there was no space.
-      this.abandon();
+      this.#holdFile?.finish(number, startedMs, this.#key);
+      this.#counterFile!.finish(number, startedMs, this.#key);
     });
+    this.abandon();
     Atomics.store(atomicWords(this.#table.words), CHECKPOINT_AT, number);
     this.#isIncomplete = false;
   }
@@ -225,13 +264,8 @@ export class CheckpointWriter {
     return Atomics.load(atomicWords(this.#table.words), CHECKPOINT_AT) + 1;
   }
 
-  #path(): string {
-    return checkpointPath(this.#directory, this.#shard, this.#number());
-  }
-}
-
-function writeAll(file: number, bytes: Uint8Array, position: number): void {
-  for (let at = 0; at < bytes.length; ) {
-    at += writeSync(file, bytes, at, bytes.length - at, position + at);
+  #open(kind: FileKind): EntryFile {
+    const number = this.#number();
+    return this.#doDiskWork(() => new EntryFile(this.#directory, kind, this.#shard, number));
   }
 }

@@ -8,6 +8,7 @@
  */
 
 import { WORKER_STAT, type WorkerStats } from '../../../shared-memory/stats.ts';
+import type { HoldTable } from '../../holds/hold-table.ts';
 import type { HashKeyFingerprint } from '../checkpoint/format.ts';
 import { CheckpointBuffer, CheckpointWriter } from '../checkpoint/writer.ts';
 import type { CounterTable } from '../table.ts';
@@ -17,6 +18,12 @@ export interface CheckpointPlan {
   directory: string;
   intervalMs: number;
   keyFingerprint: HashKeyFingerprint;
+}
+
+/** What the files of a shard have. */
+export interface CheckpointedShard {
+  table: CounterTable;
+  holds: HoldTable;
 }
 
 /** Between two parts of a checkpoint. */
@@ -35,14 +42,14 @@ export class CheckpointScheduler {
 
   /** @param owner of the locks that the calling thread takes: see `lock.ts` */
   constructor(
-    tables: readonly CounterTable[],
+    shards: readonly CheckpointedShard[],
     owner: number,
     { directory, intervalMs, keyFingerprint }: CheckpointPlan,
     stats: WorkerStats,
   ) {
     const buffer = new CheckpointBuffer();
-    this.#writers = tables.map((table) => {
-      return new CheckpointWriter(table, owner, directory, keyFingerprint, buffer, stats);
+    this.#writers = shards.map(({ table, holds }) => {
+      return new CheckpointWriter(table, holds, owner, directory, keyFingerprint, buffer, stats);
     });
     this.#intervalMs = intervalMs;
     this.#stats = stats;

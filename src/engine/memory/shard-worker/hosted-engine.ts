@@ -5,7 +5,9 @@
 
 import { Clock } from '../../../shared-memory/clock.ts';
 import { Control } from '../../../shared-memory/control.ts';
-import type { HostedEngine } from '../../engine.ts';
+import type { HoldStats, HostedEngine } from '../../engine.ts';
+import { AT, DOUBLE_AT, HoldMemory } from '../../holds/layout.ts';
+import { recoverHolds } from '../../holds/rebuild.ts';
 import { lockAt } from '../../table/layout.ts';
 import { breakLock } from '../../table/lock.ts';
 import { workerOf } from '../../table/shard.ts';
@@ -23,18 +25,20 @@ export class HostedMemoryEngine implements HostedEngine {
   readonly channels: SharedArrayBuffer[][];
   readonly notifiesAcceptors: boolean;
   readonly #tables: readonly SharedArrayBuffer[];
+  readonly #holds: readonly HoldMemory[];
   readonly #control: Control;
   #removalTimer: NodeJS.Timeout | undefined;
 
   constructor(
-    { decide, fullTablePolicy, tables, channels }: MemoryEngineData,
+    { engine: _, decide, ...shared }: MemoryEngineData,
     control: SharedArrayBuffer,
     checkpointPlan: CheckpointPlan,
   ) {
-    this.workerData = { control, tables, channels, fullTablePolicy, checkpointPlan };
-    this.channels = channels;
+    this.workerData = { control, ...shared, checkpointPlan };
+    this.channels = shared.channels;
     this.notifiesAcceptors = decide === 'worker';
-    this.#tables = tables;
+    this.#tables = shared.tables;
+    this.#holds = shared.holds.map((buffer, shard) => new HoldMemory(buffer, shard));
     this.#control = new Control(control);
   }
 
@@ -42,8 +46,24 @@ export class HostedMemoryEngine implements HostedEngine {
     for (const [shard, buffer] of this.#tables.entries()) {
       if (workerOf(shard, this.#control.workerCount) !== worker) continue;
       const { words, groups } = attachTable(buffer, shard);
+      // First the holds: a thread that waits for a group would wait for them too.
+      recoverHolds(this.workerData.holds[shard], shard, incarnation);
       for (let group = 0; group < groups; group++) breakLock(words, lockAt(group), incarnation);
     }
+  }
+
+  /** Read without the locks: as of a moment ago. */
+  holdStats(): HoldStats {
+    const sum = (read: (memory: HoldMemory) => number) => {
+      return this.#holds.reduce((total, memory) => total + read(memory), 0);
+    };
+    return {
+      capacity: sum(({ capacity }) => capacity),
+      reservations: sum(({ words }) => words[AT.liveReservations]),
+      reservedTokens: sum(({ doubles }) => doubles[DOUBLE_AT.heldTokens]),
+      leases: sum(({ words }) => words[AT.liveLeases]),
+      leasedTokens: sum(({ doubles }) => doubles[DOUBLE_AT.leasedTokens]),
+    };
   }
 
   removeNamespaces(tags: ReadonlySet<number>): Promise<void> {

@@ -1,7 +1,7 @@
 /**
  * A shard worker: a task of the piscina pool that runs until a stop is requested. For its shards it
- * processes the queues of all acceptors, sweeps, and writes checkpoints. It sleeps when there is no
- * work, and writes heartbeats to its stats block.
+ * processes the queues of all acceptors, sweeps, ends expired holds and writes checkpoints. It
+ * sleeps when there is no work, and writes heartbeats to its stats block.
  *
  * It may die at any point: the supervisor breaks its locks and starts the task again, which resumes
  * the queues. Where shared memory is damaged it returns a description, and the supervisor ends the
@@ -19,22 +19,27 @@ import { Control } from '../../../shared-memory/control.ts';
 import { WAKE_UP_FLAG, type WorkerStats } from '../../../shared-memory/stats.ts';
 import { kernelThreadId } from '../../../shared-memory/thread-times.ts';
 import type { WorkerRun } from '../../engine.ts';
+import { HoldTable } from '../../holds/hold-table.ts';
 import { CheckQueueConsumer } from '../../queue/check-queue-consumer.ts';
 import { attachChannel } from '../../queue/queue.ts';
 import { pause, sleep } from '../../queue/wake-up.ts';
 import { shardOf, workerOf } from '../../table/shard.ts';
+import { type HoldPolicies, ShardHolds } from '../shard-holds.ts';
 import { CounterTable } from '../table.ts';
 import { type CheckpointPlan, CheckpointScheduler } from './checkpoint-scheduler.ts';
 import { EntryProcessor } from './entry-processor.ts';
+import { HoldScheduler } from './hold-scheduler.ts';
 import { SweepScheduler } from './sweep-scheduler.ts';
 
 /** The data of every thread of the pool. */
 export interface MemoryWorkerData {
   control: SharedArrayBuffer;
   tables: SharedArrayBuffer[];
+  holds: SharedArrayBuffer[];
   /** By acceptor and worker. */
   channels: SharedArrayBuffer[][];
   fullTablePolicy: FullTablePolicy;
+  holdPolicies: HoldPolicies;
   checkpointPlan: CheckpointPlan;
 }
 
@@ -80,12 +85,23 @@ export default function run({
       const queue = new CheckQueueConsumer(channel, stats, notificationPorts[acceptor]);
       return new EntryProcessor(queue, tableOf, clock, stats);
     });
-    const ownTables = tables.filter((table) => table !== undefined);
-    const sweeps = new SweepScheduler(ownTables, incarnation, stats);
-    const checkpoints = new CheckpointScheduler(ownTables, incarnation, data.checkpointPlan, stats);
+    const shards = tables.flatMap((table, shard) => {
+      if (table === undefined) return [];
+      return [{ table, holds: new HoldTable(data.holds[shard], shard, incarnation, heartbeat) }];
+    });
+    const expiries = new HoldScheduler(
+      shards.map(({ table, holds }) => new ShardHolds(table, holds, data.holdPolicies)),
+      stats,
+    );
+    const sweeps = new SweepScheduler(
+      shards.map(({ table }) => table),
+      incarnation,
+      stats,
+    );
+    const checkpoints = new CheckpointScheduler(shards, incarnation, data.checkpointPlan, stats);
     const pauses = notificationPorts.length === 0 ? PAUSES_BEFORE_SLEEP : 0;
     try {
-      runLoop(processors, sweeps, checkpoints, clock, stats, pauses);
+      runLoop(processors, [sweeps, expiries, checkpoints], clock, stats, pauses);
       // No thread decides any more, and the queues are empty: this round is complete.
       checkpoints.writeFinalRound(clock.nowMs());
     } finally {
@@ -101,11 +117,16 @@ export default function run({
   }
 }
 
+/** Work that is done a step at a time. */
+interface Scheduler {
+  /** @returns the ms until the next step */
+  step(nowMs: number): number;
+}
+
 /** @param pausesBeforeSleep the pauses without work before the worker sleeps */
 function runLoop(
   processors: readonly EntryProcessor[],
-  sweeps: SweepScheduler,
-  checkpoints: CheckpointScheduler,
+  schedulers: readonly Scheduler[],
   clock: Clock,
   stats: WorkerStats,
   pausesBeforeSleep: number,
@@ -123,13 +144,14 @@ function runLoop(
     if (processed === 0 && isStopping) return;
     if (processed > 0) pausesLeft = pausesBeforeSleep;
     const nowMs = clock.nowMs();
-    const sleepMs = Math.min(sweeps.step(nowMs), checkpoints.step(nowMs));
+    let sleepMs = WORKER_HEARTBEAT_MS;
+    for (const scheduler of schedulers) sleepMs = Math.min(sleepMs, scheduler.step(nowMs));
     if (sleepMs === 0 || processed >= ENTRIES_PER_TURN_MAX) continue;
     if (pausesLeft > 0) {
       pausesLeft--;
       pause(stats.words, WAKE_UP_FLAG, PAUSE_MS);
     } else if (processed === 0) {
-      sleep(stats.words, WAKE_UP_FLAG, Math.min(sleepMs, WORKER_HEARTBEAT_MS), hasWork);
+      sleep(stats.words, WAKE_UP_FLAG, sleepMs, hasWork);
     }
   }
 }

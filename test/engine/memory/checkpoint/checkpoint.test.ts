@@ -54,10 +54,10 @@ afterEach(() => removeDirectory(directory));
 class AllCheckpointWriters {
   readonly checkpointers: CheckpointWriter[];
 
-  constructor({ tables }: TestTables, key = KEY) {
+  constructor({ tables, holdTables }: TestTables, key = KEY) {
     const buffer = new CheckpointBuffer();
-    this.checkpointers = tables.map((table) => {
-      return new CheckpointWriter(table, 1, directory, key, buffer, {
+    this.checkpointers = tables.map((table, shard) => {
+      return new CheckpointWriter(table, holdTables[shard], 1, directory, key, buffer, {
         heartbeat() {},
         setWaitingForDisk() {},
       });
@@ -76,7 +76,11 @@ class AllCheckpointWriters {
 }
 
 const restore = (tables: TestTables, now = NOW, key = KEY, latest = NO_LATEST_TIME) => {
-  return new CheckpointLoader(directory, key, latest).restoreInto(tables.tables, now);
+  return new CheckpointLoader(directory, key, latest).restoreInto(
+    tables.tables,
+    tables.holdTables,
+    now,
+  );
 };
 
 const usageOf = (tables: TestTables, identifier: string, now = NOW, duration = MINUTE) => {
@@ -107,7 +111,13 @@ describe('counters', () => {
       );
     }
     const larger = new TestTables(65_536);
-    expect(restore(larger)).toEqual({ counters: 1_000, lostCounters: 0, damageMessages: [] });
+    expect(restore(larger)).toEqual({
+      counters: 1_000,
+      lostCounters: 0,
+      holds: 0,
+      lostHolds: 0,
+      damageMessages: [],
+    });
     for (let i = 0; i < 1_000; i++) expect(usageOf(larger, `user_${i}`)).toBe(3);
   });
 
@@ -240,7 +250,7 @@ describe('a checkpoint', () => {
       // Its time is not used either.
       expect([damage, lastRun.latestStartedMs <= NOW + 2]).toEqual([damage, true]);
       const into = new TestTables(COUNTERS_MIN);
-      const { counters, damageMessages } = lastRun.restoreInto(into.tables, NOW);
+      const { counters, damageMessages } = lastRun.restoreInto(into.tables, into.holdTables, NOW);
       expect([damage, counters, existsSync(last)]).toEqual([damage, whole.counters, false]);
       expect([damage, damageMessages]).toEqual([damage, [expect.stringContaining(last)]]);
     }
@@ -340,7 +350,7 @@ describe('a checkpoint', () => {
   });
 
   test.each([
-    ['another store', KEY_OF_OTHER, NO_LATEST_TIME, 2, 'its counters belong to another store'],
+    ['another store', KEY_OF_OTHER, NO_LATEST_TIME, 2, 'its entries belong to another store'],
     ['a far future', KEY, NOW - MINUTE, 2, "its time is far ahead of this machine's clock"],
     ['a later version', KEY, NO_LATEST_TIME, 9, 'it has version 9; accepted are 1 to 2'],
   ])('of %s is skipped with a message, and removed', (_, key, latest, version, reason) => {

@@ -1,0 +1,48 @@
+/**
+ * What an engine does with requests that a client may repeat. The answer to an allowed request is
+ * stored for REQUEST_ID_MS, and a repetition gets it again: nothing is decided or counted twice. A
+ * denial is not stored.
+ */
+
+import type { Check } from '../core/check.ts';
+import type { Decision } from '../core/decision.ts';
+import type { Identity } from '../core/hash.ts';
+import type { HoldId } from './hold-id.ts';
+
+/** What the response says. A field that the operation does not have is 0, or undefined. */
+export interface RequestAnswer {
+  allowed: boolean;
+  limit: number;
+  remaining: number;
+  reset: number;
+  /** Of the reservation or lease. */
+  id: HoldId | undefined;
+  expiresAt: number;
+  inUse: number;
+}
+
+export interface RepeatableAnswer extends RequestAnswer {
+  /** Whether an earlier request got it, so that nothing was decided now. */
+  isRepetition: boolean;
+}
+
+/** The keyed hashes of what makes two requests the same, and of their parameters. */
+export interface RepeatableRequest {
+  key: Identity;
+  parameters: Identity;
+}
+
+export interface RequestEngine {
+  /** Decides a check in its turn, also if it is asynchronous. */
+  decide(check: Check, startedMs: number): Decision;
+  /**
+   * Answers a request. Repetitions at the same time, on any thread, are decided once.
+   * @param decide decides the request, in the same turn, if there is no stored answer
+   * @returns undefined if a request with this key and other parameters was allowed
+   */
+  answer(
+    request: RepeatableRequest,
+    startedMs: number,
+    decide: () => RequestAnswer,
+  ): RepeatableAnswer | undefined;
+}
