@@ -39,6 +39,8 @@ export const ERRORS = {
       `The namespace has the maximum number of overrides with text between wildcards ` +
         `(${INFIX_OVERRIDES_MAX}), or the namespace patterns together have it.`,
       'No request of the policy of the namespace can have the identifier of the override.',
+      'A reservation or a lease is requested with `WEIR_ENGINE=redis`.',
+      'The request has a `requestId`, and weir runs with `WEIR_ENGINE=redis`.',
     ],
     remedy:
       'The message names the first invalid field, the value received and the values accepted. In ' +
@@ -74,12 +76,14 @@ export const ERRORS = {
     causes: [
       'The server has no such path. Paths are case-sensitive.',
       'The override, key or namespace does not exist.',
+      'The reservation or lease does not exist, ended more than 10 minutes ago, or is in a ' +
+        'namespace in which the key lacks the permission `limit`.',
       'The namespace is new, and the key lacks `ratelimit.*.create_namespace`.',
       'A gateway check names a namespace without a policy, or a gateway that is not in the policy.',
     ],
     remedy:
-      'The message names the path, override, key, policy or namespace that does not exist. A ' +
-      'namespace is created by its first check if the key has the permission to create it.',
+      'The message names the path or the object that does not exist. A namespace is created by ' +
+      'its first check if the key has the permission to create it.',
   },
   METHOD_NOT_ALLOWED: {
     status: '405 Method Not Allowed',
@@ -90,12 +94,16 @@ export const ERRORS = {
   CONFLICT: {
     status: '409 Conflict',
     inV2: 'not used',
-    title: 'The state of the service does not allow this change.',
+    title: 'The state of the service does not allow this request.',
     causes: [
       'The key to revoke is that of `WEIR_ROOT_KEY`.',
       'The key to revoke is the only one with the permission `*`, or the last of them to expire.',
+      'The `requestId` is that of a request that was allowed with other parameters less than ' +
+        '60 s ago.',
     ],
-    remedy: 'The message names the cause. For the last key with `*`, create another one first.',
+    remedy:
+      'The message names the cause. For the last key with `*`, create another one first. For a ' +
+      '`requestId`, repeat the parameters of the first request, or give another `requestId`.',
   },
   PAYLOAD_TOO_LARGE: {
     status: '413 Payload Too Large',

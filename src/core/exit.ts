@@ -19,7 +19,7 @@ export type ExitMeanings = Readonly<Partial<Record<ExitCode, string>>>;
 
 export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
   [EXIT.OK]: 'success; check: allowed; health: ready',
-  [EXIT.DENIED]: 'check: denied; health: not ready',
+  [EXIT.DENIED]: 'check, reserve, acquire, run: denied; renew: no live lease; health: not ready',
   [EXIT.USAGE]:
     'invalid command line, setting or file (nothing was done), or standard output is not writable',
   [EXIT.NO_ANSWER]: 'no response from the server, or a response that is not from weir',
@@ -27,7 +27,7 @@ export const EXIT_MEANINGS: Readonly<Record<ExitCode, string>> = {
   [EXIT.CANNOT_SERVE]: 'the server cannot start: port, data directory, store or thread',
 };
 
-/** Meanings for commands other than `check`, and for `check`. */
+/** Meanings for commands without a decision, and for those with one. */
 const SUCCESS_MEANINGS: ExitMeanings = { [EXIT.OK]: 'success' };
 export const DECISION_MEANINGS: ExitMeanings = { [EXIT.OK]: 'allowed', [EXIT.DENIED]: 'denied' };
 

@@ -20,8 +20,12 @@ export function encodeFragment(text: string): TextFragment {
 
 const SPACE = 0x20;
 const QUOTE = 0x22;
+const COMMA = 0x2c;
 const ZERO = 0x30;
+const COLON = 0x3a;
 const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 /** The digits of 0 to 99, as two bytes. */
 const DIGIT_PAIRS = Uint16Array.from({ length: 100 }, (_, value) => {
   return Buffer.from(String(value).padStart(2, '0')).readUInt16LE();
@@ -31,6 +35,9 @@ const CHUNK_DIGITS = 9;
 const CHUNK = 10 ** CHUNK_DIGITS;
 /** Shorter texts have prepared views, so that none is allocated. */
 const SHORT_BYTES = 256;
+
+/** At least one field; numbers are integers from 0 on. */
+export type FlatObject = Readonly<Record<string, number | string | boolean | null>>;
 
 export class JsonWriter {
   readonly #memory: Bytes;
@@ -94,6 +101,25 @@ export class JsonWriter {
     }
     array[at++] = QUOTE;
     this.#position = at;
+  }
+
+  /** Writes an object whose names need no escapes. */
+  writeFlatObject(fields: FlatObject): void {
+    const { array } = this.#memory;
+    let separator = OPEN_BRACE;
+    for (const name in fields) {
+      array[this.#position++] = separator;
+      array[this.#position++] = QUOTE;
+      this.writeAscii(name);
+      array[this.#position++] = QUOTE;
+      array[this.#position++] = COLON;
+      const value = fields[name];
+      if (typeof value === 'number') this.writeInteger(value);
+      else if (typeof value === 'string') this.writeUncachedJsonText(value);
+      else this.writeAscii(String(value));
+      separator = COMMA;
+    }
+    array[this.#position++] = CLOSE_BRACE;
   }
 
   /** Writes any text as it is. */

@@ -17,6 +17,7 @@ export const METRIC_GROUPS = [
   'Requests',
   'Overload',
   'Counters',
+  'Reservations and leases',
   'Checkpoints',
   'Queues',
   'Workers',
@@ -34,11 +35,12 @@ interface MetricDeclaration {
   labels?: Readonly<Record<string, string>>;
   help: string;
   /** The only value of WEIR_ENGINE with which the metric exists. */
-  engine?: 'redis';
+  engine?: 'memory' | 'redis';
   /** Whether it exists only where the rate limit service is on. */
   needsRls?: true;
 }
 
+const holdKind = '`reservation`, `lease`';
 const namespace =
   `name of one of the first ${METRIC_NAMESPACES_MAX} namespaces, ` +
   `\`${OTHER_NAMESPACE}\` for all others`;
@@ -235,6 +237,94 @@ export const METRICS = {
     unit: 'checks',
     labels: { decision },
     help: 'Checks without a slot for their counter, by the decision that WEIR_ON_FULL made.',
+  },
+  weir_holds_live: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'gauge',
+    unit: 'records',
+    labels: { kind: holdKind },
+    help: 'Reservations and leases that have not ended.',
+  },
+  weir_holds_capacity: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'gauge',
+    unit: 'records',
+    help: 'Reservations and leases that can be recorded, a sixteenth of them in each shard.',
+  },
+  weir_held_tokens: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'gauge',
+    unit: 'tokens',
+    labels: { kind: holdKind },
+    help: 'Tokens of the reservations that have not ended, and tokens in use by leases.',
+  },
+  weir_reservations_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'reservations',
+    help: 'Reservations that were allowed and recorded.',
+  },
+  weir_reservation_commits_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'requests',
+    help: 'Commits of known reservations, repetitions included.',
+  },
+  weir_late_commits_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'requests',
+    help: 'Commits that came after the expiry of their reservation.',
+  },
+  weir_reservation_cancellations_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'requests',
+    help: 'Cancellations of known reservations, repetitions included.',
+  },
+  weir_lease_requests_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'requests',
+    labels: { outcome: '`granted`, `denied`' },
+    help: 'Requests for a lease, by outcome.',
+  },
+  weir_lease_releases_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'leases',
+    help: 'Leases released by their owners.',
+  },
+  weir_expired_holds_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'records',
+    help: 'Reservations and leases ended by their expiry, where a shard worker has ended them.',
+  },
+  weir_full_hold_decisions_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'requests',
+    labels: { decision },
+    help: 'Holds without room for a record, by the decision that WEIR_ON_FULL made.',
+  },
+  weir_repeated_requests_total: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'counter',
+    unit: 'requests',
+    help: 'Requests that repeated a requestId, and got the answer of the first one.',
   },
   weir_checkpoints_total: {
     group: 'Checkpoints',

@@ -27,6 +27,7 @@ import {
 } from '../shared-memory/stats.ts';
 import { registerClusterSeries } from './cluster-series.ts';
 import { registerDecisionSeries } from './decision-series.ts';
+import { registerHoldSeries } from './hold-series.ts';
 import type { CounterName } from './metric-declarations.ts';
 import type { ReplicaStats } from './readiness.ts';
 import { type RlsSources, registerRlsSeries } from './rls-series.ts';
@@ -74,6 +75,7 @@ export class Metrics {
     registerDecisionSeries(this.#series, this.#acceptors, sources.statsRows);
     this.#registerRequests(sources);
     this.#registerTable(sources);
+    this.#registerHolds(sources);
     this.#registerCheckpoints(sources);
     this.#registerQueues(sources);
     this.#registerCluster(sources);
@@ -135,6 +137,17 @@ export class Metrics {
     this.#series.counter('weir_full_table_decisions_total', () => [
       [{ decision: fullTablePolicy }, this.#acceptorTotal(ACCEPTOR_STAT.fullTableDecisions)],
     ]);
+  }
+
+  #registerHolds({ engine, fullTablePolicy }: MetricSources): void {
+    const { holds } = engine.stats();
+    if (holds === undefined) return;
+    registerHoldSeries(this.#series, {
+      acceptors: this.#acceptors,
+      workers: this.#workers,
+      stats: () => engine.stats().holds ?? holds,
+      whenFull: fullTablePolicy,
+    });
   }
 
   #registerCheckpoints({ clock }: MetricSources): void {

@@ -30,9 +30,11 @@ import { Docs } from './docs.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { ExplanationHandler } from './explanations.ts';
 import { GatewayCheckHandler } from './gateway-checks.ts';
+import { HoldHandler } from './holds.ts';
 import { hasGatewayAddress, Listener } from './listener.ts';
 import type { AcceptorData, ToAcceptor, ToMain } from './messages.ts';
 import { type ApiServer, OperationForwarder } from './operation-forwarder.ts';
+import { RepeatableRequests } from './repeatable-requests.ts';
 import { Responder } from './responder.ts';
 import { ResponseWriter } from './response-writer.ts';
 import { mount } from './route.ts';
@@ -130,11 +132,13 @@ export class Acceptor {
       clock,
       stats,
       recorder,
+      repeatable: new RepeatableRequests(engine.requests, hasher, stats),
       deferredResponses,
       turns,
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
     const corrections = new CorrectionHandler({ ...shared, responder: responders.v1 });
+    const holds = new HoldHandler({ ...shared, responder: responders.v1 });
     this.#operations = new OperationForwarder(stats, servers, (number, request) => {
       this.#send({ kind: 'operation', number, request });
     });
@@ -149,7 +153,7 @@ export class Acceptor {
       responseWriter,
       responder: responders.v1,
     });
-    const counters = counterHandlers(checks, corrections, explanations);
+    const counters = counterHandlers(checks, corrections, explanations, holds);
     this.#counterOperations = new CounterOperations(
       keyring,
       counters,

@@ -19,6 +19,7 @@ import type { BodyHandler } from './body.ts';
 import type { CheckBodyHandler, CheckHandler } from './checks.ts';
 import type { CorrectionHandler } from './corrections.ts';
 import type { ExplanationHandler } from './explanations.ts';
+import type { HoldHandler } from './holds.ts';
 import type { ApiServer, OperationForwarder } from './operation-forwarder.ts';
 import type { Handler, Route } from './route.ts';
 import { fixedText, type HttpRequest } from './uws.ts';
@@ -35,6 +36,7 @@ export function counterHandlers(
   checks: CheckHandler,
   corrections: CorrectionHandler,
   explanations: ExplanationHandler,
+  holds: HoldHandler,
 ): CounterHandlers {
   return {
     'ratelimits.limit': checks.limitV1,
@@ -44,6 +46,12 @@ export function counterHandlers(
     'ratelimits.reset': corrections.reset,
     'ratelimits.inspect': corrections.inspect,
     'ratelimits.explain': explanations.explain,
+    'ratelimits.reserve': holds.reserve,
+    'ratelimits.commit': holds.commit,
+    'ratelimits.cancel': holds.cancel,
+    'ratelimits.acquire': holds.acquire,
+    'ratelimits.renew': holds.renew,
+    'ratelimits.release': holds.release,
   };
 }
 

@@ -10,7 +10,7 @@ import type { RequestIds } from '../api/common/request-ids.ts';
 import type { UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { ByVersion } from '../api/common/versions.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
-import { CheckReaderV1, writeResponseV1 } from '../api/operations/v1/limit.ts';
+import { CheckReaderV1, limitV1, writeResponseV1 } from '../api/operations/v1/limit.ts';
 import { CheckReaderV2, writeResponseV2 } from '../api/operations/v2/limit.ts';
 import { CheckListReader, writeListResponse } from '../api/operations/v2/multi-limit.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
@@ -28,6 +28,7 @@ import { type ActiveOverrides, NOT_OVERRIDDEN } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
+import { parametersOf, type RepeatableRequests } from './repeatable-requests.ts';
 import type { Responder } from './responder.ts';
 import type { Turns } from './turns.ts';
 import type { HttpResponse } from './uws.ts';
@@ -41,6 +42,7 @@ interface CheckDependencies {
   clock: Clock;
   stats: AcceptorStats;
   recorder: DecisionRecorder;
+  repeatable: RepeatableRequests;
   deferredResponses: DeferredResponses;
   turns: Turns;
   onUnknownFields: UnknownFieldListener<CounterOperationV1>;
@@ -105,12 +107,15 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, finder, recorder, ids, responders, onUnknownFields } = dependencies;
+    const { deferredResponses, finder, recorder, repeatable, ids, responders, onUnknownFields } =
+      dependencies;
     const { hasEvents } = recorder;
     const writer = this.#writer;
     const scanner = new BodyScanner();
     this.#dependencies = dependencies;
-    this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents);
+    this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents, () => {
+      repeatable.requireEngine();
+    });
     this.#readerV2 = new CheckReaderV2(scanner, finder);
     this.#listReader = new CheckListReader(scanner, finder);
     this.#routeV1 = createRoute(responders.v1, deferredResponses, recorder, writeResponseV1);
@@ -134,6 +139,10 @@ export class CheckHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const check = this.#readerV1.read(key, bytes);
+    if (check.requestId !== undefined) {
+      this.#decideOnce(res, key, check, check.requestId, startedMs, bytes, details);
+      return;
+    }
     this.#identifyAndOverride(check, startedMs);
     this.#decide(res, check, startedMs, this.#routeV1, bytes, details);
   };
@@ -278,14 +287,52 @@ export class CheckHandler {
       deferredResponses.defer(res);
       return;
     }
+    this.#record(check, decision, bytes, details);
+    route.send(res, check, decision);
+    stats.recordLatency(clock.monotonicMs() - startedMs);
+  }
+
+  /** Decides a check of v1 in this turn, unless it repeats one that was allowed. */
+  #decideOnce(
+    res: HttpResponse,
+    key: Key,
+    check: CheckRequest,
+    requestId: string,
+    startedMs: number,
+    bytes: ArrayBuffer | Uint8Array,
+    details: RequestDetails | undefined,
+  ): void {
+    const { repeatable, clock, stats, responders } = this.#dependencies;
+    const { identity } = check;
+    const parameters = parametersOf(check);
+    const usageRow = this.#resolveOverride(check);
+    const terms = { operation: limitV1.name, key, requestId, identity, parameters, startedMs };
+    const answer = repeatable.answer(terms, (engine) => {
+      const { allowed, remaining, reset } = engine.decide(check, startedMs);
+      const withoutHold = { id: undefined, expiresAt: 0, inUse: 0 };
+      return { allowed, limit: check.limit, remaining, reset, ...withoutHold };
+    });
+    if (!answer.isRepetition) {
+      this.#recordOverride(check, usageRow, startedMs);
+      this.#record(check, answer, bytes, details);
+    }
+    responders.v1.sendJson(res, writeResponseV1(answer, answer));
+    if (!answer.isRepetition) stats.recordLatency(clock.monotonicMs() - startedMs);
+  }
+
+  #record(
+    check: CheckRequest,
+    decision: Pick<Decision, 'allowed' | 'remaining' | 'reset'>,
+    bytes: ArrayBuffer | Uint8Array,
+    details: RequestDetails | undefined,
+  ): void {
+    const { recorder } = this.#dependencies;
     const { allowed } = decision;
     recorder.count(check, allowed);
     if (details !== undefined && recorder.selects(allowed)) {
       const request = detailsOf(check, details, bytes);
       recorder.recordEvent(eventOf(check, decision, allowed, request));
     }
-    route.send(res, check, decision);
-    stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
   #recordList({ checks, details }: CheckList, { allowed, decisions }: BatchDecision): void {

@@ -19,6 +19,7 @@ import { isWindowEnd, windowEndingAt } from '../engine/windows/window.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { BodyHandler } from './body.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
+import { requireHolds } from './require-holds.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
@@ -64,18 +65,24 @@ export class CorrectionHandler {
     keyring.requireValid(key);
     const reset = readReset(finder, key, bytes, onUnknownFields);
     const { identity, selector } = this.#countersOf(reset);
+    if (reset.endsLeases) requireHolds(engine);
     const cleared = engine.reset(identity, selector, () => keyring.requireValid(key));
-    this.#respond(res, cleared, (cleared) => ({ cleared }));
+    this.#respond(res, cleared, (cleared) => {
+      if (!reset.endsLeases) return { cleared };
+      return { cleared, leases: requireHolds(engine).endLeases(identity) };
+    });
   };
 
-  /** Shows the counters of an identifier, and changes none of them. */
+  /** Shows the counters and the live holds of an identifier, and changes none of them. */
   readonly inspect: BodyHandler<Key> = (res, key, bytes) => {
     const { keyring, finder, engine, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
     const inspect = readInspect(finder, key, bytes, onUnknownFields);
     const { identity, selector } = this.#countersOf(inspect);
     const counters = engine.inspect(identity, selector, () => keyring.requireValid(key));
-    this.#respond(res, counters, (counters) => inspectResult(inspect, counters));
+    this.#respond(res, counters, (counters) => {
+      return inspectResult(inspect, counters, engine.holds?.liveHolds(identity));
+    });
   };
 
   /** Which counters a request means. An override may have given its checks another duration. */

@@ -70,6 +70,8 @@ export class ExplanationHandler {
       (counters) => checksOf(termsFor(counters)),
       () => keyring.requireValid(key),
     );
-    return explainResult(request, facts, termsFor(explanation.counters), explanation);
+    const terms = termsFor(explanation.counters);
+    const holds = engine.holds?.liveHolds(identity);
+    return explainResult(request, facts, terms, explanation, holds);
   }
 }

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DOCUMENTED } from '../../src/api/operations/documentation.ts';
 import { OPERATION_NAMES } from '../../src/api/operations/main-operations.ts';
+import { NO_LEASE_ID, NO_RESERVATION_ID } from '../../src/api/texts/examples.ts';
 import { permissionsOf } from '../../src/api/texts/operation-texts.ts';
 import {
   CREATE_NAMESPACE,
@@ -11,6 +12,7 @@ import {
   Permissions,
   readPermission,
 } from '../../src/auth/permissions.ts';
+import { AMOUNT_MAX } from '../../src/core/constants.ts';
 import { permissionsTables } from '../../tools/docs/permissions.ts';
 import { IS_LONG, recordMeasurement } from '../support/guarantees.ts';
 import {
@@ -54,6 +56,8 @@ interface NamespaceCase {
   exists: boolean;
   /** Whether the operation would have to create the namespace. */
   creates?: boolean;
+  /** Whether a key without the permission gets the response for an unknown record. */
+  isHidden?: boolean;
 }
 const TARGETS: NamespaceCase[] = [
   { name: 'by id', fields: { namespaceId: OURS }, id: OURS, exists: true },
@@ -103,11 +107,20 @@ const DELETED_TARGETS: NamespaceCase[] = [
   { name: 'a pattern', fields: { namespaceName: 'our*' }, exists: false },
   { name: 'unknown name', fields: { namespaceName: 'unknown' }, exists: false },
 ];
+const UNKNOWN_HOLD: NamespaceCase[] = [
+  { name: 'unknown hold', fields: {}, id: 'any', exists: false, isHidden: true },
+];
+/** A renewal of an unknown lease is no error. */
+const ENDED_LEASE = UNKNOWN_HOLD.map((target) => ({ ...target, exists: true }));
 const NOWHERE: NamespaceCase[] = [{ name: 'unknown', fields: {}, exists: false }];
 const known = (targets: NamespaceCase[]) => targets.filter(({ creates }) => !creates);
 const missing = (targets: NamespaceCase[]) => targets.map((one) => ({ ...one, exists: false }));
 const READ_TARGETS = V2_TARGETS.map((target) => ({ ...target, creates: false }));
 const imported = { overrides: [{ namespaceName: 'our*', ...values }] };
+const ttl = 60_000;
+const reservation = { reservationId: NO_RESERVATION_ID };
+const lease = { leaseId: NO_LEASE_ID };
+const acquired = { identifier, limit: AMOUNT_MAX, ttl };
 const made = { name: 'made', permissions: ['keys.create'] };
 
 const row = (
@@ -139,6 +152,12 @@ const ROWS: OperationCase[] = [
   row('ratelimits.reset', 'reset', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.inspect', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.explain', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS, 'read_override'),
+  row('ratelimits.reserve', 'limit', { ...check, ttl }, ID_OR_NAME_TARGETS),
+  row('ratelimits.commit', 'limit', { ...reservation, cost: 1 }, UNKNOWN_HOLD),
+  row('ratelimits.cancel', 'limit', reservation, UNKNOWN_HOLD),
+  row('ratelimits.acquire', 'limit', acquired, known(ID_OR_NAME_TARGETS)),
+  row('ratelimits.renew', 'limit', { ...lease, ttl }, ENDED_LEASE),
+  row('ratelimits.release', 'limit', lease, UNKNOWN_HOLD),
   row('ratelimit.limit', 'limit', check, ID_OR_NAME_TARGETS),
   row('ratelimit.multiLimit', 'limit', check, ID_OR_NAME_TARGETS),
   row('ratelimit.setOverride', 'set_override', values, known(V2_TARGETS)),
@@ -197,8 +216,8 @@ function missingPermission(
 
 function expectedStatus(row: OperationCase, target: NamespaceCase, granted: string): number {
   const { permission } = row;
-  const { exists, creates } = target;
-  if (missingPermission(row, target, granted) !== undefined) return 403;
+  const { exists, creates, isHidden } = target;
+  if (!isHidden && missingPermission(row, target, granted) !== undefined) return 403;
   // A check with a cost of 0 creates no namespace, but needs the permission to create one.
   if (permission === 'limit' && creates) return granted === '*' ? 200 : 404;
   // A correction accepts the name of a namespace that does not exist.

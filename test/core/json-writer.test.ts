@@ -15,6 +15,12 @@ const amount = fc.oneof(
   fc.constant(Number.MAX_SAFE_INTEGER),
 );
 
+const flatObject = fc.dictionary(
+  fc.string({ unit: fc.constantFrom(...'abcXYZ_'), minLength: 1, maxLength: 12 }),
+  fc.oneof(text, amount, fc.boolean(), fc.constant(null)),
+  { minKeys: 1, maxKeys: 8, noNullPrototype: true },
+);
+
 /** A write, and the text that it produces. */
 const part = fc.oneof(
   text.map((value) => ({ write: () => writer.writeFragment(encodeFragment(value)), is: value })),
@@ -29,6 +35,10 @@ const part = fc.oneof(
   })),
   text.map((value) => ({
     write: () => writer.writeJsonTextFrom(memory, 3, memory.write(value, 3)),
+    is: JSON.stringify(value),
+  })),
+  flatObject.map((value) => ({
+    write: () => writer.writeFlatObject(value),
     is: JSON.stringify(value),
   })),
   amount.map((value) => ({ write: () => writer.writeInteger(value), is: String(value) })),

@@ -15,6 +15,7 @@ import { ActiveOverrides } from '../../src/overrides/active.ts';
 import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
 import { CheckHandler } from '../../src/server/checks.ts';
 import { DeferredResponses } from '../../src/server/deferred-responses.ts';
+import { RepeatableRequests } from '../../src/server/repeatable-requests.ts';
 import type { Responder } from '../../src/server/responder.ts';
 import { Turns } from '../../src/server/turns.ts';
 import type { HttpResponse } from '../../src/server/uws.ts';
@@ -91,6 +92,7 @@ beforeEach(() => {
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
+    repeatable: new RepeatableRequests(undefined, hasher, stats),
     turns: new Turns(clock, stats),
     responders: { v1: responder, v2: responder },
     onUnknownFields: () => {},

@@ -19,6 +19,7 @@ import { ExactOverrideSet } from '../../src/overrides/sets.ts';
 import { KnownNamespaces } from '../../src/registry/known-namespaces.ts';
 import { CheckHandler } from '../../src/server/checks.ts';
 import { DeferredResponses } from '../../src/server/deferred-responses.ts';
+import { RepeatableRequests } from '../../src/server/repeatable-requests.ts';
 import type { Responder } from '../../src/server/responder.ts';
 import { Turns } from '../../src/server/turns.ts';
 import type { HttpResponse } from '../../src/server/uws.ts';
@@ -104,6 +105,7 @@ beforeEach(() => {
     ...{ engine: new TestEngine('in-place', 1_024).engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
+    repeatable: new RepeatableRequests(undefined, hasher, stats),
     turns,
     responders: { v1: responder, v2: responder },
     onUnknownFields: () => {},

@@ -240,6 +240,7 @@ function responses(documented: DocumentedOperation): Record<string, Response | R
     return inlineErrorResponse(version, code, { [example]: { summary, value } });
   };
   const { permissions } = permissionsOf(requires);
+  const hasForbidden = !('in' in requires && requires.in === 'the namespace of the hold');
   const listed = permissions.map((permission) => `"${permission}"`).join(' or ');
   return {
     200: {
@@ -253,12 +254,14 @@ function responses(documented: DocumentedOperation): Record<string, Response | R
     },
     400: own('BAD_REQUEST'),
     401: errorResponse(version, 'UNAUTHORIZED'),
-    403: withExample(
-      'FORBIDDEN',
-      'missingPermission',
-      'The key lacks the permission',
-      forbidden ?? `the API key lacks the permission ${listed}`,
-    ),
+    ...(hasForbidden && {
+      403: withExample(
+        'FORBIDDEN',
+        'missingPermission',
+        'The key lacks the permission',
+        forbidden ?? `the API key lacks the permission ${listed}`,
+      ),
+    }),
     ...(notFound !== undefined && { 404: own('NOT_FOUND', notFound) }),
     ...(conflict !== undefined && { 409: own('CONFLICT', conflict) }),
     ...(method === 'POST' && {

@@ -32,14 +32,15 @@ for (const [name, bit] of Object.entries(FIELD))
 export const UNSUPPORTED = -1;
 
 const SPACE = 0x20;
-const QUOTE = 0x22;
-const COMMA = 0x2c;
+export const QUOTE = 0x22;
+export const COMMA = 0x2c;
 const ZERO = 0x30;
 const NINE = 0x39;
+export const COLON = 0x3a;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
+export const OPEN_BRACE = 0x7b;
+export const CLOSE_BRACE = 0x7d;
 
 /** A number with more digits may not be exact as a double. */
 const DIGITS_MAX = 15;
@@ -205,14 +206,14 @@ function fieldAt(view: DataView, at: number): number {
   }
 }
 
-function skipSpaces(array: Buffer, from: number): number {
+export function skipSpaces(array: Buffer, from: number): number {
   let at = from;
   while (array[at] === SPACE) at++;
   return at;
 }
 
 /** @returns the offset of the closing quote of a string, or UNSUPPORTED */
-function endOfText(array: Buffer, from: number): number {
+export function endOfText(array: Buffer, from: number): number {
   if (array[from] !== QUOTE) return UNSUPPORTED;
   let at = from + 1;
   while (IS_PLAIN_BYTE[array[at]] === 1) at++;
@@ -220,7 +221,7 @@ function endOfText(array: Buffer, from: number): number {
 }
 
 /** @returns the offset after the digits of a JSON integer, or UNSUPPORTED */
-function endOfInteger(array: Buffer, from: number): number {
+export function endOfInteger(array: Buffer, from: number): number {
   let at = from;
   while (array[at] >= ZERO && array[at] <= NINE) at++;
   const digits = at - from;
@@ -229,7 +230,7 @@ function endOfInteger(array: Buffer, from: number): number {
   return at;
 }
 
-function parseInteger(array: Buffer, from: number, to: number): number {
+export function parseInteger(array: Buffer, from: number, to: number): number {
   let value = 0;
   for (let at = from; at < to; at++) value = 10 * value + (array[at] - ZERO);
   return value;

@@ -35,6 +35,7 @@ export interface CheckBody extends AlgorithmFields {
   namespace?: string;
   cost?: number;
   async?: boolean;
+  requestId?: string;
 }
 
 export const DEFAULT_NAMESPACE = 'default';
@@ -70,6 +71,8 @@ export class CheckRequest implements OverridableCheck {
   identifierFrom = 0;
   identifierTo = 0;
   readonly #defaultRule: RuleNumber;
+  /** Of the last parsed body. The scanner accepts no body that has it. */
+  #requestId: string | undefined;
 
   /** @param defaultRule the window rule of each request, unless it names another */
   constructor(memory: Bytes, defaultRule: RuleNumber, needsOverrideId: boolean) {
@@ -90,6 +93,11 @@ export class CheckRequest implements OverridableCheck {
    */
   get mayHaveOtherFields(): boolean {
     return this.identifierFrom === 0;
+  }
+
+  /** The `requestId` of the body; undefined in a copy. */
+  get requestId(): string | undefined {
+    return this.mayHaveOtherFields ? this.#requestId : undefined;
   }
 
   /** A copy for a later turn of the loop, with the bytes of the identifier. */
@@ -154,6 +162,7 @@ export class CheckRequest implements OverridableCheck {
     this.rule = body.algorithm === undefined ? this.#defaultRule : RULE[body.algorithm];
     this.burst = body.burst ?? NO_BURST;
     this.isAsync = body.async === true;
+    this.#requestId = body.requestId;
     this.overrideId = undefined;
     this.identifierFrom = identifierOffset;
     this.identifierTo = this.memory.write(body.identifier, identifierOffset);

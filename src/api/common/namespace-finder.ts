@@ -6,6 +6,7 @@
 import type { Key } from '../../auth/keyring.ts';
 import type { NamespaceAction } from '../../auth/permissions.ts';
 import type { Namespace } from '../../core/namespace.ts';
+import type { NamespaceFingerprint } from '../../engine/hold-engine.ts';
 import type { KnownNamespaces } from '../../registry/known-namespaces.ts';
 import {
   isNamespaceId,
@@ -46,6 +47,16 @@ export class NamespaceFinder {
     if (known !== undefined || action !== 'limit') return known;
     if (!key.permissions.mayCreateNamespace) throw namespaceNotCreatable(idOrName);
     return undefined;
+  }
+
+  /**
+   * Whether a key may end or renew a hold of a namespace. An acceptor may not know a new namespace
+   * yet. Then only a key that limits in all of them can have the hold.
+   */
+  mayUseHold({ permissions }: Key, [h0, h1]: NamespaceFingerprint): boolean {
+    if (permissions.mayLimitAnywhere) return !this.#known.isDeleted(h0, h1);
+    const namespace = this.#known.byFingerprint(h0, h1);
+    return namespace !== undefined && permissions.may('limit', namespace.id);
   }
 
   /** The namespace need not exist. @throws ApiError (403) */

@@ -45,7 +45,12 @@ export interface MainRoute<Name extends string = string> extends OperationRoute<
 export type Requirement =
   | {
       readonly action: NamespaceAction;
-      readonly in: 'the namespace' | 'each listed namespace' | 'all namespaces';
+      readonly in:
+        | 'the namespace'
+        | 'each listed namespace'
+        | 'all namespaces'
+        /** Without the permission the hold is unknown: there is no 403. */
+        | 'the namespace of the hold';
       /** A second action, which is required in the same namespace. */
       readonly and?: NamespaceAction;
     }

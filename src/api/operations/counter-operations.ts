@@ -4,10 +4,16 @@
  */
 
 import { byName } from '../common/operation.ts';
+import { acquire } from './v1/acquire.ts';
+import { cancel } from './v1/cancel.ts';
+import { commit } from './v1/commit.ts';
 import { explain } from './v1/explain.ts';
 import { inspect } from './v1/inspect.ts';
 import { limitV1 } from './v1/limit.ts';
 import { refund } from './v1/refund.ts';
+import { release } from './v1/release.ts';
+import { renew } from './v1/renew.ts';
+import { reserve } from './v1/reserve.ts';
 import { reset } from './v1/reset.ts';
 import { limitV2 } from './v2/limit.ts';
 import { multiLimit } from './v2/multi-limit.ts';
@@ -19,6 +25,12 @@ export const COUNTER_OPERATIONS = byName([
   reset,
   inspect,
   explain,
+  reserve,
+  commit,
+  cancel,
+  acquire,
+  renew,
+  release,
   limitV2,
   multiLimit,
 ]);

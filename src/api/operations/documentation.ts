@@ -4,10 +4,13 @@
  */
 
 import type { Result } from '../common/operation.ts';
+import { acquireTexts } from './v1/acquire.texts.ts';
 import { getIdentifiersTexts } from './v1/analytics-get-identifiers.texts.ts';
 import { getNamespacesTexts } from './v1/analytics-get-namespaces.texts.ts';
 import { getTimelineTexts } from './v1/analytics-get-timeline.texts.ts';
 import { listAuditTexts } from './v1/audit-list.texts.ts';
+import { cancelTexts } from './v1/cancel.texts.ts';
+import { commitTexts } from './v1/commit.texts.ts';
 import { deleteNamespaceTexts } from './v1/delete-namespace.texts.ts';
 import { deleteOverrideV1Texts } from './v1/delete-override.texts.ts';
 import { explainTexts } from './v1/explain.texts.ts';
@@ -23,6 +26,9 @@ import { listNamespacesTexts } from './v1/list-namespaces.texts.ts';
 import { listOverridesV1Texts } from './v1/list-overrides.texts.ts';
 import { listPoliciesTexts } from './v1/list-policies.texts.ts';
 import { refundTexts } from './v1/refund.texts.ts';
+import { releaseTexts } from './v1/release.texts.ts';
+import { renewTexts } from './v1/renew.texts.ts';
+import { reserveTexts } from './v1/reserve.texts.ts';
 import { resetTexts } from './v1/reset.texts.ts';
 import { setOverrideV1Texts } from './v1/set-override.texts.ts';
 import { deleteOverrideV2Texts } from './v2/delete-override.texts.ts';
@@ -36,6 +42,12 @@ export const DOCUMENTED = [
   limitV1Texts,
   limitV2Texts,
   multiLimitTexts,
+  reserveTexts,
+  commitTexts,
+  cancelTexts,
+  acquireTexts,
+  renewTexts,
+  releaseTexts,
   refundTexts,
   resetTexts,
   inspectTexts,

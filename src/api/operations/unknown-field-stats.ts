@@ -12,4 +12,10 @@ export const UNKNOWN_FIELD_STATS: Readonly<Record<CounterOperationV1, AcceptorSt
   'ratelimits.reset': ACCEPTOR_STAT.unknownFieldsReset,
   'ratelimits.inspect': ACCEPTOR_STAT.unknownFieldsInspect,
   'ratelimits.explain': ACCEPTOR_STAT.unknownFieldsExplain,
+  'ratelimits.reserve': ACCEPTOR_STAT.unknownFieldsReserve,
+  'ratelimits.commit': ACCEPTOR_STAT.unknownFieldsCommit,
+  'ratelimits.cancel': ACCEPTOR_STAT.unknownFieldsCancel,
+  'ratelimits.acquire': ACCEPTOR_STAT.unknownFieldsAcquire,
+  'ratelimits.renew': ACCEPTOR_STAT.unknownFieldsRenew,
+  'ratelimits.release': ACCEPTOR_STAT.unknownFieldsRelease,
 };

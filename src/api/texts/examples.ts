@@ -13,6 +13,14 @@ export const OVERRIDE_ID = 'rlor_790becb6effb09af04b82f13';
 export const END = 4_102_444_800_000;
 export const KEY_ID = 'key_23d70cfe6912bd5c8cab0f36';
 export const RESET = 1795179600000;
+export const RESERVATION_ID = 'rlrs_AAAAEHBWj0m2kSf9DwYxmg';
+export const LEASE_ID = 'rlls_AAAAE2FD1kTq4JrB0yVbcA';
+/** The end of a hold of 30 s. */
+export const HOLD_END = 1795179570000;
+export const NO_RESERVATION_ID = 'rlrs_AAAAAAAAAAAAAAAAAAAAAA';
+export const NO_LEASE_ID = 'rlls_AAAAAAAAAAAAAAAAAAAAAA';
+/** What an inspection shows of an identifier without holds. */
+export const NO_HOLDS = { reserved: 0, inUse: 0, live: 0, list: [] };
 export const HOUR_MS = 3_600_000;
 export const FIGURES = {
   ...NO_FIGURES,

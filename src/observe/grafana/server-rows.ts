@@ -177,6 +177,64 @@ export const SERVER_ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Reservations and leases',
+    panels: [
+      {
+        title: 'Live records',
+        metrics: ['weir_holds_live', 'weir_holds_capacity'],
+        queries: [
+          gaugeQuery('weir_holds_live', ['instance', 'kind']),
+          gaugeQuery('weir_holds_capacity', ['instance'], 'capacity'),
+        ],
+      },
+      {
+        title: 'Held tokens',
+        metrics: ['weir_held_tokens'],
+        queries: [gaugeQuery('weir_held_tokens', ['instance', 'kind'])],
+      },
+      {
+        title: 'Reservations and their ends',
+        metrics: [
+          'weir_reservations_total',
+          'weir_reservation_commits_total',
+          'weir_late_commits_total',
+          'weir_reservation_cancellations_total',
+        ],
+        unit: 'cps',
+        queries: [
+          rateQuery('weir_reservations_total', ['instance'], 'reserved'),
+          rateQuery('weir_reservation_commits_total', ['instance'], 'committed'),
+          rateQuery('weir_late_commits_total', ['instance'], 'committed late'),
+          rateQuery('weir_reservation_cancellations_total', ['instance'], 'cancelled'),
+        ],
+      },
+      {
+        title: 'Requests for leases',
+        metrics: ['weir_lease_requests_total', 'weir_lease_releases_total'],
+        unit: 'cps',
+        queries: [
+          rateQuery('weir_lease_requests_total', ['instance', 'outcome']),
+          rateQuery('weir_lease_releases_total', ['instance'], 'released'),
+        ],
+      },
+      {
+        title: 'Ended by their expiry',
+        metrics: ['weir_expired_holds_total'],
+        queries: [rateQuery('weir_expired_holds_total')],
+      },
+      {
+        title: 'Without room for a record',
+        metrics: ['weir_full_hold_decisions_total'],
+        queries: [rateQuery('weir_full_hold_decisions_total', ['instance', 'decision'])],
+      },
+      {
+        title: 'Repeated requests',
+        metrics: ['weir_repeated_requests_total'],
+        queries: [rateQuery('weir_repeated_requests_total')],
+      },
+    ],
+  },
+  {
     title: 'Queues and threads',
     panels: [
       {

@@ -56,6 +56,17 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     remedy: 'Raise `WEIR_COUNTERS` before 100 % is reached.',
     see: 'operations.md#counters',
   },
+  WeirHoldsFull: {
+    expr: 'increase(weir_full_hold_decisions_total[10m]) > 0',
+    for: '0m',
+    severity: 'page',
+    summary: '{{ $labels.instance }} had no room for reservations or leases',
+    meaning: 'Reservations or leases found no room, and `WEIR_ON_FULL` decided them.',
+    remedy:
+      'Find out whether clients forget to commit and to release: `weir_holds_live` then follows ' +
+      'the `ttl` of their requests. Otherwise raise `WEIR_HOLDS`.',
+    see: 'reservations.md#full-table',
+  },
   WeirShedding: {
     expr: 'increase(weir_shed_total[5m]) > 0',
     for: '5m',

@@ -36,6 +36,16 @@ function newNamespaceFinder(): NamespaceFinder {
   return new NamespaceFinder(known);
 }
 
+function newReaderV1(): CheckReaderV1 {
+  return new CheckReaderV1(
+    scan,
+    newNamespaceFinder(),
+    () => {},
+    false,
+    () => {},
+  );
+}
+
 /** The result of a body as text: the checks or the error. */
 function outcome(checks: () => readonly (readonly unknown[])[]): string {
   try {
@@ -94,10 +104,7 @@ const operations: Operation[] = [
     name: 'v1, one check',
     bodies: trialCount(20_000, 650_000),
     defaultRule: RULE.fixed,
-    ...oneCheck(
-      () => new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false),
-      limitV1.validator,
-    ),
+    ...oneCheck(() => newReaderV1(), limitV1.validator),
   },
   {
     name: 'v2, one check',
@@ -270,7 +277,7 @@ describe('the reader of checks', () => {
   );
 
   test('reads no bytes of an earlier, longer body', () => {
-    const reader = new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
+    const reader = newReaderV1();
     const whole = Buffer.from('{"identifier":"user_1","limit":10,"duration":60000}');
     for (let cut = 0; cut < whole.length; cut++) {
       expect(reader.read(key, whole).identifier).toBe('user_1');
@@ -279,7 +286,7 @@ describe('the reader of checks', () => {
   });
 
   test('uses no field of an earlier check for an absent field', () => {
-    const reader = new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
+    const reader = newReaderV1();
     const read = (text: string) => fieldsOfRead(reader.read(key, Buffer.from(text)));
     read('{"namespace":"n","identifier":"a","limit":9,"duration":9000,"cost":7,"async":true}');
     const plain = read('{"identifier":"b","limit":10,"duration":60000}');
@@ -292,8 +299,18 @@ describe('the reader of checks', () => {
     expect(read('{"identifier":"b","limit":10,"duration":60000,"meta":{}}')).toEqual(plain);
   });
 
+  test('keeps no `requestId` of an earlier check', () => {
+    const reader = newReaderV1();
+    const read = (body: object) => reader.read(key, Buffer.from(JSON.stringify(body)));
+    const body = { identifier: 'a', limit: 10, duration: 60_000 };
+    const check = read({ ...body, requestId: 'own' });
+    expect([check.requestId, check.copy().requestId]).toEqual(['own', undefined]);
+    expect(read(body).requestId).toBeUndefined();
+    expect(read({ ...body, meta: {} }).requestId).toBeUndefined();
+  });
+
   test('says whether a body may have more than the check', () => {
-    const reader = new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
+    const reader = newReaderV1();
     const hasMore = (body: object) => {
       return reader.read(key, Buffer.from(JSON.stringify(body))).mayHaveOtherFields;
     };

@@ -25,6 +25,8 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'ratelimits.explain': COUNTER,
   'ratelimits.refund': { ...COUNTER, algorithm: 'gcra', duration: 60_000, cost: 1 },
   'ratelimits.reset': COUNTER,
+  'ratelimits.reserve': { ...COUNTER, ...TERMS, cost: 1, ttl: 60_000 },
+  'ratelimits.acquire': { ...COUNTER, limit: 10, ttl: 60_000 },
   'ratelimits.setOverride': { ...OVERRIDE, ...TERMS },
   'ratelimits.getOverride': OVERRIDE,
   'ratelimits.listOverrides': { namespaceName: 'fields' },
@@ -41,6 +43,9 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'analytics.getIdentifiers': { namespaceName: 'fields' },
 };
 
+/** Their requests name a hold. */
+const HOLD_OPERATIONS = ['commit', 'cancel', 'renew', 'release'].map((it) => `ratelimits.${it}`);
+
 /** What they delete is gone for a second request. */
 const DELETIONS = ['keys.revoke', 'ratelimits.deleteNamespace'];
 
@@ -53,12 +58,27 @@ const requestsWith = async (operation: string) => {
   const name = `weir_unknown_field_requests_total{operation="${operation}"}`;
   return (await readMetrics(server.adminUrl)).get(name);
 };
+/** Each of them can be repeated. */
+const requestsOfHolds = async (): Promise<Partial<Record<Operation, Fields>>> => {
+  const reserved = await server.ok('ratelimits.reserve', REQUESTS['ratelimits.reserve']);
+  const acquired = await server.ok('ratelimits.acquire', REQUESTS['ratelimits.acquire']);
+  const { reservationId } = reserved;
+  const { leaseId } = acquired;
+  return {
+    'ratelimits.commit': { reservationId, cost: 1 },
+    'ratelimits.cancel': { reservationId },
+    'ratelimits.renew': { leaseId, ttl: 60_000 },
+    'ratelimits.release': { leaseId },
+  };
+};
 const loggedFields = () => logRecords(server, MESSAGE).map(({ field }) => field);
 
 test('every operation of v1 counts requests with unknown fields, and only those', async () => {
   const v1 = DOCUMENTED.flatMap(({ name, version }) => (version === 'v1' ? name : []));
-  expect(Object.keys(REQUESTS).concat(DELETIONS).toSorted()).toEqual(v1.toSorted());
-  for (const [name, fields] of Object.entries(REQUESTS)) {
+  const names = [...Object.keys(REQUESTS), ...DELETIONS, ...HOLD_OPERATIONS];
+  expect(names.toSorted()).toEqual(v1.toSorted());
+  const requests = { ...REQUESTS, ...(await requestsOfHolds()) };
+  for (const [name, fields] of Object.entries(requests)) {
     const operation = name as Operation;
     await server.ok(operation, fields);
     expect([name, await requestsWith(name)]).toEqual([name, 0]);

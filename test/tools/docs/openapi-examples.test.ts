@@ -36,12 +36,21 @@ const START_MS = 1_795_179_540_000;
 const MINUTE_MS = 60_000;
 const CLOCK_FAULT = new URL('../../support/system-clock.preload.mjs', import.meta.url).pathname;
 
+const HOLD = { cost: 4_000, ttl: 30_000 };
 const check = (operation: Operation, identifier: string, fields: Fields = {}): Call => {
   const body = { identifier, limit: 10, duration: MINUTE_MS, ...fields };
   return [operation, operation === 'ratelimit.multiLimit' ? [body] : body];
 };
 const override = (namespaceName: string, identifier = 'vip_*', limit = 100): Call => {
   return ['ratelimits.setOverride', { namespaceName, identifier, limit, duration: MINUTE_MS }];
+};
+const reservation = (): Call => check('ratelimits.reserve', 'org_1', { limit: 100_000, ...HOLD });
+const TWO_CHECKS = [
+  { identifier: 'org_3 requests', limit: 60, duration: MINUTE_MS, cost: 1 },
+  { identifier: 'org_3 tokens', limit: 100_000, duration: MINUTE_MS, cost: 4_000 },
+];
+const lease = (identifier: string, cost: number): Call => {
+  return ['ratelimits.acquire', { namespace: 'jobs', identifier, limit: 2, cost, ttl: 30_000 }];
 };
 const key = (name = 'web server', fields: Fields = {}): Call => {
   return ['keys.create', { name, permissions: ['ratelimit.*.limit'], ...fields }];
@@ -99,6 +108,22 @@ const PREPARATIONS: Record<string, Call[]> = {
   ],
   'ratelimits.refund refunded': [check('ratelimits.limit', 'user_5')],
   'ratelimits.reset cleared': [check('ratelimits.limit', 'user_7')],
+  'ratelimits.reserve denied': [
+    check('ratelimits.limit', 'org_2', { namespace: 'llm', limit: 100_000, cost: 99_000 }),
+  ],
+  'ratelimits.reserve repeatedDifferently': [
+    check('ratelimits.reserve', 'org_3', {
+      ...{ namespace: 'llm', limit: 100_000, ...HOLD },
+      requestId: 'prompt_42',
+    }),
+  ],
+  'ratelimits.acquire repeatedDifferently': [
+    [
+      'ratelimits.acquire',
+      { namespace: 'jobs', identifier: 'tenant_4', limit: 2, ttl: 30_000, requestId: 'job_42' },
+    ],
+  ],
+  'ratelimits.acquire denied': [lease('tenant_2', 2)],
   'ratelimits.inspect counters': [
     check('ratelimits.limit', 'user_9', { duration: 3_600_000, cost: 3 }),
     check('ratelimits.limit', 'user_9', { limit: 20, duration: 600_000, algorithm: 'gcra' }),
@@ -127,6 +152,15 @@ const PREPARATIONS: Record<string, Call[]> = {
   'gateway.check denied': [exhaustedClient],
   'gateway.checkPath denied': [exhaustedClient],
   'gateway.authRequest denied': [exhaustedClient],
+};
+
+/** The hold of an example, which the request names. */
+const HOLDS: Record<string, Call> = {
+  'ratelimits.commit committed': reservation(),
+  'ratelimits.commit costs': ['ratelimits.reserve', { checks: TWO_CHECKS, ttl: 30_000 }],
+  'ratelimits.cancel cancelled': reservation(),
+  'ratelimits.renew renewed': lease('tenant_3', 1),
+  'ratelimits.release released': lease('tenant_3', 1),
 };
 
 /**
@@ -250,8 +284,13 @@ describe.each(GROUPS)('operations (%s)', (group) => {
         return key as string;
       }
 
-      /** A key that is revoked must exist, and its id is random. */
+      /** A key that is revoked must exist, and a hold that is ended. Their ids are random. */
       async function withRealIds(example: string, body: unknown): Promise<unknown> {
+        if (HOLDS[example] !== undefined) {
+          const { reservationId, leaseId } = await callOperationOk(server.port, ...HOLDS[example]);
+          const id = reservationId === undefined ? { leaseId } : { reservationId };
+          return { ...(body as Fields), ...id };
+        }
         const isConfigured = example === 'keys.revoke configured';
         if (!isConfigured && example !== 'keys.revoke revoked') return body;
         const { keys } = await callOperationOk(server.port, 'keys.list');
@@ -323,6 +362,7 @@ function comparable(value: unknown): unknown {
     if (typeof part !== 'string') return part;
     return part
       .replace(/^weir_[\w-]{43}$/, 'a key')
+      .replace(/^(rlrs|rlls)_[\w-]{22}$/, '$1_<id>')
       .replaceAll(/\b(rlns|rlor|key)_[0-9a-f]{24}|(req)_[0-9a-f]{24}_\w+/g, '$1$2_<id>')
       .replace(/^http:\/\/127\.0\.0\.1:\d+/, 'http://127.0.0.1:<port>')
       .replace(/retry after \d+ s/, 'retry after <n> s')

@@ -1,6 +1,13 @@
 /** The texts and the examples of POST /v1/ratelimits.explain. */
 
-import { badRequestV1, notFoundV1, OVERRIDE_ID, ok, RESET } from '../../texts/examples.ts';
+import {
+  badRequestV1,
+  NO_HOLDS,
+  notFoundV1,
+  OVERRIDE_ID,
+  ok,
+  RESET,
+} from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
 import { requireGcraForBurst, requireLimitWithDuration } from '../../texts/request-rules.ts';
 import { AFTER_ASYNC } from '../../texts/sentences.ts';
@@ -101,6 +108,7 @@ export const explainTexts = documented(explain, response, {
             },
           },
         ],
+        holds: NO_HOLDS,
       }),
     },
     noLimit: {
@@ -119,6 +127,7 @@ export const explainTexts = documented(explain, response, {
         matchingOverrides: 0,
         windows: [],
         counters: [],
+        holds: NO_HOLDS,
       }),
     },
     unknownNamespace: {

@@ -14,11 +14,13 @@ import type { Namespace } from '../../../core/namespace.ts';
 import { field, integer } from '../../../core/schema.ts';
 import { DEFAULT_RULE } from '../../../core/window-rules.ts';
 import type { CounterExplanation } from '../../../engine/engine.ts';
+import type { LiveHolds } from '../../../engine/hold-engine.ts';
 import { PRECEDENCE_RULES } from '../../../overrides/precedence.ts';
 import type { OverrideMatch } from '../../../overrides/sets.ts';
 import type { Policy } from '../../../policies/policy.ts';
 import { DEFAULT_NAMESPACE } from '../../common/check-request.ts';
 import { counterFields, counterList, durationField, shownCounters } from '../../common/counters.ts';
+import { liveHoldsField, shownHolds } from '../../common/live-holds.ts';
 import type { NamespaceFinder } from '../../common/namespace-finder.ts';
 import { namespaceNotFound } from '../../common/namespace-reference.ts';
 import { counterOperation, type Result } from '../../common/operation.ts';
@@ -91,6 +93,7 @@ export function response() {
         'If nothing sets a limit, each window is that of a counter.',
     ),
     counters: counterList('The counters of the identifier, as `ratelimits.inspect` shows them.'),
+    holds: liveHoldsField(),
   });
 }
 
@@ -203,6 +206,7 @@ export function explainResult(
   facts: ExplainFacts,
   terms: readonly CheckTerms[],
   explanation: CounterExplanation,
+  holds: LiveHolds | undefined,
 ): Result<typeof response> {
   const { winner, losers, count } = facts.overrides;
   const { policy, identifier } = facts;
@@ -234,6 +238,7 @@ export function explainResult(
       return { ...decision, ...(passesAt !== undefined && { passesAt }), terms: window };
     }),
     counters: shownCounters(counters),
+    ...(holds && { holds: shownHolds(holds) }),
   };
 }
 

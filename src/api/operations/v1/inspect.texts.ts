@@ -1,6 +1,6 @@
 /** The texts and the examples of POST /v1/ratelimits.inspect. */
 
-import { IDENTIFIER_REQUIRED, notFoundV1, ok, RESET } from '../../texts/examples.ts';
+import { IDENTIFIER_REQUIRED, NO_HOLDS, notFoundV1, ok, RESET } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
 import { AFTER_ASYNC } from '../../texts/sentences.ts';
 import { inspect, response } from './inspect.ts';
@@ -14,6 +14,7 @@ export const inspectTexts = documented(inspect, response, {
       '`fullAt`.',
     '`algorithms` has one entry for each algorithm that shares the counter. An entry has the ' +
       'usage by that algorithm, for the limit of the last allowed check.',
+    '`holds` has the live reservations and leases. What is reserved is part of what is used.',
     AFTER_ASYNC,
   ],
   notFound: 'The namespace does not exist.',
@@ -43,6 +44,7 @@ export const inspectTexts = documented(inspect, response, {
             },
           },
         ],
+        holds: NO_HOLDS,
       }),
     },
     unknownNamespace: {

@@ -1,11 +1,12 @@
 /**
- * POST /v1/ratelimits.inspect: shows the counters of an identifier, and changes none of them.
- * Failures are ApiErrors, in the order 400, 403, 404.
+ * POST /v1/ratelimits.inspect: shows the counters and the live holds of an identifier, and changes
+ * none. Failures are ApiErrors, in the order 400, 403, 404.
  */
 
 import Type from 'typebox';
 import type { Key } from '../../../auth/keyring.ts';
 import type { CounterState } from '../../../engine/engine.ts';
+import type { LiveHolds } from '../../../engine/hold-engine.ts';
 import { DEFAULT_NAMESPACE } from '../../common/check-request.ts';
 import {
   type CounterReference,
@@ -15,6 +16,7 @@ import {
   selectionOf,
   shownCounters,
 } from '../../common/counters.ts';
+import { liveHoldsField, shownHolds } from '../../common/live-holds.ts';
 import type { NamespaceFinder } from '../../common/namespace-finder.ts';
 import { namespaceNotFound } from '../../common/namespace-reference.ts';
 import { counterOperation, type Result } from '../../common/operation.ts';
@@ -26,6 +28,7 @@ export function response() {
     namespace: named('Name of the namespace.'),
     identifier: named('The identifier of the request.'),
     counters: counterList('The counters of the identifier.'),
+    holds: liveHoldsField(),
   });
 }
 
@@ -50,10 +53,16 @@ export function readInspect(
   return selectionOf(body, namespace);
 }
 
-/** The body of the 200. */
+/** The body of the 200. @param holds undefined for an engine without holds */
 export function inspectResult(
   { namespace, identifier }: CounterReference,
   counters: readonly CounterState[],
+  holds: LiveHolds | undefined,
 ): Result<typeof response> {
-  return { namespace: namespace.name, identifier, counters: shownCounters(counters) };
+  return {
+    namespace: namespace.name,
+    identifier,
+    counters: shownCounters(counters),
+    ...(holds && { holds: shownHolds(holds) }),
+  };
 }

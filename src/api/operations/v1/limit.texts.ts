@@ -2,10 +2,17 @@
 
 import { CREATE_NAMESPACE } from '../../../auth/permissions.ts';
 import { CHECK_QUEUE_ENTRIES } from '../../../core/constants.ts';
-import { badRequestV1, notFoundV1, ok, RESET } from '../../texts/examples.ts';
+import { badRequestV1, conflictV1, notFoundV1, ok, RESET } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
 import { requireGcraForBurst } from '../../texts/request-rules.ts';
-import { CHECK_NOT_FOUND, CREATES_NAMESPACE, FULL_TABLE, GCRA } from '../../texts/sentences.ts';
+import {
+  CHECK_NOT_FOUND,
+  CREATES_NAMESPACE,
+  FULL_TABLE,
+  GCRA,
+  REPEATABLE,
+  REPEATED_DIFFERENTLY,
+} from '../../texts/sentences.ts';
 import { limitV1, response } from './limit.ts';
 
 export const limitV1Texts = documented(limitV1, response, {
@@ -23,9 +30,11 @@ export const limitV1Texts = documented(limitV1, response, {
       `deduction: ${CHECK_QUEUE_ENTRIES} for each acceptor. Further checks are decided ` +
       'synchronously. With `WEIR_DECIDE=worker` the field has no effect.',
     FULL_TABLE,
+    REPEATABLE,
     CREATES_NAMESPACE,
   ],
   notFound: CHECK_NOT_FOUND,
+  conflict: REPEATED_DIFFERENTLY,
   rules: requireGcraForBurst,
   examples: {
     allowed: {
@@ -53,6 +62,22 @@ export const limitV1Texts = documented(limitV1, response, {
       summary: 'Several tokens, deducted after the response',
       request: { identifier: 'user_4', limit: 1_000, duration: 3_600_000, cost: 25, async: true },
       ...ok({ success: true, limit: 1_000, remaining: 975, reset: RESET }),
+    },
+    repeatable: {
+      summary: 'Safe to repeat',
+      request: { identifier: 'user_6', limit: 10, duration: 60_000, requestId: 'order_42' },
+      ...ok({ success: true, limit: 10, remaining: 9, reset: RESET }),
+    },
+    repeatedDifferently: {
+      summary: 'A repetition with another cost',
+      request: {
+        ...{ identifier: 'user_6', limit: 10, duration: 60_000, cost: 2 },
+        requestId: 'order_42',
+      },
+      ...conflictV1(
+        '"requestId" must be new, or that of a request with the same limit, duration, algorithm, ' +
+          'burst and cost; got "order_42", which was allowed with other values less than 60 s ago',
+      ),
     },
     invalid: {
       summary: 'A duration in seconds instead of milliseconds',

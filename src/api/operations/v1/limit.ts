@@ -33,6 +33,7 @@ import {
 } from '../../common/check-request.ts';
 import type { NamespaceFinder } from '../../common/namespace-finder.ts';
 import { counterOperation } from '../../common/operation.ts';
+import { requestIdField } from '../../common/repeatable.ts';
 import { flagged, limitFields } from '../../common/responses.ts';
 import { readBody, type UnknownFieldListener } from '../../common/unknown-fields.ts';
 
@@ -70,6 +71,7 @@ export const limitV1 = counterOperation({
       ),
     ),
     ...algorithmFields(DEFAULT_RULE_V1),
+    requestId: requestIdField(),
     meta: Type.Optional(
       field(Type.Object({}, { accepts: 'an object' }), 'Any object. weir does not use it.'),
     ),
@@ -104,18 +106,24 @@ export class CheckReaderV1 {
   readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
   readonly #onUnknownFields: UnknownFieldListener<typeof limitV1.name>;
+  readonly #requireRequestIds: () => void;
   readonly #check: CheckRequest;
 
-  /** @param needsOverrideId whether events show it: no response of v1 does */
+  /**
+   * @param needsOverrideId whether events show it: no response of v1 does
+   * @param requireRequestIds throws an ApiError if no body may have a `requestId`
+   */
   constructor(
     scanner: BodyScanner,
     namespaces: NamespaceFinder,
     onUnknownFields: UnknownFieldListener<typeof limitV1.name>,
     needsOverrideId: boolean,
+    requireRequestIds: () => void,
   ) {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
     this.#onUnknownFields = onUnknownFields;
+    this.#requireRequestIds = requireRequestIds;
     this.#check = new CheckRequest(scanner.memory, RULE[DEFAULT_RULE_V1], needsOverrideId);
   }
 
@@ -125,8 +133,11 @@ export class CheckReaderV1 {
     const namespaces = this.#namespaces;
     const isScanned =
       this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
-    // Only a body that the scanner does not support can have unknown fields.
-    if (!isScanned) check.setFromBody(this.#parse(key, bytes), 0);
+    // Only a body that the scanner does not support can have a `requestId`, or unknown fields.
+    if (!isScanned) {
+      check.setFromBody(this.#parse(key, bytes), 0);
+      if (check.requestId !== undefined) this.#requireRequestIds();
+    }
     const { namespaceIdOrName, cost } = check;
     check.namespace =
       namespaces.find(key, 'limit', namespaceIdOrName, false) ??
@@ -188,7 +199,10 @@ const allowedBody = new ResponseBodyCache(encodeFragment('{"success":true,"limit
 const deniedBody = new ResponseBodyCache(encodeFragment('{"success":false,"limit":'));
 
 /** The body of the 200 response, valid until the next one is written. */
-export function writeResponseV1({ limit }: Check, decision: Decision): Uint8Array {
+export function writeResponseV1(
+  { limit }: Pick<Check, 'limit'>,
+  decision: Pick<Decision, 'allowed' | 'remaining' | 'reset'>,
+): Uint8Array {
   const body = decision.allowed ? allowedBody : deniedBody;
   return body.write(limit, decision.remaining, decision.reset);
 }

@@ -17,6 +17,8 @@ export const resetTexts = documented(reset, response, {
   description: [
     'Clears the counters of an identifier: all of them, or those of one duration or ' +
       'algorithm.',
+    'Live reservations of these counters return nothing any more. Leases go on, unless ' +
+      '`leases` is `true`.',
     OVERRIDDEN_DURATION,
     AFTER_ASYNC,
   ],
@@ -31,6 +33,11 @@ export const resetTexts = documented(reset, response, {
       summary: 'The identifier has no counter with this duration',
       request: { namespace: 'email.send', identifier: 'user_8', duration: 1_000 },
       ...ok({ cleared: 0 }),
+    },
+    leases: {
+      summary: 'Leases end too',
+      request: { identifier: 'job', leases: true },
+      ...ok({ cleared: 0, leases: 0 }),
     },
     unknownNamespace: {
       summary: 'No namespace has this id',

@@ -5,6 +5,7 @@
 
 import Type from 'typebox';
 import type { Key } from '../../../auth/keyring.ts';
+import { field, flag } from '../../../core/schema.ts';
 import { DEFAULT_NAMESPACE } from '../../common/check-request.ts';
 import { type CounterSelection, selectionFields, selectionOf } from '../../common/counters.ts';
 import type { NamespaceFinder } from '../../common/namespace-finder.ts';
@@ -13,15 +14,32 @@ import { amount } from '../../common/responses.ts';
 import { readBody, type UnknownFieldListener } from '../../common/unknown-fields.ts';
 
 export function response() {
-  return Type.Object({ cleared: amount('Number of counters that were cleared.') });
+  return Type.Object({
+    cleared: amount('Number of counters that were cleared.'),
+    leases: Type.Optional(amount('Number of leases that were ended. Only with `leases: true`.')),
+  });
 }
 
 export const reset = counterOperation({
   name: 'ratelimits.reset',
   version: 'v1',
   requires: { action: 'reset', in: 'the namespace' },
-  request: selectionFields,
+  request: {
+    ...selectionFields,
+    leases: Type.Optional(
+      field(
+        flag(),
+        'Whether all leases of the identifier end too. Their owners learn it when they renew.',
+        false,
+      ),
+    ),
+  },
 });
+
+export interface Reset extends CounterSelection {
+  /** Whether the leases of the identifier end too. */
+  endsLeases: boolean;
+}
 
 /** @param bytes the complete body */
 export function readReset(
@@ -29,9 +47,9 @@ export function readReset(
   key: Key,
   bytes: ArrayBuffer | Uint8Array,
   onUnknownFields: UnknownFieldListener<typeof reset.name>,
-): CounterSelection {
+): Reset {
   const body = readBody(reset.validator, bytes, reset.name, key, onUnknownFields);
   const { namespace: name = DEFAULT_NAMESPACE } = body;
   const namespace = namespaces.find(key, 'reset', name) ?? namespaces.getOrCreate(name, false);
-  return selectionOf(body, namespace);
+  return { ...selectionOf(body, namespace), endsLeases: body.leases === true };
 }

@@ -16,10 +16,10 @@ import type { Decision } from '../../../core/decision.ts';
 import { formatValue } from '../../../core/describe.ts';
 import { ApiError } from '../../../core/errors.ts';
 import { encodeFragment, type JsonWriter } from '../../../core/json-writer.ts';
-import type { Namespace } from '../../../core/namespace.ts';
 import { type BodyScanner, UNSUPPORTED } from '../../common/body-scanner.ts';
 import type { CheckRequest } from '../../common/check-request.ts';
 import { parseBody } from '../../common/input.ts';
+import { resolveNamespaces } from '../../common/listed-namespaces.ts';
 import type { NamespaceFinder } from '../../common/namespace-finder.ts';
 import { counterOperation } from '../../common/operation.ts';
 import type { RequestIds } from '../../common/request-ids.ts';
@@ -76,43 +76,8 @@ export class CheckListReader {
   /** @param bytes the complete body */
   read(key: Key, bytes: ArrayBuffer | Uint8Array): readonly CheckRequest[] {
     const checks = this.#scan(bytes) ?? this.#parse(bytes);
-    const namespaces = this.#namespaces;
-    let index = 0;
-    try {
-      // A 403 for any check has precedence over a 404 for another.
-      const mayAll = key.permissions.mayLimitAnywhere;
-      for (index = 0; index < checks.length && !mayAll; index++) {
-        namespaces.requirePermission(key, 'limit', checks[index].namespaceIdOrName);
-      }
-      const missing: number[] = [];
-      const created = new Set<string>();
-      let last: string | undefined;
-      let namespace: Namespace | undefined;
-      for (index = 0; index < checks.length; index++) {
-        const check = checks[index];
-        // Most checks of a batch name the same namespace, and comparing costs less than a look-up.
-        if (check.namespaceIdOrName !== last)
-          namespace = namespaces.find(key, 'limit', check.namespaceIdOrName);
-        last = check.namespaceIdOrName;
-        if (namespace !== undefined) {
-          check.namespace = namespace;
-          continue;
-        }
-        missing.push(index);
-        if (check.cost === 0) continue;
-        created.add(check.namespaceIdOrName);
-        namespaces.requireCapacity(created);
-      }
-      for (index of missing) {
-        const check = checks[index];
-        const { namespaceIdOrName: name } = check;
-        // A check without a cost is one of the namespace that another check of the list creates.
-        check.namespace = namespaces.getOrCreate(name, created.has(name));
-      }
-      return checks;
-    } catch (error) {
-      throw error instanceof ApiError ? error.forListItem('', index) : error;
-    }
+    resolveNamespaces(this.#namespaces, key, checks, '', false);
+    return checks;
   }
 
   /** @returns undefined for a body that `#parse` has to read */

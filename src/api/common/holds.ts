@@ -1,0 +1,75 @@
+/** Holds in requests and responses: their fields, and the error for an unknown one. */
+
+import Type, { type TSchema } from 'typebox';
+import {
+  HOLD_ID_MAX_CHARACTERS,
+  HOLD_TTL_MAX_MS,
+  HOLD_TTL_MIN_MS,
+  IDENTIFIER_MAX_CHARACTERS,
+  NAMESPACE_MAX_CHARACTERS,
+} from '../../core/constants.ts';
+import { formatValue } from '../../core/describe.ts';
+import { ApiError } from '../../core/errors.ts';
+import { field, milliseconds, text } from '../../core/schema.ts';
+import { HOLD_KIND, type HoldKind } from '../../engine/hold-id.ts';
+import { CHECK_FIELDS, DEFAULT_NAMESPACE } from './check-request.ts';
+import { amount } from './responses.ts';
+
+/** Of requests that make a hold. Unlike a correction, they create the namespace. */
+export const holderFields = {
+  namespace: Type.Optional(
+    field(
+      text(1, NAMESPACE_MAX_CHARACTERS),
+      'Name or id of the namespace. A text that begins with `rlns_` is an id. A new name creates ' +
+        'the namespace.',
+      DEFAULT_NAMESPACE,
+    ),
+  ),
+  identifier: field(text(0, IDENTIFIER_MAX_CHARACTERS), CHECK_FIELDS.identifier),
+};
+
+/** @param meaning what happens when the time has passed */
+export function ttlField(meaning: string) {
+  return field(
+    milliseconds(HOLD_TTL_MIN_MS, HOLD_TTL_MAX_MS),
+    `Time in milliseconds after which ${meaning}.`,
+  );
+}
+
+export function reservationIdField() {
+  return field(
+    text(1, HOLD_ID_MAX_CHARACTERS, 'the "reservationId" of a reserve, a text'),
+    'The `reservationId` in the response to the reserve.',
+  );
+}
+
+export function leaseIdField() {
+  return field(
+    text(1, HOLD_ID_MAX_CHARACTERS, 'the "leaseId" of an acquire, a text'),
+    'The `leaseId` in the response to the acquire.',
+  );
+}
+
+export function orNull<S extends TSchema>(schema: S, description: string) {
+  return Type.Union([schema, Type.Null()], { description });
+}
+
+/** @param when it is null */
+export function expiresAt(when: string) {
+  return orNull(amount(''), `Time at which it ends by itself, in Unix milliseconds. ${when}`);
+}
+
+const KINDS: Readonly<Record<HoldKind, string>> = {
+  [HOLD_KIND.reservation]: 'reservation',
+  [HOLD_KIND.lease]: 'lease',
+};
+
+/** The same error for a hold in a namespace that the key may not use: it reveals no holds. */
+export function holdNotFound(kind: HoldKind, id: string): ApiError {
+  const name = KINDS[kind];
+  return new ApiError(
+    'NOT_FOUND',
+    `there is no ${name} ${formatValue(id)}, it ended more than 10 minutes ago, or the API key ` +
+      'lacks the permission "limit" in its namespace',
+  );
+}

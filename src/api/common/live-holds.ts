@@ -1,0 +1,57 @@
+/** The live holds of an identifier in responses. */
+
+import Type, { type Static } from 'typebox';
+import { ALGORITHMS } from '../../core/algorithm-fields.ts';
+import { LISTED_HOLDS_MAX } from '../../core/constants.ts';
+import type { LiveHolds } from '../../engine/hold-engine.ts';
+import { HOLD_KIND } from '../../engine/hold-id.ts';
+import { amount, listOf, named, unixMs } from './responses.ts';
+
+const KINDS = ['reservation', 'lease'] as const;
+
+/** The schema of `shownHolds`. */
+export function liveHoldsField() {
+  const hold = Type.Object({
+    kind: Type.Enum([...KINDS], { description: 'What it is.' }),
+    handle: named('Short name of the hold. It is not its id, and ends nothing.'),
+    tokens: amount('Tokens that are reserved, or in use.'),
+    limit: amount('The limit of its request, or of the override that applied.'),
+    duration: Type.Optional(amount('Length of the window in milliseconds. Of a reservation.')),
+    algorithm: Type.Optional(
+      Type.Enum([...ALGORITHMS], { description: 'The window rule. Of a reservation.' }),
+    ),
+    expiresAt: unixMs('Time at which it ends by itself'),
+  });
+  return Type.Optional(
+    Type.Object(
+      {
+        reserved: amount(
+          'Tokens of the live reservations. The counters count them as used, as far as their ' +
+            'windows have not ended.',
+        ),
+        inUse: amount('Tokens of the live leases.'),
+        live: amount('Number of live reservations and leases.'),
+        list: listOf(hold, `The first ${LISTED_HOLDS_MAX} to expire.`),
+      },
+      {
+        description:
+          'The reservations and leases of the identifier that have not ended, also of other ' +
+          'algorithms and durations. Absent with `WEIR_ENGINE=redis`.',
+      },
+    ),
+  );
+}
+
+export function shownHolds({
+  reservedTokens,
+  inUse,
+  count,
+  listed,
+}: LiveHolds): Static<ReturnType<typeof liveHoldsField>> {
+  const list = listed.map(({ kind, handle, tokens, limit, durationMs, rule, expiresAt }) => {
+    if (kind === HOLD_KIND.lease) return { kind: KINDS[1], handle, tokens, limit, expiresAt };
+    const window = { duration: durationMs, algorithm: ALGORITHMS[rule] };
+    return { kind: KINDS[0], handle, tokens, limit, ...window, expiresAt };
+  });
+  return { reserved: reservedTokens, inUse, live: count, list };
+}

@@ -1,0 +1,71 @@
+/**
+ * Series of reservations, concurrency leases and repeated requests. Only an engine that has them
+ * has the series.
+ */
+
+import type { FullTablePolicy } from '../core/decision.ts';
+import type { HoldStats } from '../engine/engine.ts';
+import {
+  ACCEPTOR_STAT,
+  type AcceptorStats,
+  totalOf,
+  WORKER_STAT,
+  type WorkerStats,
+} from '../shared-memory/stats.ts';
+import type { MetricSeries } from './series.ts';
+
+interface HoldSources {
+  acceptors: readonly AcceptorStats[];
+  workers: readonly WorkerStats[];
+  stats: () => HoldStats;
+  whenFull: FullTablePolicy;
+}
+
+export function registerHoldSeries(
+  series: MetricSeries,
+  { acceptors, workers, stats, whenFull }: HoldSources,
+): void {
+  series.unlabeledGauge('weir_holds_capacity', () => stats().capacity);
+  series.gauge('weir_holds_live', () => {
+    const { reservations, leases } = stats();
+    return [
+      [{ kind: 'reservation' }, reservations],
+      [{ kind: 'lease' }, leases],
+    ];
+  });
+  series.gauge('weir_held_tokens', () => {
+    const { reservedTokens, leasedTokens } = stats();
+    return [
+      [{ kind: 'reservation' }, reservedTokens],
+      [{ kind: 'lease' }, leasedTokens],
+    ];
+  });
+  series.unlabeledCounter('weir_reservations_total', () => {
+    return totalOf(acceptors, ACCEPTOR_STAT.reservations);
+  });
+  series.unlabeledCounter('weir_reservation_commits_total', () => {
+    return totalOf(acceptors, ACCEPTOR_STAT.commits);
+  });
+  series.unlabeledCounter('weir_late_commits_total', () => {
+    return totalOf(acceptors, ACCEPTOR_STAT.lateCommits);
+  });
+  series.unlabeledCounter('weir_reservation_cancellations_total', () => {
+    return totalOf(acceptors, ACCEPTOR_STAT.cancellations);
+  });
+  series.counter('weir_lease_requests_total', () => [
+    [{ outcome: 'granted' }, totalOf(acceptors, ACCEPTOR_STAT.concurrencyLeasesGranted)],
+    [{ outcome: 'denied' }, totalOf(acceptors, ACCEPTOR_STAT.concurrencyLeasesDenied)],
+  ]);
+  series.unlabeledCounter('weir_lease_releases_total', () => {
+    return totalOf(acceptors, ACCEPTOR_STAT.concurrencyLeasesReleased);
+  });
+  series.unlabeledCounter('weir_expired_holds_total', () => {
+    return totalOf(workers, WORKER_STAT.holdsExpired);
+  });
+  series.counter('weir_full_hold_decisions_total', () => [
+    [{ decision: whenFull }, totalOf(acceptors, ACCEPTOR_STAT.fullHoldDecisions)],
+  ]);
+  series.unlabeledCounter('weir_repeated_requests_total', () => {
+    return totalOf(acceptors, ACCEPTOR_STAT.repeatedRequests);
+  });
+}
