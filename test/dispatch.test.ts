@@ -2,6 +2,7 @@
 
 import { execFile } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { NO_LEASE_ID, NO_RESERVATION_ID } from '../src/api/texts/examples.ts';
 import { COMMANDS } from '../src/commands/run.ts';
 import { EXIT } from '../src/core/exit.ts';
 import { CLI_PATH, ROOT_KEY } from './support/server.ts';
@@ -14,6 +15,13 @@ const COMMAND_LINES = [
   ['check', 'a', '--limit', '5', '--duration', '30d', '--cost', '0'],
   ['inspect', 'a'],
   ['explain', 'default', 'a'],
+  ['reserve', 'a', '--limit', '5', '--duration', '30d', '--cost', '0', '--ttl', '1s'],
+  ['commit', NO_RESERVATION_ID, '--cost', '1'],
+  ['cancel', NO_RESERVATION_ID],
+  ['acquire', 'a', '--limit', '5', '--ttl', '1s'],
+  ['renew', NO_LEASE_ID, '--ttl', '1s'],
+  ['release', NO_LEASE_ID],
+  ['run', '--concurrency', '5', '--identifier', 'job', '--', 'sh', '-c', 'exit 9'],
   ['overrides', 'list', '--namespace', 'default'],
   ['keys', 'list', '--json'],
   ['namespaces', 'list'],
@@ -47,8 +55,8 @@ describe('as its own process', () => {
   test.each(COMMAND_LINES.map((args) => [args]))('weir %j does what it does here', async (args) => {
     const own = await runWeir(commands.server.url, args);
     const here = await callWeir(commands.server.url, args);
-    // Times differ, and so do the rates and the counters that `reset` has cleared.
-    const hasOtherFigures = ['top', 'reset'].includes(args[0]);
+    // Times differ, and so do ids, rates and the counters that `reset` has cleared.
+    const hasOtherFigures = ['top', 'reset', 'reserve', 'acquire'].includes(args[0]);
     const comparable = ({ code, stdout, stderr }: typeof own) => {
       return [code, hasOtherFigures ? stdout !== '' : stdout.replace(/\d+/g, 'n'), stderr];
     };

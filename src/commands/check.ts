@@ -6,7 +6,6 @@ import { V2_DURATION_MAX_MS } from '../core/constants.ts';
 import { StartError } from '../core/errors.ts';
 import { DECISION_MEANINGS, EXIT } from '../core/exit.ts';
 import { DEFAULT_RULE, type RuleName } from '../core/window-rules.ts';
-import { isoTime, systemMs } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import {
   ALGORITHM_OPTION,
@@ -17,8 +16,9 @@ import {
   requireIdentifier,
   WINDOW_OPTION,
 } from './options.ts';
+import { formatTimeFromNow } from './output.ts';
 
-interface LimitResponse {
+export interface LimitResponse {
   success: boolean;
   limit: number;
   remaining: number;
@@ -33,7 +33,8 @@ interface WindowFields {
   algorithm: RuleName;
 }
 
-const OPTIONS = {
+/** What a reservation has too. */
+export const WINDOW_OPTIONS = {
   limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; at least 1' },
   duration: WINDOW_OPTION,
   algorithm: {
@@ -46,6 +47,10 @@ const OPTIONS = {
     help: 'with gcra: tokens that may pass at once; default: the limit',
   },
   namespace: { type: 'string', value: '<name or id>', help: 'default: default' },
+} as const;
+
+const OPTIONS = {
+  ...WINDOW_OPTIONS,
   cost: {
     type: 'string',
     value: '<tokens>',
@@ -68,7 +73,7 @@ export function parseWindowRule(
 }
 
 /** When a denied check passes, or else when its window resets or its bucket is full. */
-function timeText(
+export function timeText(
   { success, limit, reset, passesAt }: LimitResponse,
   { cost = 1, burst = limit, algorithm }: WindowFields,
 ) {
@@ -77,11 +82,10 @@ function timeText(
     return `never passes: ${limit === 0 ? 'the limit is 0' : `the cost is above the ${bound}`}`;
   }
   const timeMs = passesAt ?? reset;
-  const seconds = Math.max(0, Math.ceil((timeMs - systemMs()) / 1_000));
   // For a denial by GCRA, `reset` is that time too.
   const isDenied = passesAt !== undefined || (!success && algorithm === 'gcra');
   const label = isDenied ? 'passes at' : algorithm === 'gcra' ? 'full at' : 'resets at';
-  return `${label} ${isoTime(timeMs)} (in ${seconds} s)`;
+  return `${label} ${formatTimeFromNow(timeMs)}`;
 }
 
 export const check: Command = {

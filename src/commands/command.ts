@@ -38,7 +38,8 @@ interface Subcommand {
   /** The command line after `weir`, the command and the subcommand. */
   usage: string;
   options: Options;
-  run(command: string, args: readonly string[]): Promise<ExitCode>;
+  /** @returns the exit code */
+  run(command: string, args: readonly string[]): Promise<number>;
 }
 
 export interface Command {
@@ -111,10 +112,12 @@ interface SubcommandDeclaration<O extends Options> {
   argumentNames?: readonly string[];
   isLastArgumentOptional?: true;
   options?: O;
+  /** The words after `--` are a command line, and the only arguments. */
+  takesCommandLine?: true;
   needsServer?: false;
   hasJsonOption?: false;
   /** @returns the exit code; undefined for 0 */
-  run(call: Invocation<O>): Promise<ExitCode | undefined>;
+  run(call: Invocation<O>): Promise<number | undefined>;
 }
 
 export function subcommand<const O extends Options>(
@@ -134,16 +137,25 @@ export function subcommand<const O extends Options>(
     usage,
     options,
     run: async (command, args) => {
-      const { values, positionals } = parseOptions(command, args, options, argumentNames);
+      const commandLine = declaration.takesCommandLine ? wordsAfterTerminator(args) : [];
+      const own = args.slice(0, args.length - commandLine.length);
+      const { values, positionals } = parseOptions(command, own, options, argumentNames);
       const missing = requiredNames[positionals.length];
       if (missing !== undefined) throw new StartError(`<${missing}> is required`);
       const surplus = positionals[argumentNames.length];
       if (surplus !== undefined) {
         throw surplusError(surplus, command);
       }
-      return (await run(new Invocation(values as Values<O>, positionals))) ?? EXIT.OK;
+      const all = [...positionals, ...commandLine];
+      return (await run(new Invocation(values as Values<O>, all))) ?? EXIT.OK;
     },
   };
+}
+
+function wordsAfterTerminator(args: readonly string[]): readonly string[] {
+  const words = args.includes('--') ? args.slice(args.indexOf('--') + 1) : [];
+  if (words.length > 0) return words;
+  throw new StartError('<command> is required, at the end, after "--"');
 }
 
 export function surplusError(argument: string, command: string): StartError {

@@ -9,6 +9,7 @@ import { isoTime } from '../shared-memory/clock.ts';
 import { parseWindowRule } from './check.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { type CounterFields, counterTable } from './counter-table.ts';
+import { type HoldFields, holdTable } from './hold-table.ts';
 import {
   ALGORITHM_OPTION,
   parseDuration,
@@ -57,6 +58,7 @@ interface ExplainResponse {
   override?: MatchedOverride;
   otherOverrides: (MatchedOverride & { reason: string })[];
   matchingOverrides: number;
+  holds?: HoldFields;
   policy?: { shadow: boolean };
   windows: ExplainedWindow[];
   counters: CounterFields[];
@@ -134,12 +136,14 @@ function requireBoth(limit: string | undefined, duration: string | undefined): v
 /** The response as text: paragraphs. */
 function describe(response: ExplainResponse): string {
   const { reason, isExact, windows, counters } = response;
+  const holds = holdTable(response.holds);
   const estimate = 'Other machines share the counters, so this is an estimate.';
   return [
     isExact ? reason : `${reason} ${estimate}`,
     ...overrideParagraphs(response),
     ...(windows.length > 0 ? [checkParagraph(response)] : []),
     `Counters:\n${counterTable(counters) ?? 'none'}`,
+    ...(holds === undefined ? [] : [holds]),
   ].join('\n\n');
 }
 

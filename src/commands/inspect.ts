@@ -1,13 +1,15 @@
-/** `weir inspect`: shows the counters of an identifier on a running server. */
+/** `weir inspect`: shows the counters and the live holds of an identifier on a running server. */
 
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { COUNTER_OPTIONS, counterFields } from './counter-options.ts';
 import { type CounterFields, counterTable } from './counter-table.ts';
+import { type HoldFields, holdTable } from './hold-table.ts';
 import { quoted } from './output.ts';
 
 interface InspectResponse {
   namespace: string;
   counters: CounterFields[];
+  holds?: HoldFields;
 }
 
 export const inspect: Command = {
@@ -21,15 +23,17 @@ export const inspect: Command = {
         const server = call.server();
         const response = await server.post<InspectResponse>('ratelimits.inspect', fields);
         let table: string | undefined;
+        let holds: string | undefined;
         try {
           table = counterTable(response.counters);
+          holds = holdTable(response.holds);
         } catch {
           throw server.unexpectedResponseError(200);
         }
         call.print(response, () => {
-          if (table !== undefined) return table;
           const where = `in the namespace ${quoted(response.namespace)}`;
-          return `${quoted(fields.identifier)} has no counters ${where}.`;
+          const counters = table ?? `${quoted(fields.identifier)} has no counters ${where}.`;
+          return holds === undefined ? counters : `${counters}\n\n${holds}`;
         });
         return undefined;
       },

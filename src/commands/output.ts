@@ -1,6 +1,6 @@
 /** Text on standard output: tables, and values that a terminal shows without interpreting them. */
 
-import { isoTime } from '../shared-memory/clock.ts';
+import { isoTime, systemMs } from '../shared-memory/clock.ts';
 
 /** Characters that a terminal interprets or does not show. */
 const UNPRINTABLE_CHARACTERS = /[\p{C}\p{Zl}\p{Zp}]/gu;
@@ -45,6 +45,11 @@ export function formatTable(
 /** The time at which something ends, which may have no end. @param ms Unix time */
 export function formatEnd(ms: number | undefined): string {
   return ms === undefined ? 'never' : isoTime(ms);
+}
+
+/** A time, and the seconds until then. @param ms Unix time */
+export function formatTimeFromNow(ms: number): string {
+  return `${isoTime(ms)} (in ${Math.max(0, Math.ceil((ms - systemMs()) / 1_000))} s)`;
 }
 
 /** A count with its noun: `1 counter`, `2 counters`. */

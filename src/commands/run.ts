@@ -34,6 +34,34 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'clear the counters of an identifier',
     load: async () => (await import('./reset.ts')).reset,
   },
+  reserve: {
+    summary: 'reserve tokens for work whose cost is known later',
+    load: async () => (await import('./reservations.ts')).reserve,
+  },
+  commit: {
+    summary: 'correct a reservation to the cost that the work had',
+    load: async () => (await import('./reservations.ts')).commit,
+  },
+  cancel: {
+    summary: 'return all tokens of a reservation',
+    load: async () => (await import('./reservations.ts')).cancel,
+  },
+  acquire: {
+    summary: 'acquire a concurrency lease',
+    load: async () => (await import('./leases.ts')).acquire,
+  },
+  renew: {
+    summary: 'renew a concurrency lease',
+    load: async () => (await import('./leases.ts')).renew,
+  },
+  release: {
+    summary: 'release a concurrency lease',
+    load: async () => (await import('./leases.ts')).release,
+  },
+  run: {
+    summary: 'run a command while it holds a concurrency lease',
+    load: async () => (await import('./job.ts')).job,
+  },
   overrides: {
     summary: 'set, get, list, delete, import or export overrides',
     load: async () => (await import('./overrides.ts')).overrides,
@@ -100,7 +128,7 @@ export const HELP_ENTRIES = {
 };
 
 /** @param args the arguments of the process. @returns the exit code */
-export async function run(args: readonly string[]): Promise<ExitCode> {
+export async function run(args: readonly string[]): Promise<number> {
   try {
     return await dispatch(args);
   } catch (error) {
@@ -119,7 +147,7 @@ export function report(error: unknown, args: readonly string[]): ExitCode {
   return exitCode;
 }
 
-async function dispatch([name, ...args]: readonly string[]): Promise<ExitCode> {
+async function dispatch([name, ...args]: readonly string[]): Promise<number> {
   switch (name) {
     case 'help':
     case '--help':
@@ -134,7 +162,7 @@ async function dispatch([name, ...args]: readonly string[]): Promise<ExitCode> {
   }
 }
 
-async function runCommand(name: string, args: readonly string[]): Promise<ExitCode> {
+async function runCommand(name: string, args: readonly string[]): Promise<number> {
   const command = await loadCommand(name);
   if (hasFlag(args, '--help', '-h')) return print(commandHelp(name, command));
   const { subcommands } = command;

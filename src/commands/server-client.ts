@@ -32,11 +32,14 @@ export const SERVER_OPTIONS = {
 const FLAG_BY_FIELD: Readonly<Record<string, string>> = {
   identifier: '<identifier>',
   keyId: '<keyId>',
+  reservationId: '<reservationId>',
+  leaseId: '<leaseId>',
   limit: '--limit',
   duration: '--duration',
   algorithm: '--algorithm',
   burst: '--burst',
   cost: '--cost',
+  ttl: '--ttl',
   namespace: '--namespace',
   namespaceName: '--namespace',
   namespaceId: '--namespace-id',
@@ -94,9 +97,9 @@ export class ServerClient {
     return this.#call(`v1/${operation}?${query}`, init);
   }
 
-  /** Undefined fields are not sent. */
-  post<T>(operation: string, fields: RequestFields): Promise<T> {
-    return this.#post(`v1/${operation}`, fields);
+  /** Undefined fields are not sent. @param signal ends the wait for the response */
+  post<T>(operation: string, fields: RequestFields, signal?: AbortSignal): Promise<T> {
+    return this.#post(`v1/${operation}`, fields, signal);
   }
 
   /** Calls an operation of v2. @returns the `data` of the response */
@@ -132,9 +135,10 @@ export class ServerClient {
     );
   }
 
-  #post<T>(path: string, fields: RequestFields): Promise<T> {
+  #post<T>(path: string, fields: RequestFields, signal?: AbortSignal): Promise<T> {
     const headers = { 'Content-Type': 'application/json' };
-    return this.#call(path, { method: 'POST', headers, body: JSON.stringify(fields) });
+    const init: RequestInit = { method: 'POST', headers, body: JSON.stringify(fields) };
+    return this.#call(path, { ...init, ...(signal !== undefined && { signal }) });
   }
 
   async #call<T>(path: string, init: RequestInit): Promise<T> {

@@ -84,13 +84,11 @@ describe('weir check', () => {
   });
 
   test('says when the window resets where only v1 has the fields', async () => {
-    for (const more of [
-      ['--duration', '40d'],
-      ['--duration', '1h', '--async'],
-    ]) {
-      const args = ['check', 'v1', '--limit', '1', ...more];
+    for (const [duration, ...more] of [['40d'], ['1h', '--async']]) {
+      const args = ['check', 'v1', '--limit', '1', '--duration', duration];
+      // Counted at once. The token of an asynchronous check may be counted after the next check.
       await weir(args);
-      expect((await weir(args)).stdout).toMatch(/^denied: .*, resets at /);
+      expect((await weir([...args, ...more])).stdout).toMatch(/^denied: .*, resets at /);
     }
   });
 

@@ -23,7 +23,15 @@ const LOCAL = ['serve', 'config', 'print', 'version', 'cluster', 'rls'];
 const WIDE = ['health', 'migrate'];
 const REMOTE = Object.keys(COMMANDS).filter((name) => ![...LOCAL, ...WIDE].includes(name));
 const CLI_PAGE = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
-const WITHOUT_JSON = ['serve', 'top', 'gateway', 'print', 'version'];
+const WITHOUT_JSON = ['serve', 'top', 'run', 'gateway', 'print', 'version'];
+/** The first exit codes of the commands for which 0 is not only a success. */
+const EXIT_CODES: Readonly<Record<string, string>> = {
+  check: 'allowed\n  1  denied',
+  reserve: 'reserved\n  1  denied',
+  acquire: 'granted\n  1  denied',
+  renew: 'renewed\n  1  the lease has ended, or is unknown',
+  run: 'success of the command\n  1  denied: the command did not run',
+};
 const weir = (...args: string[]) => commands.weir(args);
 
 const listenAndGetUrl = async (other: Server) => `http://127.0.0.1:${await listen(other)}`;
@@ -55,8 +63,8 @@ describe('the help', () => {
       expect(help.stdout.includes('--data-dir, WEIR_DATA_DIR')).toBe(isServer);
       expect(help.stdout.includes('--timeout <duration>')).toBe(!LOCAL.includes(command));
       expect(help.stdout.includes('--json')).toBe(!WITHOUT_JSON.includes(command));
-      const success = command === 'check' ? 'allowed\n  1  denied' : 'success';
-      expect(help.stdout).toContain(`Exit codes:\n  0  ${success}\n  2  `);
+      const codes = EXIT_CODES[command] ?? 'success';
+      expect(help.stdout).toContain(`Exit codes:\n  0  ${codes}\n  2  `);
       const section = `### weir ${command}\n\n\`\`\`text\n${help.stdout}\`\`\`\n`;
       expect(CLI_PAGE.includes(section)).toBe(!isServer);
       for (const line of isServer ? [] : help.stdout.split('\n')) {

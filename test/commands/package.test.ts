@@ -37,6 +37,7 @@ import Fastify from 'fastify';
 import { rateLimit as expressLimit, type RateLimitOptions } from '@weir-ratelimit/weir/express';
 import { rateLimit as fastifyLimit } from '@weir-ratelimit/weir/fastify';
 import { createLimiter, type Decision, rateLimit } from '@weir-ratelimit/weir/fetch';
+import type { LeaseDecision, Reservation, Settlement } from '@weir-ratelimit/weir/fetch';
 
 const options: RateLimitOptions = { url: 'http://127.0.0.1:7072', namespace: 'login' };
 express().use('/login', expressLimit({ ...options, identify: ['ip', 'header:x-api-key'] }));
@@ -49,6 +50,15 @@ const decision: Decision = await limiter.check('user_1', 2);
 const remaining: number | undefined = decision.quota?.remaining;
 const userOf = (request: Request) => request.headers.get('X-User') ?? 'none';
 const handler = rateLimit(limiter, userOf, (request) => new Response(request.url));
+Fastify().addHook(
+  'onRequest',
+  fastifyLimit({ ...options, concurrency: { limit: 5, ttl: 1_000, identify: ({ ip }) => ip ?? '' } }),
+);
+const jobs = createLimiter({ key: 'k', namespace: 'n', concurrency: { limit: 5, ttl: 1_000 } });
+const lease: LeaseDecision = await jobs.acquire('user_1');
+const reservation: Reservation = await limiter.reserve({ identifier: 'a', cost: 1, ttl: 1_000 });
+const { charged }: Settlement = await reservation.commit(1);
+console.log(lease.deniedBy, charged);
 export const response: Promise<Response> = handler(new Request('http://a/'));
 export { remaining };
 `;

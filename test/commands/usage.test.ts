@@ -13,6 +13,7 @@ const weir = (line: string, env = {}) => commands.weir(wordsOf(line), env);
 
 const GOOD = 'check a --limit 1 --duration 1s';
 const TOP = 'top --interval 100ms';
+const RUN = 'run --concurrency 1 --identifier a';
 
 /** A command line, and the sentence about it, or a part of the sentence. */
 const WRONG: [line: string, message: string][] = [
@@ -92,6 +93,29 @@ const WRONG: [line: string, message: string][] = [
   ["reset ''", '<identifier> is empty: add --empty-identifier to allow that\n'],
   ['reset a --duration 1y', '--duration must'],
   ['reset a --algorithm all', '--algorithm must be fixed, sliding or gcra; got "all"'],
+
+  ['reserve a --limit 1 --duration 1s --ttl 1s', '--cost is required'],
+  ['reserve a --limit 1 --duration 1s --cost 1', '--ttl is required'],
+  ['commit --cost 1', '<reservationId> is required'],
+  ['commit rlrs_1', '--cost is required'],
+  ['cancel', '<reservationId> is required'],
+  ['acquire a --ttl 1s', '--limit is required'],
+  ["acquire '' --limit 1 --ttl 1s", '<identifier> is empty'],
+  ['acquire a --limit 1 --ttl 1s --cost 0', '--cost must be an integer from 1 to'],
+  ['renew rlls_1', '--ttl is required'],
+  ['renew rlls_1 --ttl 30', '; got 30, which is 30 ms: for seconds write 30s'],
+  ['renew rlls_1 --ttl 25h', '--ttl must be from 1s to 24h; got "25h"'],
+  ['release', '<leaseId> is required'],
+  ['run --concurrency 1 --identifier a', '<command> is required, at the end, after "--"'],
+  ['run --concurrency 1 --identifier a --', '<command> is required, at the end, after "--"'],
+  ['run --concurrency 1 --identifier a b -- c', '"b" is one argument too many for weir run'],
+  ['run --concurrency 1 -- a', '--identifier is required'],
+  ["run --concurrency 1 --identifier '' -- a", '--identifier must not be empty'],
+  ['run --identifier a -- a', '--concurrency is required'],
+  ['run --concurrency 0 --identifier a -- a', '--concurrency must be an integer from 1 to'],
+  [`${RUN} --wait 5 -- a`, '--wait must be a duration with a unit, such as 500ms or 5s; got "5"'],
+  [`${RUN} --ttl 1ms -- a`, '--ttl must be from 1000ms to 86400000ms; got "1ms"'],
+  [`${RUN} --json -- a`, '--json is not an option of weir run'],
 
   ['keys create --permission *', 'weir: --name is required\n'],
   ['keys create --name k', 'weir: --permission is required\n'],
@@ -241,6 +265,13 @@ describe('a response that is not from weir', () => {
     [200, '3', 'keys revoke key_1'],
     [200, '{"keyId":"key_1"}', 'keys create --name k --permission *'],
     [200, '{"cleared":"all"}', 'reset a'],
+    [200, '{"success":true}', 'reserve a --limit 1 --duration 1s --cost 1 --ttl 1s'],
+    [200, '{"success":true}', 'commit rlrs_1 --cost 1'],
+    [200, '{"released":"all"}', 'cancel rlrs_1'],
+    [200, '{"success":true}', 'acquire a --limit 1 --ttl 1s'],
+    [200, '{"success":true}', 'renew rlls_1 --ttl 1s'],
+    [200, '{}', 'release rlls_1'],
+    [200, '{}', `${RUN} -- true`],
     [200, '{"counters":5}', 'inspect a'],
     [200, '{"counters":[{}]}', 'inspect a'],
     [200, '{"data":{}}', set],

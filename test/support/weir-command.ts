@@ -50,7 +50,10 @@ export function runWeir(
 
 let lastCall: Promise<unknown> = Promise.resolve();
 
-/** The same without a process, for every command but `serve` and a live `top`. */
+/**
+ * The same without a process, for every command but `serve` and a live `top`. What `run` starts
+ * writes to the streams of this process.
+ */
 export function callWeir(
   url: string,
   args: readonly string[],

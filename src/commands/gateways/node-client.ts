@@ -1,7 +1,7 @@
 /**
  * Prints weir.mjs: the middleware for Express or the hook for Fastify of the package, with the
- * options for a policy. The complete text contains the code of `src/middleware`, so it needs no
- * package. The snippet imports that code from the package.
+ * options for a policy. The complete text contains the code of `src/middleware` for a policy, so it
+ * needs no package. The snippet imports that code from the package.
  */
 
 import { readFileSync } from 'node:fs';
@@ -13,6 +13,9 @@ import type { GatewaySetup, WeirAddress } from './setup.ts';
 
 interface Framework {
   name: 'express' | 'fastify';
+  /** The module of `src/middleware` that answers requests, and its function. */
+  module: string;
+  answer: string;
   /** How an application uses the module. */
   use: string;
   /** The setting with which the framework trusts one proxy. */
@@ -21,11 +24,15 @@ interface Framework {
 
 const EXPRESS: Framework = {
   name: 'express',
+  module: 'express-middleware',
+  answer: 'expressMiddleware',
   use: 'app.use(limit);',
   proxySetting: "app.set('trust proxy', 1)",
 };
 const FASTIFY: Framework = {
   name: 'fastify',
+  module: 'fastify-hook',
+  answer: 'fastifyHook',
   use: "app.addHook('onRequest', limit);",
   proxySetting: 'Fastify({ trustProxy: 1 })',
 };
@@ -36,7 +43,8 @@ export const fastify = (setup: GatewaySetup) => complete(setup, FASTIFY);
 export const fastifySnippet = (setup: GatewaySetup) => snippet(setup, FASTIFY);
 
 function complete(setup: GatewaySetup, framework: Framework): string {
-  const { imports, code } = bundle(framework.name);
+  const { name, module, answer } = framework;
+  const { imports, code } = bundle(['gateway-check', module]);
   return `\
 ${head(setup, framework)}
 ${imports}
@@ -44,7 +52,7 @@ ${imports}
 const OPTIONS = ${options(setup)};
 
 ${code}
-export const limit = rateLimit(OPTIONS);
+export const limit = ${answer}(gatewayCheck('${name}', OPTIONS));
 `;
 }
 
@@ -109,8 +117,8 @@ interface Bundle {
   code: string;
 }
 
-/** The modules that a module of `src/middleware` needs, and itself, as one text. */
-function bundle(entry: string): Bundle {
+/** Modules of `src/middleware`, and those that they need, as one text. */
+function bundle(entries: readonly string[]): Bundle {
   const imports = new Set<string>();
   const modules = new Map<string, string>();
   const add = (file: string) => {
@@ -122,7 +130,7 @@ function bundle(entry: string): Bundle {
     }
     modules.set(file, format(text));
   };
-  add(`${entry}.js`);
+  for (const entry of entries) add(`${entry}.js`);
   return { imports: [...imports].join('\n'), code: [...modules.values()].join('\n') };
 }
 

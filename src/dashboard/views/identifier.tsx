@@ -24,6 +24,7 @@ import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
 import { ExplanationSection } from './explanation.tsx';
 
+type Holds = NonNullable<Response<'ratelimits.inspect'>['holds']>;
 type Counter = Response<'ratelimits.inspect'>['counters'][number];
 type Decision = Response<'ratelimits.limit'>;
 
@@ -64,6 +65,7 @@ function addressOf({ namespace, identifier, limit, duration, cost, algorithm }: 
 /** What is known of an identifier. The explanation is absent without the permission for it. */
 interface Knowledge {
   counters: readonly Counter[];
+  holds: Holds | undefined;
   explanation: Response<'ratelimits.explain'> | undefined;
 }
 
@@ -101,8 +103,8 @@ export function IdentifierView({ grant, route }: ViewProps) {
     const explanation = grant.mayInSome('read_override')
       ? await call('ratelimits.explain', checkFieldsOf(question))
       : undefined;
-    const { counters } = await call('ratelimits.inspect', { namespace, identifier });
-    return { counters, explanation };
+    const { counters, holds } = await call('ratelimits.inspect', { namespace, identifier });
+    return { counters, holds, explanation };
   }, [address, isAsked]);
   /** Goes to the address of a question, changes something, and shows what is known after it. */
   const change = useAction(async (asked: Question, run: () => Promise<Outcome>) => {
@@ -263,7 +265,7 @@ interface KnowledgeProps {
 }
 
 function KnowledgeSection({ knowledge, namespace, identifier }: KnowledgeProps) {
-  const { counters, explanation } = knowledge;
+  const { counters, holds, explanation } = knowledge;
   return (
     <>
       <p class="hint">
@@ -302,6 +304,36 @@ function KnowledgeSection({ knowledge, namespace, identifier }: KnowledgeProps) 
           </Table>
         )}
       </section>
+      {holds !== undefined && holds.live > 0 && <HoldSection holds={holds} />}
     </>
+  );
+}
+
+function HoldSection({ holds: { reserved, inUse, live, list } }: { holds: Holds }) {
+  return (
+    <section aria-labelledby="holds">
+      <h2 id="holds">Reservations and leases</h2>
+      <p class="hint">
+        {`${formatWhole(live)} live. Reserved tokens: ${formatWhole(reserved)}, `}
+        {`which the counters count as used. Tokens in use by leases: ${formatWhole(inUse)}.`}
+      </p>
+      <Table
+        caption="Live reservations and leases, the first to end first"
+        columns={['Handle', 'Kind', 'Tokens#', 'Limit#', 'Window', 'Ends']}
+      >
+        {list.map(({ handle, kind, tokens, limit, duration, algorithm, expiresAt }) => (
+          <tr key={handle}>
+            <th scope="row">{handle}</th>
+            <td>{kind}</td>
+            <td class="number">{formatWhole(tokens)}</td>
+            <td class="number">{formatWhole(limit)}</td>
+            <td>{duration === undefined ? '' : `${formatDuration(duration)} ${algorithm}`}</td>
+            <td>
+              <Time ms={expiresAt} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </section>
   );
 }
