@@ -119,7 +119,7 @@ function formatOption(value) {
  * the headers that identify the client. docs/gateways/contract.md describes the protocol.
  */
 
-const RATE_LIMIT_OPTIONS = [
+const CHECK_OPTIONS = [
   'url',
   'namespace',
   'key',
@@ -177,7 +177,7 @@ const IDLE_MS = 5_000;
  * @throws TypeError for invalid options
  */
 function gatewayCheck(gateway, options) {
-  requireKnownOptions(options, RATE_LIMIT_OPTIONS);
+  requireKnownOptions(options, CHECK_OPTIONS);
   const target = {
     ...readUrl(options.url),
     path: `/v1/check/${readNamespace(options.namespace)}?gateway=${gateway}`,
@@ -325,6 +325,7 @@ function namesOf(parts, prefix) {
   return parts.filter((part) => part.startsWith(prefix)).map((part) => part.slice(prefix.length));
 }
 
+/** With several hops: all addresses, and the client's is the n-th from the right. */
 function addressOf(request, trustedHops) {
   const { remoteAddress } = request.socket;
   // The value from the proxies in front, with the address of the connection appended.
@@ -349,21 +350,20 @@ function cookiesOf({ headers }, names) {
   return found;
 }
 
-/** The package's `/express`: a middleware for Express, and for frameworks that call it alike. */
+/** What the middleware for Express does with a decision. */
 
-/**
- * Checks each request with a policy of weir, before any later handler runs. A denied request gets a
- * 429, and reaches no later handler. The middleware never calls `next` with an error: without a
- * decision of weir, `onError` applies.
- *
- *     app.use('/login', rateLimit({ url: 'http://127.0.0.1:7072', namespace: 'login' }));
- *
- * @throws TypeError for invalid options
- */
-function rateLimit(options) {
-  const check = gatewayCheck('express', options);
+function expressMiddleware(decide) {
   return async (request, response, next) => {
-    const { status, headers, body } = await check(request);
+    let decision;
+    try {
+      decision = await decide(request, response);
+    }
+    catch (error) {
+      // Express 4, connect and node:http would leave a rejection unhandled, which ends the process.
+      next(error);
+      return;
+    }
+    const { status, headers, body } = decision;
     // Something else has answered in the meantime, for example a timeout of the application.
     if (response.headersSent)
       return;
@@ -378,4 +378,4 @@ function rateLimit(options) {
   };
 }
 
-export const limit = rateLimit(OPTIONS);
+export const limit = expressMiddleware(gatewayCheck('express', OPTIONS));

@@ -117,7 +117,7 @@ function formatOption(value) {
  * the headers that identify the client. docs/gateways/contract.md describes the protocol.
  */
 
-const RATE_LIMIT_OPTIONS = [
+const CHECK_OPTIONS = [
   'url',
   'namespace',
   'key',
@@ -175,7 +175,7 @@ const IDLE_MS = 5_000;
  * @throws TypeError for invalid options
  */
 function gatewayCheck(gateway, options) {
-  requireKnownOptions(options, RATE_LIMIT_OPTIONS);
+  requireKnownOptions(options, CHECK_OPTIONS);
   const target = {
     ...readUrl(options.url),
     path: `/v1/check/${readNamespace(options.namespace)}?gateway=${gateway}`,
@@ -323,6 +323,7 @@ function namesOf(parts, prefix) {
   return parts.filter((part) => part.startsWith(prefix)).map((part) => part.slice(prefix.length));
 }
 
+/** With several hops: all addresses, and the client's is the n-th from the right. */
 function addressOf(request, trustedHops) {
   const { remoteAddress } = request.socket;
   // The value from the proxies in front, with the address of the connection appended.
@@ -347,20 +348,11 @@ function cookiesOf({ headers }, names) {
   return found;
 }
 
-/** The package's `/fastify`: a hook for Fastify. */
+/** What the hook for Fastify does with a decision. */
 
-/**
- * Checks each request with a policy of weir, before any route runs. A denied request gets a 429,
- * and reaches no route. The hook never rejects: without a decision of weir, `onError` applies.
- *
- *     app.addHook('onRequest', rateLimit({ url: 'http://127.0.0.1:7072', namespace: 'login' }));
- *
- * @throws TypeError for invalid options
- */
-function rateLimit(options) {
-  const check = gatewayCheck('fastify', options);
+function fastifyHook(decide) {
   return async (request, reply) => {
-    const { status, headers, body } = await check(request);
+    const { status, headers, body } = await decide(request, reply.raw);
     reply.headers(headers);
     if (status === 200)
       return undefined;
@@ -369,4 +361,4 @@ function rateLimit(options) {
   };
 }
 
-export const limit = rateLimit(OPTIONS);
+export const limit = fastifyHook(gatewayCheck('fastify', OPTIONS));

@@ -23,7 +23,7 @@ import {
 } from './options.ts';
 
 /** Each option but `url`, `key` and `timeoutMs` has the value of the policy's field. */
-export interface RateLimitOptions {
+export interface CheckOptions {
   /**
    * weir's listener for gateways: `http://127.0.0.1:7072`, or `unix:/run/weir/gateway.sock`. With
    * a key, its port for checks. TLS is not supported.
@@ -53,7 +53,7 @@ export interface RateLimitOptions {
   timeoutMs?: number;
 }
 
-export const RATE_LIMIT_OPTIONS = [
+export const CHECK_OPTIONS = [
   'url',
   'namespace',
   'key',
@@ -78,6 +78,12 @@ export interface CheckedRequest {
   readonly socket: { readonly remoteAddress?: string | undefined };
 }
 
+/** The part of a response to the client that shows its end. */
+export interface ClosingResponse {
+  readonly destroyed: boolean;
+  once(event: 'close', listener: () => void): unknown;
+}
+
 export interface GatewayDecision {
   /** 200 if the request is allowed. Otherwise the status of the response to the client. */
   status: number;
@@ -97,7 +103,7 @@ const DENIAL_HEADERS = ['Retry-After', 'Cache-Control', 'Content-Type'];
 
 // Decisions if weir has not decided.
 const ALLOWED: GatewayDecision = { status: 200, headers: {}, body: '' };
-const DENIED: GatewayDecision = {
+export const DENIED: GatewayDecision = {
   status: 429,
   headers: {
     'Retry-After': '1',
@@ -134,9 +140,9 @@ const IDLE_MS = 5_000;
  */
 export function gatewayCheck(
   gateway: 'express' | 'fastify',
-  options: RateLimitOptions,
+  options: CheckOptions,
 ): (request: CheckedRequest) => GatewayDecision | Promise<GatewayDecision> {
-  requireKnownOptions(options, RATE_LIMIT_OPTIONS);
+  requireKnownOptions(options, CHECK_OPTIONS);
   const target: RequestOptions = {
     ...readUrl(options.url),
     path: `/v1/check/${readNamespace(options.namespace)}?gateway=${gateway}`,
@@ -234,7 +240,7 @@ function readNamespace(value: unknown): string {
 }
 
 /** The headers that the policy reads; weir gets no others. */
-function readIdentity(options: RateLimitOptions): (request: CheckedRequest) => OutgoingHttpHeaders {
+function readIdentity(options: CheckOptions): (request: CheckedRequest) => OutgoingHttpHeaders {
   const { identify = 'ip', skip = [], trustedHops = 1 } = options;
   const isCount = Number.isInteger(trustedHops) && trustedHops >= 1 && trustedHops <= 32;
   requireOption(isCount, 'trustedHops', 'an integer from 1 to 32', trustedHops);
@@ -282,7 +288,8 @@ function namesOf(parts: readonly string[], prefix: 'header:' | 'ip:header:' | 'c
   return parts.filter((part) => part.startsWith(prefix)).map((part) => part.slice(prefix.length));
 }
 
-function addressOf(request: CheckedRequest, trustedHops: number): string {
+/** With several hops: all addresses, and the client's is the n-th from the right. */
+export function addressOf(request: CheckedRequest, trustedHops: number): string {
   const { remoteAddress } = request.socket;
   // The value from the proxies in front, with the address of the connection appended.
   if (trustedHops > 1) return [request.headers['x-forwarded-for'], remoteAddress].join();

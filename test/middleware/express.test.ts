@@ -30,3 +30,22 @@ test('a response that the application sends before the decision is left alone', 
     server.close();
   }
 });
+
+test('a failure of `concurrency.identify` goes to `next`, and is not an unhandled rejection', async () => {
+  const limit = rateLimit({
+    ...{ url: 'http://127.0.0.1:1', key: 'k', namespace: 'login', checks: false },
+    concurrency: { limit: 1, ttl: 1_000, identify: () => '' },
+  });
+  const errors: unknown[] = [];
+  const application = createServer(async (request, response) => {
+    await limit(request, response, (error) => {
+      errors.push(error);
+      response.end();
+    });
+  });
+  const own = await listen(application);
+  await fetch(`http://127.0.0.1:${own}`);
+  expect(errors).toEqual([expect.any(TypeError)]);
+  application.closeAllConnections();
+  application.close();
+});

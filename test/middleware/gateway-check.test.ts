@@ -11,17 +11,17 @@ import { TIMEOUT_MS } from '../../src/commands/gateways/setup.ts';
 import { LIMITER_OPTIONS } from '../../src/middleware/fetch.ts';
 import {
   type CheckedRequest,
+  type CheckOptions,
   gatewayCheck,
-  RATE_LIMIT_OPTIONS,
-  type RateLimitOptions,
 } from '../../src/middleware/gateway-check.ts';
+import { RATE_LIMIT_OPTIONS } from '../../src/middleware/gateway-limit.ts';
 import { readTimeout } from '../../src/middleware/options.ts';
 import { readPart, TOKEN } from '../../src/policies/identity-part.ts';
 import { reducedCapacity } from '../../src/policies/quota.ts';
 import { listen } from '../support/http.ts';
 
 const VALID = { url: 'http://127.0.0.1:7072', namespace: 'login' };
-const optionsWith = (more: object) => ({ ...VALID, ...more }) as RateLimitOptions;
+const optionsWith = (more: object) => ({ ...VALID, ...more }) as CheckOptions;
 const REQUEST: CheckedRequest = { headers: {}, socket: {} };
 
 describe('an invalid option is an error that names it, the value and what is accepted', () => {
