@@ -31,6 +31,7 @@ import {
 import { measureFairness } from './load/fairness.ts';
 import { measureGarbage } from './load/garbage.ts';
 import { measureGateway } from './load/gateway.ts';
+import { measureHolds } from './load/holds.ts';
 import { measureLoad, startServers } from './load/http-load.ts';
 import { measureOpenLoop } from './load/open-loop.ts';
 import { measureOverrides } from './load/overrides.ts';
@@ -71,6 +72,7 @@ import {
   showGarbage,
   showGateway,
   showGoals,
+  showHolds,
   showLeasePairs,
   showLoad,
   showOpenLoop,
@@ -348,6 +350,12 @@ const LONG_PARTS = {
     const rows = await measureFairness(showProgress);
     printLine('\nthe slowest check of another client, in rounds of one load:');
     showFairness(rows);
+  },
+  holds: async () => {
+    const holds = await measureHolds(showProgress);
+    printLine('\nreservations and leases, one acceptor, 64 connections; ratios to a check:');
+    showHolds(holds);
+    return holds;
   },
   rls: async () => {
     const rows = await measureRls(showProgress);

@@ -45,6 +45,7 @@ const LONGEST = [
   ...['faults/cluster-losses', 'faults/cluster-redis-faults', 'faults/cluster-machine-faults'],
   ...['faults/stop-during-boot', 'faults/recovery', 'faults/disk', 'faults/idle-connections'],
   ...['faults/acceptor-failures', 'faults/worker-deaths', 'faults/starvation'],
+  ...['faults/abandoned-holds', 'faults/hold-worker-deaths', 'pages/reservations'],
 ].map((name) => `/test/system/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {

@@ -13,6 +13,7 @@ import type { DistinctTenth } from '../load/distinct-identifiers.ts';
 import type { FairnessResult } from '../load/fairness.ts';
 import type { GarbageResult } from '../load/garbage.ts';
 import type { GatewayRow } from '../load/gateway.ts';
+import type { HoldRow } from '../load/holds.ts';
 import type { LoadResult } from '../load/http-load.ts';
 import type { OpenLoopResult } from '../load/open-loop.ts';
 import type { CallCost, CounterSize } from '../load/redis-calls.ts';
@@ -142,6 +143,21 @@ export function showCreep(rows: readonly CreepRow[]): void {
       formatInteger(row.requestsPerSecond),
       formatRatio(row.throughputRatio),
       `${formatKnown(row.cpuPerRequest, 2)} us`,
+      formatRatio(row.cpuRatio),
+    ]),
+  ]);
+}
+
+export function showHolds(rows: readonly HoldRow[]): void {
+  showTable([
+    ['', 'units/s', 'ratio', 'p50', 'p99', 'CPU/unit', 'ratio'],
+    ...rows.map((row) => [
+      row.unit,
+      formatInteger(row.requestsPerSecond),
+      formatRatio(row.throughputRatio),
+      `${formatInteger(row.p50)} us`,
+      `${formatInteger(row.p99)} us`,
+      `${formatKnown(row.cpuPerRequest, 1)} us`,
       formatRatio(row.cpuRatio),
     ]),
   ]);

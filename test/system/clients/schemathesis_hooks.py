@@ -18,6 +18,9 @@ RULES_BEYOND_SCHEMA = [
     r'no request has (an identifier|the identifier) ',
     r'"expires" must be a Unix time in ms, in the future',
     r'"reset" must be the "reset" in the response to a check with this duration',
+    r'"cost" must be the tokens that were used; got ',
+    r'"costs" must be an array of \d+ costs, one for each check of the reservation; got ',
+    r'"checks" must not have "\w+" beside it; got both$',
     r'"start" must be before "end"; got',
     r'the range from "start" to "end" must have at most \d+ (hours|points);',
     r"the maximum of \d+ (keys|namespaces|overrides (without a wildcard|with a wildcard or a CIDR block)) is reached",
@@ -38,9 +41,21 @@ def violates_rule_beyond_schema(failure, case, response):
     if not isinstance(failure, openapi.checks.RejectedPositiveData):
         return False
     # Checks of a batch have their index before the message.
-    message = re.sub(r"^(overrides)?\[\d+\]: ", "", error_message(response))
+    message = re.sub(r"^(overrides|checks)?\[\d+\]: ", "", error_message(response))
     return response.status_code == 400 and any(
         re.match(rule, message) for rule in RULES_BEYOND_SCHEMA
+    )
+
+
+def is_reservation_without_a_check(failure, case, response):
+    """The fields of a check are required, unless the request has a list of checks."""
+    return (
+        isinstance(failure, openapi.checks.RejectedPositiveData)
+        and case.path == "/v1/ratelimits.reserve"
+        and response.status_code == 400
+        and "checks" not in case.body
+        and re.match(r'"(identifier|limit|duration|cost)" is required: ', error_message(response))
+        is not None
     )
 
 
@@ -103,6 +118,7 @@ def is_from_http_parser(failure, case, response):
 
 EXCEPTIONS = [
     violates_rule_beyond_schema,
+    is_reservation_without_a_check,
     is_too_large,
     lacks_authorization_in_v2,
     is_any_method,

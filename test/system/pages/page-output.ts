@@ -15,6 +15,7 @@ const VARYING: readonly [pattern: RegExp, replacement: string][] = [
   [/^npm warn Unknown (?:user|env) config .*\n/gim, ''],
   [/\r/g, ''],
   [/\b(req|key|rlor|rlns)_[0-9a-f]{8,}(?:_\d+)?/g, '$1_<id>'],
+  [/\b(rlrs|rlls)_[\w-]{22}/g, '$1_<id>'],
   [/(?<=WEIR_KEY=|Bearer |^key: {4})[\w-]{16,}/gm, '<key>'],
   [/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, '<time>'],
   [/\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT/g, '<time>'],

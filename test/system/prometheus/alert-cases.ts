@@ -52,6 +52,10 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     'weir_full_table_decisions_total{decision="deny"}',
     'a:7071 had no slot for new counters',
   ),
+  WeirHoldsFull: once(
+    'weir_full_hold_decisions_total{decision="deny"}',
+    'a:7071 had no room for reservations or leases',
+  ),
   WeirTableNearlyFull: firing(
     { weir_counters_live: '900x90', weir_counters_capacity: '1000x90' },
     'a:7071 uses 90% of its table',

@@ -14,6 +14,8 @@ await import('../../api/operations/override-usage.test.ts');
 await import('../../api/operations/v2.test.ts');
 await import('../../server/events.test.ts');
 await import('../../server/gateway-checks.test.ts');
+await import('../../server/holds.test.ts');
 await import('../../server/multi-limit.test.ts');
 await import('../../server/pipelining.test.ts');
+await import('../../server/repeatable-requests.test.ts');
 keepOnlyEngineCases();
