@@ -51,12 +51,16 @@ export class HoldInserter {
     const memory = this.#tables[shard]?.memory;
     const record = words[RECORD.link];
     if (memory === undefined || record < 1 || record > memory.capacity) return false;
-    if (memory.word(record, RECORD.state) !== HOLD_STATE.free) return false;
     if (!STATES.includes(words[RECORD.state]) || !isRule(ruleOfFlags(words[RECORD.flags])))
       return false;
     if (shardOf({ h0: words[RECORD.identity] }) !== shard) return false;
     const amounts = doubles.subarray(RECORD_DOUBLE.durationMs);
     if (!amounts.every(Number.isSafeInteger)) return false;
+    // A record that was used again while the checkpoint was written is in it twice. The later hold
+    // counts, unless only the earlier one has tokens to return.
+    const taken = memory.word(record, RECORD.state);
+    if (taken === HOLD_STATE.live && words[RECORD.state] !== HOLD_STATE.live) return false;
+    if (taken !== HOLD_STATE.free) this.holds--;
     memory.words.set(words, memory.record(record));
     memory.words[AT.used] = Math.max(memory.words[AT.used], record);
     return true;

@@ -92,7 +92,7 @@ export class CheckpointWriter {
   #isIncomplete = true;
   /** The files being written; undefined between two checkpoints. */
   #counterFile: EntryFile | undefined;
-  /** Undefined too if there were no holds at the start of the checkpoint. */
+  /** Undefined too while the shard has no holds. */
   #holdFile: EntryFile | undefined;
   #startedMs = 0;
   #nextGroup = 0;
@@ -134,13 +134,13 @@ export class CheckpointWriter {
   /** Begins another checkpoint, in place of an unfinished one. */
   begin(nowMs: number): void {
     this.abandon();
+    // A hold that changes from here on is in the next checkpoint, whether or not it is in this one.
+    this.#holds.memory.words[AT.changed] = 0;
     this.#counterFile = this.#open(COUNTER_FILES);
     if (this.#holds.hasRecords()) this.#holdFile = this.#open(HOLD_FILES);
     this.#isIncomplete = true;
     this.#startedMs = nowMs;
     this.#nextGroup = 0;
-    // A hold that changes from here on is in the next checkpoint, whether or not it is in this one.
-    this.#holds.memory.words[AT.changed] = 0;
   }
 
   /** Writes a part of it. @returns whether it is complete now */
@@ -157,6 +157,11 @@ export class CheckpointWriter {
     }
     this.#write(entries);
     if (this.#nextGroup < groups) return false;
+    if (this.#holdFile === undefined && this.#holds.hasRecords()) {
+      // The tokens of the shard's first reservations may be in the counters, without their records.
+      this.begin(nowMs);
+      return false;
+    }
     this.#finish();
     return true;
   }

@@ -8,7 +8,9 @@ import type { Identity } from '../../../../src/core/hash.ts';
 import { RULE } from '../../../../src/core/window-rules.ts';
 import type { Lease } from '../../../../src/engine/hold-engine.ts';
 import type { HoldId } from '../../../../src/engine/hold-id.ts';
+import { RECORD, RECORD_BYTES } from '../../../../src/engine/holds/layout.ts';
 import { Leases } from '../../../../src/engine/holds/leases.ts';
+import { HoldInserter } from '../../../../src/engine/memory/checkpoint/hold-inserter.ts';
 import { CheckpointLoader } from '../../../../src/engine/memory/checkpoint/loader.ts';
 import {
   CheckpointBuffer,
@@ -210,6 +212,51 @@ test('holds are loaded only with the counters that they were written with', () =
   const next = Run.restored();
   expect(next.remaining('alice')).toBe(40);
   expect(next.shards[id.shard].settle(id, 10, NOW)).toMatchObject({ charged: 10, released: 50 });
+});
+
+test('the first reservation of a shard, made during a checkpoint, is saved with its tokens', () => {
+  const run = new Run();
+  const shard = shardOf(checkOf('alice').identity);
+  const writer = run.writers[shard];
+  writer.begin(NOW);
+  run.reserve('alice', 60);
+  while (!writer.writePart(NOW));
+  const next = Run.restored();
+  expect(next.result).toMatchObject({ counters: 1, holds: 1 });
+  expect(next.shards[shard].expire(NOW + 11_000, 10)).toBe(1);
+  expect(next.remaining('alice', NOW + 11_000)).toBe(100);
+});
+
+test.each([
+  [true, 'later'],
+  [false, 'earlier'],
+])('of two holds in one record, the live one is loaded (%s: it is the %s one)', (isLater) => {
+  const run = new Run();
+  const ended = run.reserve('alice', 60);
+  const { shard, record } = ended;
+  run.shards[shard].settle(ended, 10, NOW);
+  const other = Array.from({ length: 1_000 }, (_, n) => `other_${n}`).find((name) => {
+    return shardOf(checkOf(name).identity) === shard;
+  })!;
+  const live = { ...run.reserve(other, 60), record };
+  // As if the record had been used again while the checkpoint was written.
+  const { memory } = run.tables.holdTables[shard];
+  const words = [1, 2].map((number) => {
+    const at = memory.record(number);
+    const copy = memory.words.slice(at, at + RECORD_BYTES / 4);
+    copy[RECORD.link] = record;
+    return copy;
+  });
+  const entries = Int32Array.from(
+    (isLater ? words : words.toReversed()).flatMap((one) => [...one]),
+  );
+  const next = new Run();
+  const inserter = new HoldInserter(next.tables.holdTables, NOW);
+  inserter.insertAll(shard, new Uint8Array(entries.buffer));
+  inserter.finish();
+  expect(inserter.holds).toBe(1);
+  expect(next.shards[shard].settle(ended, 10, NOW)).toBeUndefined();
+  expect(next.shards[shard].settle(live, 70, NOW)).toMatchObject({ isLate: false });
 });
 
 test('a damaged file of holds is skipped with a message, and its tokens stay counted', () => {
