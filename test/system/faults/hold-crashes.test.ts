@@ -24,7 +24,8 @@ const EXPIRY_SLACK_MS = 1_000;
 
 const own = useDataDirectory([
   ...['--acceptors', '2', '--workers', '2', '--counters', '16384'],
-  ...['--checkpoint-ms', String(CHECKPOINT_MS)],
+  // The long form uses records again.
+  ...['--checkpoint-ms', String(CHECKPOINT_MS), '--holds', '8192'],
 ]);
 
 /** The longest time before the end of the server from which a change may be lost. */

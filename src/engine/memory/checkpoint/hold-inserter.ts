@@ -59,8 +59,8 @@ export class HoldInserter {
     // A record that was used again while the checkpoint was written is in it twice. The later hold
     // counts, unless only the earlier one has tokens to return.
     const taken = memory.word(record, RECORD.state);
-    if (taken === HOLD_STATE.live && words[RECORD.state] !== HOLD_STATE.live) return false;
     if (taken !== HOLD_STATE.free) this.holds--;
+    if (taken === HOLD_STATE.live && words[RECORD.state] !== HOLD_STATE.live) return true;
     memory.words.set(words, memory.record(record));
     memory.words[AT.used] = Math.max(memory.words[AT.used], record);
     return true;
