@@ -24,8 +24,8 @@ const EXPIRY_SLACK_MS = 1_000;
 
 const own = useDataDirectory([
   ...['--acceptors', '2', '--workers', '2', '--counters', '16384'],
-  // The long form uses records again.
-  ...['--checkpoint-ms', String(CHECKPOINT_MS), '--holds', '8192'],
+  // So few that the long form uses records again, yet not those of a moment ago.
+  ...['--checkpoint-ms', String(CHECKPOINT_MS), '--holds', '32768'],
 ]);
 
 /** @returns the longest time before the kill from which a change may be lost */
