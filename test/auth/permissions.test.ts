@@ -152,7 +152,7 @@ const ROWS: OperationCase[] = [
   row('ratelimits.reset', 'reset', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.inspect', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.explain', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS, 'read_override'),
-  row('ratelimits.reserve', 'limit', { ...check, ttl }, ID_OR_NAME_TARGETS),
+  row('ratelimits.reserve', 'limit', { ...check, ttl }, known(ID_OR_NAME_TARGETS)),
   row('ratelimits.commit', 'limit', { ...reservation, cost: 1 }, UNKNOWN_HOLD),
   row('ratelimits.cancel', 'limit', reservation, UNKNOWN_HOLD),
   row('ratelimits.acquire', 'limit', acquired, known(ID_OR_NAME_TARGETS)),
