@@ -9,12 +9,7 @@ import type { Key } from '../../../auth/keyring.ts';
 import { algorithmFields } from '../../../core/algorithm-fields.ts';
 import { Bytes } from '../../../core/bytes.ts';
 import type { Check } from '../../../core/check.ts';
-import {
-  AMOUNT_MAX,
-  MULTI_LIMIT_MAX_BYTES,
-  NAME_MAX_BYTES,
-  RESERVED_CHECKS_MAX,
-} from '../../../core/constants.ts';
+import { AMOUNT_MAX, NAME_MAX_BYTES, RESERVED_CHECKS_MAX } from '../../../core/constants.ts';
 import { ApiError } from '../../../core/errors.ts';
 import { createValidator, field, integer, JSON_OBJECT } from '../../../core/schema.ts';
 import { DEFAULT_RULE_V1, RULE } from '../../../core/window-rules.ts';
@@ -82,7 +77,6 @@ const operation = counterOperation({
   name: 'ratelimits.reserve',
   version: 'v1',
   requires: { action: 'limit', in: 'the namespace' },
-  maxBytes: MULTI_LIMIT_MAX_BYTES,
   request: {
     ...Type.Partial(Type.Object(checkFields)).properties,
     checks: Type.Optional(checks),
