@@ -1,9 +1,9 @@
 /**
- * What an engine does with holds: reservations, whose cost is known later, and leases, which limit
- * how much runs at once. A hold ends by its owner, or by itself at its expiry.
+ * The operations of an engine on holds. A reservation is a check whose cost is known later. A lease
+ * limits how much runs at once. A client ends its hold, or the hold ends at its expiry.
  *
- * Calls that name a hold take its id as bytes of the table (`hold-id.ts`). They return undefined if
- * there is no such hold: its id was never given out, or it ended too long ago.
+ * Calls that name a hold take its parsed id (`hold-id.ts`). They return undefined if there is no
+ * such hold: its id was never given out, or it ended too long ago.
  */
 
 import type { Check } from '../core/check.ts';

@@ -1,5 +1,5 @@
 /**
- * What an engine does with requests that a client may repeat. The answer to an allowed request is
+ * Answers of an engine to requests that a client may repeat. The answer to an allowed request is
  * stored for REQUEST_ID_MS, and a repetition gets it again: nothing is decided or counted twice. A
  * denial is not stored.
  */

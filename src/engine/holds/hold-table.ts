@@ -1,7 +1,7 @@
 /**
- * The holds of one shard, as one thread uses them. Each call except `identityOf` is made under the
- * lock of the shard's holds. A thread that holds the lock of a group may take it; a thread that
- * holds it takes no other lock.
+ * The holds of one shard, as one thread uses them. Each call is made under the lock of the shard's
+ * holds, unless its comment says that it needs none. A thread that has the lock of a group may take
+ * this lock. A thread that has this lock takes no lock of a group.
  *
  * If a shard worker dies while it holds the lock, `rebuild.ts` derives all but the records from the
  * records again. So the state of a record is stored when all else of it is stored.

@@ -64,7 +64,8 @@ function waitForLock(words: Words, lock: Lock, owner: number, onWait: () => void
   const holder = Atomics.load(atomicWords(words), lock);
   const waitedS = (WAIT_STEPS_MAX * WAIT_STEP_MS) / 1_000;
   throw new Error(
-    `the lock at word ${lock} of a table is still held by ${ownerName(holder)} after ${waitedS} s`,
+    `a lock in shared memory (word ${lock}) is still held by ${ownerName(holder)}` +
+      ` after ${waitedS} s`,
   );
 }
 

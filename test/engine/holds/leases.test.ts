@@ -24,7 +24,7 @@ function newLeases(fullTablePolicy: FullTablePolicy = 'deny', holds = 64) {
   const leases = new Leases(table, fullTablePolicy);
   let wasFull = false;
   const answer = (ask: (into: Lease) => unknown): Lease => {
-    // What the last call has left in it must not show.
+    // The answer must not show values of an earlier call.
     const into: Lease = { granted: true, id: undefined, inUse: -1, limit: -1, expiresAt: -1 };
     wasFull = ask(into) === true;
     return { ...into };

@@ -23,7 +23,7 @@ test('a lock that is never released fails the wait after a bound, and stays with
   const wait = vi.spyOn(Atomics, 'wait').mockReturnValue('timed-out');
   let waited = 0;
   expect(() => acquire(words, lock, 8, () => waited++)).toThrow(
-    'the lock at word 44 of a table is still held by acceptor 6 after 3 s',
+    'a lock in shared memory (word 44) is still held by acceptor 6 after 3 s',
   );
   expect(words[lock]).toBe(7);
   // The thread calls back before each wait, which is often enough for heartbeats.

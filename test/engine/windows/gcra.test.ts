@@ -100,7 +100,7 @@ describe('GCRA', () => {
               expect(BigInt(gcra.refund(cells, 0, now, durationMs, cost))).toBe(expected);
               if (expected > 0n) seen.refunded++;
             } else if (action === 'giveBack' && limit > 0) {
-              // What has refilled since the reservation, under the higher limit, is there already.
+              // Tokens that have refilled under the higher limit are there already.
               const elapsedMs = Math.floor(late * late * late * durationMs);
               const reserved = { window: now - elapsedMs, durationMs, limit };
               const rate = BigInt(Math.max(limit, cells.limit));

@@ -1,7 +1,8 @@
 /**
- * What an identifier may have in use, by the answers that its only client got: reservations and
- * leases until they end, and the tokens of commits for ever. The changes of an identifier are saved
- * in their order, so after a crash it has the state after one of them.
+ * The states that an identifier may have after a crash, computed from the answers to its only
+ * client. A state has the tokens of reservations and leases until they end, and those of commits for
+ * ever. The changes of an identifier are saved in their order, so a crash leaves the state after one
+ * of them.
  */
 
 /** Clocks of a server and of a test differ by this at most, and expiry is late by this at most. */
