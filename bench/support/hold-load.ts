@@ -1,11 +1,11 @@
 /**
  * Requests on holds over HTTP/1.1, which wrk cannot send: the second request of a pair has the id
- * in the response to the first. Each connection sends one request after the other. A request is
- * one of a pair, or a check, and each is counted as half a unit or as one.
+ * in the response to the first. Each connection sends one request after the other. What is counted
+ * is units: a check, or a pair.
  */
 
 import { connect } from 'node:net';
-import { type LoadMeasurement, requestText } from './load-generator.ts';
+import { type LoadMeasurement, latenciesOf, requestText } from './load-generator.ts';
 import { NAMESPACE } from './override-sets.ts';
 
 const TERMS = { namespace: NAMESPACE, limit: 50_000_000 };
@@ -53,11 +53,7 @@ export async function runHoldLoad(load: HoldLoad): Promise<LoadMeasurement> {
     }),
   );
   const seconds = (performance.now() - start) / 1_000;
-  const sorted = Float64Array.from(times).sort();
-  const at = (share: number) => {
-    return 1_000 * sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
-  };
-  return { ...results, seconds, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1) };
+  return { ...results, seconds, ...latenciesOf(times) };
 }
 
 function runConnection(

@@ -25,6 +25,15 @@ export interface LoadMeasurement {
   errors: number;
 }
 
+/** @param timesMs the times of all requests, of at least one */
+export function latenciesOf(timesMs: readonly number[]) {
+  const sorted = Float64Array.from(timesMs).sort();
+  const at = (share: number) => {
+    return 1_000 * sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+  };
+  return { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1) };
+}
+
 /** The requests to send. */
 export interface Workload {
   path: string;

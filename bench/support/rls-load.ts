@@ -6,7 +6,7 @@
  */
 
 import { connect, type Socket } from 'node:net';
-import type { LoadMeasurement } from './load-generator.ts';
+import { type LoadMeasurement, latenciesOf } from './load-generator.ts';
 
 export const RLS_DOMAIN = 'bench';
 /** The keys of descriptors that are always allowed, and always denied after one call. */
@@ -43,12 +43,7 @@ export async function runRlsLoad(load: RlsLoad): Promise<LoadMeasurement> {
   });
   await Promise.all(clients);
   const seconds = (performance.now() - start) / 1_000;
-  const sorted = Float64Array.from(times).sort();
-  const at = (share: number) => {
-    return 1_000 * sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
-  };
-  const percentiles = { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1) };
-  return { ...results, seconds, ...percentiles };
+  return { ...results, seconds, ...latenciesOf(times) };
 }
 
 class Client {
