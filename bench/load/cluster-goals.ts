@@ -171,7 +171,8 @@ export class Machine {
     this.control = new Control(controlBuffer);
     new ClockPublisher(this.control);
     const clock = new Clock(this.control);
-    const options = { settings, fullTablePolicy: 'deny' as const };
+    const holdPolicies = { whenFull: 'deny', onExpiry: 'release' } as const;
+    const options = { settings, holdPolicies };
     const engine = allocateRedisEngine(this.control, COUNTERS, options, clock);
     this.#state = new EngineState(engine.state);
     const workerData: MachineData = { control: controlBuffer, engine };

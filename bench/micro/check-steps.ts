@@ -299,13 +299,7 @@ export function stepSubjects(): BenchSubject[] {
     () => {},
   );
   const scan = new BodyScanner();
-  const reader = new CheckReaderV1(
-    scan,
-    new NamespaceFinder(namespaces),
-    () => {},
-    false,
-    () => {},
-  );
+  const reader = new CheckReaderV1(scan, new NamespaceFinder(namespaces), () => {}, false);
   const overrides = new ActiveOverrides();
   const holds = allocateHolds(tables).map((buffer, shard) => {
     return new HoldTable(buffer, shard, 1, () => {});

@@ -99,7 +99,7 @@ SIGHUP, SIGINT, SIGQUIT and SIGTERM to the command, waits for its end, and then 
 
 If weir itself is killed, the command runs on, and the lease ends when --ttl has passed. If the
 lease ends while the command runs, weir says so, and the command runs on: the limit may be exceeded.
-The command inherits the environment, also WEIR_KEY. Needs WEIR_ENGINE=memory.
+The command inherits the environment, also WEIR_KEY.
 `,
   examples: [
     'weir run --concurrency 1 --identifier nightly-backup -- /usr/local/bin/backup --full',

@@ -73,8 +73,8 @@ export const acquire: Command = {
   },
   notes: `
 A lease counts its tokens as in use until it is released, or until its ttl has passed. weir run
-acquires, renews and releases a lease for a command. Needs WEIR_ENGINE=memory. If the identifier
-begins with -, put it at the end, after --.
+acquires, renews and releases a lease for a command. If the identifier begins with -, put it at the
+end, after --.
 `,
   examples: [
     'weir acquire tenant_1 --namespace jobs --limit 5 --ttl 30s',

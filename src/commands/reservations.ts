@@ -56,8 +56,8 @@ export const reserve: Command = {
   },
   notes: `
 Counts the cost at once, if the limit allows it. When the work has ended, weir commit corrects it.
-The window rule is that of weir check, so both share a counter. Needs WEIR_ENGINE=memory. If the
-identifier begins with -, put it at the end, after --.
+The window rule is that of weir check, so both share a counter. If the identifier begins with -, put
+it at the end, after --.
 `,
   examples: [
     'weir reserve org_1 --namespace llm --limit 100000 --duration 60s --cost 4000 --ttl 2m',

@@ -39,8 +39,6 @@ export const ERRORS = {
       `The namespace has the maximum number of overrides with text between wildcards ` +
         `(${INFIX_OVERRIDES_MAX}), or the namespace patterns together have it.`,
       'No request of the policy of the namespace can have the identifier of the override.',
-      'A reservation or a lease is requested with `WEIR_ENGINE=redis`.',
-      'The request has a `requestId`, and weir runs with `WEIR_ENGINE=redis`.',
     ],
     remedy:
       'The message names the first invalid field, the value received and the values accepted. In ' +
@@ -137,6 +135,8 @@ export const ERRORS = {
       'Too many bodies are incomplete, or too many operations or changes wait.',
       'weir cannot write to the store, for example on a full disk. Checks continue, changes fail.',
       'With several machines: the registry in Redis cannot be changed at the moment.',
+      'With several machines: Redis does not respond, and the request is for a reservation or a ' +
+        'lease, or has a `requestId`.',
       'A shard worker failed, and the next one did not finish the work within 2 s.',
       'A refund, a reset, an inspection or an explanation waited 2 s for earlier asynchronous ' +
         'checks.',

@@ -117,10 +117,8 @@ export interface CounterSelector {
 
 /** The engine of one thread. Objects that it returns are overwritten by its next call. */
 export interface Engine {
-  /** Undefined for an engine without reservations and leases. */
-  readonly holds: HoldEngine | undefined;
-  /** Undefined for an engine that does not store answers. */
-  readonly requests: RequestEngine | undefined;
+  readonly holds: HoldEngine;
+  readonly requests: RequestEngine;
 
   /**
    * Decides a check, and counts its cost where it is allowed.

@@ -3,11 +3,14 @@
  * limits how much runs at once. A client ends its hold, or the hold ends at its expiry.
  *
  * Calls that name a hold take its parsed id (`hold-id.ts`). They return undefined if there is no
- * such hold: its id was never given out, or it ended too long ago.
+ * such hold: its id was never given out, or it ended too long ago. An engine that has to ask another
+ * machine answers in a later turn. Its promises reject with an ApiError (503) if there is no answer.
+ * Only an answer that is returned in the turn of the call is overwritten by the next call.
  */
 
 import type { Check } from '../core/check.ts';
-import type { Decision } from '../core/decision.ts';
+import type { Decision, FullTablePolicy } from '../core/decision.ts';
+import type { Eventual } from '../core/eventual.ts';
 import type { Identity, NamespaceState } from '../core/hash.ts';
 import type { RuleNumber } from '../core/window-rules.ts';
 import type { HoldId, HoldKind } from './hold-id.ts';
@@ -16,7 +19,12 @@ import type { HoldId, HoldKind } from './hold-id.ts';
 export const EXPIRED_HOLD_POLICIES = ['release', 'charge'] as const;
 export type ExpiredHoldPolicy = (typeof EXPIRED_HOLD_POLICIES)[number];
 
-/** Overwritten by the next call. */
+export interface HoldPolicies {
+  /** Decides a hold for which there is no record. */
+  whenFull: FullTablePolicy;
+  onExpiry: ExpiredHoldPolicy;
+}
+
 export interface Reservation {
   /** Whether every check was allowed. */
   allowed: boolean;
@@ -47,7 +55,7 @@ export interface LeaseRequest {
   ttlMs: number;
 }
 
-/** The answer to `acquire` and `renew`. Overwritten by the next call. */
+/** The answer to `acquire` and `renew`. */
 export interface Lease {
   granted: boolean;
   /** Undefined if it was denied, or is not recorded because the table of holds is full. */
@@ -89,27 +97,29 @@ export interface HoldEngine {
   /**
    * Decides up to MULTI_LIMIT_MAX checks as one, counts their costs, and records how to reverse
    * that, in one step, also if a check is asynchronous.
+   * @param checks read in the turn of the call only
    */
-  reserve(checks: readonly Check[], startedMs: number, ttlMs: number): Reservation;
+  reserve(checks: readonly Check[], startedMs: number, ttlMs: number): Eventual<Reservation>;
   /**
    * The namespaces of a hold: of each check of a reservation, in their order. Each is the first two
    * words of its hash state.
    */
-  namespacesOf(id: HoldId): readonly NamespaceFingerprint[] | undefined;
+  namespacesOf(id: HoldId): Eventual<readonly NamespaceFingerprint[] | undefined>;
   /**
    * Applies the actual costs. A repetition changes nothing, and gets the same answer.
    * @param costs one for each check of the reservation
    */
-  commit(id: HoldId, costs: readonly number[]): Commit | undefined;
+  commit(id: HoldId, costs: readonly number[]): Eventual<Commit | undefined>;
   /** Ends a reservation without a cost. @returns the tokens that were returned */
-  cancel(id: HoldId): number | undefined;
-  acquire(request: LeaseRequest): Lease;
+  cancel(id: HoldId): Eventual<number | undefined>;
+  /** @param request read in the turn of the call only */
+  acquire(request: LeaseRequest): Eventual<Lease>;
   /** Sets a new expiry. Not granted if the lease has ended. */
-  renew(id: HoldId, ttlMs: number): Lease;
+  renew(id: HoldId, ttlMs: number): Eventual<Lease>;
   /** @returns the tokens that were in use; 0 if the lease had ended before */
-  release(id: HoldId): number | undefined;
+  release(id: HoldId): Eventual<number | undefined>;
   /** Shows the live holds of an identity, and changes none. */
-  liveHolds(identity: Identity): LiveHolds;
+  liveHolds(identity: Identity): Eventual<LiveHolds>;
   /** Ends all live leases of an identity. @returns how many */
-  endLeases(identity: Identity): number;
+  endLeases(identity: Identity): Eventual<number>;
 }

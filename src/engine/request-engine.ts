@@ -6,6 +6,7 @@
 
 import type { Check } from '../core/check.ts';
 import type { Decision } from '../core/decision.ts';
+import type { Eventual } from '../core/eventual.ts';
 import type { Identity } from '../core/hash.ts';
 import type { HoldId } from './hold-id.ts';
 
@@ -33,16 +34,18 @@ export interface RepeatableRequest {
 }
 
 export interface RequestEngine {
-  /** Decides a check in its turn, also if it is asynchronous. */
-  decide(check: Check, startedMs: number): Decision;
+  /** Decides a check also if it is asynchronous. The check is read in the turn of the call only. */
+  decide(check: Check, startedMs: number): Eventual<Decision>;
   /**
-   * Answers a request. Repetitions at the same time, on any thread, are decided once.
-   * @param decide decides the request, in the same turn, if there is no stored answer
+   * Answers a request. Repetitions at the same time, on any thread and machine, are decided once.
+   * @param request read in the turn of the call only
+   * @param decide decides the request if there is no stored answer: in the turn of the call, unless
+   *   the answer comes in a later one
    * @returns undefined if a request with this key and other parameters was allowed
    */
   answer(
     request: RepeatableRequest,
     startedMs: number,
-    decide: () => RequestAnswer,
-  ): RepeatableAnswer | undefined;
+    decide: () => Eventual<RequestAnswer>,
+  ): Eventual<RepeatableAnswer | undefined>;
 }

@@ -40,8 +40,9 @@ export function allocateEngine(
 ): AllocatedEngine {
   const { redis, decide, counters, holds, onFull: fullTablePolicy, onHoldExpiry } = settings;
   const control = new Control(controlBuffer);
+  const holdPolicies = { whenFull: fullTablePolicy, onExpiry: onHoldExpiry };
   if (redis !== undefined) {
-    const options = { settings: redis, fullTablePolicy, directory };
+    const options = { settings: redis, holdPolicies, directory };
     const engineData = allocateRedisEngine(control, counters, options, clock);
     return {
       engineData,
@@ -51,7 +52,6 @@ export function allocateEngine(
       hasUnusedCheckpoints: checkpoints.latestStartedMs > 0,
     };
   }
-  const holdPolicies = { whenFull: fullTablePolicy, onExpiry: onHoldExpiry };
   const options = { counters, holds, decide, fullTablePolicy, holdPolicies };
   const engineData = allocateMemoryEngine(control, options);
   const tables = engineData.tables.map((buffer, shard) => attachTable(buffer, shard));

@@ -132,7 +132,7 @@ export class Acceptor {
       clock,
       stats,
       recorder,
-      repeatable: new RepeatableRequests(engine.requests, hasher, stats),
+      repeatable: new RepeatableRequests(engine.requests, keyring, hasher, stats),
       deferredResponses,
       turns,
     };

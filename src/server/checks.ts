@@ -18,10 +18,12 @@ import type { Check } from '../core/check.ts';
 import { MULTI_LIMIT_MAX, RESPONSE_MAX_BYTES } from '../core/constants.ts';
 import type { Decision } from '../core/decision.ts';
 import { ApiError } from '../core/errors.ts';
+import { whenKnown } from '../core/eventual.ts';
 import type { Hasher } from '../core/hash.ts';
 import { JsonWriter } from '../core/json-writer.ts';
 import { type DecisionRecorder, eventOf } from '../decision-thread/decision-recorder.ts';
 import type { BatchCompletion, BatchDecision, Completion, Engine } from '../engine/engine.ts';
+import type { RepeatableAnswer } from '../engine/request-engine.ts';
 import type { RequestDetails } from '../events/decision-event.ts';
 import { withBodyDetails } from '../events/request-details.ts';
 import { type ActiveOverrides, NOT_OVERRIDDEN } from '../overrides/active.ts';
@@ -107,15 +109,12 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, finder, recorder, repeatable, ids, responders, onUnknownFields } =
-      dependencies;
+    const { deferredResponses, finder, recorder, ids, responders, onUnknownFields } = dependencies;
     const { hasEvents } = recorder;
     const writer = this.#writer;
     const scanner = new BodyScanner();
     this.#dependencies = dependencies;
-    this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents, () => {
-      repeatable.requireEngine();
-    });
+    this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents);
     this.#readerV2 = new CheckReaderV2(scanner, finder);
     this.#listReader = new CheckListReader(scanner, finder);
     this.#routeV1 = createRoute(responders.v1, deferredResponses, recorder, writeResponseV1);
@@ -292,7 +291,7 @@ export class CheckHandler {
     stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
-  /** Decides a check of v1 in this turn, unless it repeats one that was allowed. */
+  /** Decides a check of v1 that is never asynchronous, unless it repeats one that was allowed. */
   #decideOnce(
     res: HttpResponse,
     key: Key,
@@ -302,22 +301,38 @@ export class CheckHandler {
     bytes: ArrayBuffer | Uint8Array,
     details: RequestDetails | undefined,
   ): void {
-    const { repeatable, clock, stats, responders } = this.#dependencies;
+    const { repeatable, overrides, recorder, clock, stats, deferredResponses, responders } =
+      this.#dependencies;
     const { identity } = check;
     const parameters = parametersOf(check);
     const usageRow = this.#resolveOverride(check);
+    const { activation } = overrides;
+    const request = details && detailsOf(check, details, bytes);
+    let decided = check;
     const terms = { operation: limitV1.name, key, requestId, identity, parameters, startedMs };
     const answer = repeatable.answer(terms, (engine) => {
-      const { allowed, remaining, reset } = engine.decide(check, startedMs);
-      const withoutHold = { id: undefined, expiresAt: 0, inUse: 0 };
-      return { allowed, limit: check.limit, remaining, reset, ...withoutHold };
+      return whenKnown(engine.decide(decided, startedMs), ({ allowed, remaining, reset }) => {
+        const withoutHold = { id: undefined, expiresAt: 0, inUse: 0 };
+        return { allowed, limit: decided.limit, remaining, reset, ...withoutHold };
+      });
     });
-    if (!answer.isRepetition) {
-      this.#recordOverride(check, usageRow, startedMs);
-      this.#record(check, answer, bytes, details);
-    }
-    responders.v1.sendJson(res, writeResponseV1(answer, answer));
-    if (!answer.isRepetition) stats.recordLatency(clock.monotonicMs() - startedMs);
+    if (answer instanceof Promise) decided = check.copy();
+    const recorded = whenKnown(answer, (answer) => {
+      if (answer.isRepetition) return answer;
+      const { allowed } = answer;
+      if (activation === overrides.activation) this.#recordOverride(decided, usageRow, startedMs);
+      recorder.count(decided, allowed);
+      if (request !== undefined && recorder.selects(allowed)) {
+        recorder.recordEvent(eventOf(decided, answer, allowed, request));
+      }
+      return answer;
+    });
+    const { v1: responder } = responders;
+    const send = (answer: RepeatableAnswer) => {
+      responder.sendJson(res, writeResponseV1(answer, answer));
+      if (!answer.isRepetition) stats.recordLatency(clock.monotonicMs() - startedMs);
+    };
+    deferredResponses.respond(res, responder, recorded, send, true);
   }
 
   #record(

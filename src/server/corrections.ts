@@ -12,6 +12,7 @@ import { inspectResult, readInspect } from '../api/operations/v1/inspect.ts';
 import { readRefund, resetMismatch } from '../api/operations/v1/refund.ts';
 import { readReset } from '../api/operations/v1/reset.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
+import { type Eventual, whenKnown } from '../core/eventual.ts';
 import { type Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { hasWindows, NO_BURST, RULE } from '../core/window-rules.ts';
 import type { CounterSelector, Engine } from '../engine/engine.ts';
@@ -19,7 +20,6 @@ import { isWindowEnd, windowEndingAt } from '../engine/windows/window.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { BodyHandler } from './body.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
-import { requireHolds } from './require-holds.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
@@ -56,7 +56,8 @@ export class CorrectionHandler {
     const window = windowEndingAt(reset, durationMs);
     const confirm = () => keyring.requireValid(key);
     const refunded = engine.refund(check.identity, rule, durationMs, window, cost, confirm);
-    this.#respond(res, refunded, (refunded) => ({ refunded }));
+    const result = whenKnown(refunded, (refunded) => ({ refunded }));
+    this.#respond(res, result);
   };
 
   /** Removes the counters of an identifier: all of them, or those of checks with a duration. */
@@ -65,12 +66,12 @@ export class CorrectionHandler {
     keyring.requireValid(key);
     const reset = readReset(finder, key, bytes, onUnknownFields);
     const { identity, selector } = this.#countersOf(reset);
-    if (reset.endsLeases) requireHolds(engine);
     const cleared = engine.reset(identity, selector, () => keyring.requireValid(key));
-    this.#respond(res, cleared, (cleared) => {
+    const result = whenKnown<number, object>(cleared, (cleared) => {
       if (!reset.endsLeases) return { cleared };
-      return { cleared, leases: requireHolds(engine).endLeases(identity) };
+      return whenKnown(engine.holds.endLeases(identity), (leases) => ({ cleared, leases }));
     });
+    this.#respond(res, result);
   };
 
   /** Shows the counters and the live holds of an identifier, and changes none of them. */
@@ -80,9 +81,11 @@ export class CorrectionHandler {
     const inspect = readInspect(finder, key, bytes, onUnknownFields);
     const { identity, selector } = this.#countersOf(inspect);
     const counters = engine.inspect(identity, selector, () => keyring.requireValid(key));
-    this.#respond(res, counters, (counters) => {
-      return inspectResult(inspect, counters, engine.holds?.liveHolds(identity));
+    const result = whenKnown(counters, (counters) => {
+      const holds = engine.holds.liveHolds(identity);
+      return whenKnown(holds, (holds) => inspectResult(inspect, counters, holds));
     });
+    this.#respond(res, result);
   };
 
   /** Which counters a request means. An override may have given its checks another duration. */
@@ -107,17 +110,10 @@ export class CorrectionHandler {
     return check;
   }
 
-  #respond<T>(res: HttpResponse, result: T | Promise<T>, bodyOf: (result: T) => object): void {
+  #respond(res: HttpResponse, result: Eventual<object>): void {
     const { deferredResponses, responder } = this.#dependencies;
-    const send = (result: T) => responder.sendJson(res, JSON.stringify(bodyOf(result)));
-    if (!(result instanceof Promise)) {
-      send(result);
-      return;
-    }
-    deferredResponses.defer(res);
-    result.then(
-      (result) => deferredResponses.send(res, () => send(result)),
-      (error) => deferredResponses.send(res, () => responder.sendError(res, error)),
-    );
+    deferredResponses.respond(res, responder, result, (result) => {
+      responder.sendJson(res, JSON.stringify(result));
+    });
   }
 }

@@ -3,8 +3,10 @@
  * disconnect before: its response is dropped, and counted as undelivered.
  */
 
+import type { Eventual } from '../core/eventual.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
+import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
 export class DeferredResponses {
@@ -16,6 +18,35 @@ export class DeferredResponses {
   constructor(clock: Clock, stats: AcceptorStats) {
     this.#clock = clock;
     this.#stats = stats;
+  }
+
+  /**
+   * Responds when a value is known: at once if it is, and then a failure of `write` is thrown. In a
+   * later turn a failure becomes the error response. Called as `defer`.
+   * @param isCheck whether a response that a client does not get is counted
+   */
+  respond<T>(
+    res: HttpResponse,
+    responder: Responder,
+    value: Eventual<T>,
+    write: (value: T) => void,
+    isCheck = false,
+  ): void {
+    if (!(value instanceof Promise)) {
+      write(value);
+      return;
+    }
+    this.defer(res);
+    const send = (write: () => void) => {
+      if (isCheck && this.#aborted.has(res)) {
+        this.#stats.increment(ACCEPTOR_STAT.undeliveredResponses);
+      }
+      this.send(res, write);
+    };
+    value.then(
+      (value) => send(() => write(value)),
+      (error) => send(() => responder.sendError(res, error)),
+    );
   }
 
   /** Called in the turn of the request, before the handler returns. */

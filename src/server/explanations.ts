@@ -11,6 +11,7 @@ import { checksOf, mayUsePolicy, termsOf } from '../api/explain/terms.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
 import { type ExplainRequest, explainResult, readExplain } from '../api/operations/v1/explain.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
+import { whenKnown } from '../core/eventual.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
 import type { CounterState, Engine } from '../engine/engine.ts';
 import type { BodyHandler } from './body.ts';
@@ -40,13 +41,9 @@ export class ExplanationHandler {
     const { keyring, finder, deferredResponses, responder, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
     const request = readExplain(finder, key, bytes, onUnknownFields);
-    deferredResponses.defer(res);
-    this.#explain(key, request).then(
-      (result) => {
-        deferredResponses.send(res, () => responder.sendJson(res, JSON.stringify(result)));
-      },
-      (error) => deferredResponses.send(res, () => responder.sendError(res, error)),
-    );
+    deferredResponses.respond(res, responder, this.#explain(key, request), (result) => {
+      responder.sendJson(res, JSON.stringify(result));
+    });
   };
 
   async #explain(key: Key, request: ExplainRequest): Promise<object> {
@@ -71,7 +68,8 @@ export class ExplanationHandler {
       () => keyring.requireValid(key),
     );
     const terms = termsFor(explanation.counters);
-    const holds = engine.holds?.liveHolds(identity);
-    return explainResult(request, facts, terms, explanation, holds);
+    return whenKnown(engine.holds.liveHolds(identity), (holds) => {
+      return explainResult(request, facts, terms, explanation, holds);
+    });
   }
 }

@@ -1,7 +1,7 @@
 /**
- * The routes of reservations and leases. The engine does each of them in place, so each response
- * comes in the turn of its request. A hold in a namespace that the key may not use is answered as
- * one that does not exist. With an engine without holds, every route answers with a 400.
+ * The routes of reservations and leases. An engine that has to ask Redis answers in a later turn. A
+ * client that disconnects before gets no response; its hold is made or ended, and counted, all the
+ * same. A hold in a namespace that the key may not use is answered as one that does not exist.
  */
 
 import type { CheckRequest } from '../api/common/check-request.ts';
@@ -17,19 +17,21 @@ import { renew, renewResult } from '../api/operations/v1/renew.ts';
 import { listResult, ReserveReader, reserve, reserveResult } from '../api/operations/v1/reserve.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { newDecision } from '../core/decision.ts';
+import { type Eventual, whenKnown } from '../core/eventual.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
 import { type FlatObject, JsonWriter } from '../core/json-writer.ts';
 import { type DecisionRecorder, eventOf } from '../decision-thread/decision-recorder.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { HoldEngine, Reservation } from '../engine/hold-engine.ts';
+import type { Lease, LeaseRequest, Reservation } from '../engine/hold-engine.ts';
 import { HOLD_KIND, type HoldId, type HoldKind, parseHoldId } from '../engine/hold-id.ts';
+import type { RequestDetails } from '../events/decision-event.ts';
 import { type ActiveOverrides, NOT_OVERRIDDEN } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../shared-memory/stats.ts';
 import type { BodyHandler } from './body.ts';
 import type { CheckBodyHandler } from './checks.ts';
+import type { DeferredResponses } from './deferred-responses.ts';
 import { parametersOf, type RepeatableRequests } from './repeatable-requests.ts';
-import { requireHolds } from './require-holds.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
@@ -43,6 +45,7 @@ interface HoldDependencies {
   stats: AcceptorStats;
   recorder: DecisionRecorder;
   repeatable: RepeatableRequests;
+  deferredResponses: DeferredResponses;
   onUnknownFields: UnknownFieldListener<CounterOperationV1>;
   responder: Responder;
 }
@@ -51,6 +54,25 @@ interface HoldDependencies {
 interface FoundHold {
   id: HoldId;
   count: number;
+}
+
+/** A reserve, until its response. */
+interface PendingReserve {
+  readonly key: Key;
+  /** In a later turn these are copies. */
+  checks: readonly CheckRequest[];
+  readonly ttlMs: number;
+  readonly isList: boolean;
+  readonly startedMs: number;
+  readonly details: RequestDetails | undefined;
+  /** By check: the usage row of its override, of `activation` of the overrides. */
+  readonly usageRows: readonly number[];
+  readonly activation: number;
+}
+
+interface ReserveAnswer extends Reservation {
+  /** Whether nothing was decided now. */
+  isRepetition?: boolean;
 }
 
 /** More than the longest response. */
@@ -70,108 +92,92 @@ export class HoldHandler {
 
   /** Checks, which count and are recorded as all others. */
   readonly reserve: CheckBodyHandler = (res, key, bytes, details) => {
-    const { clock, stats, recorder, overrides, responder, repeatable } = this.#dependencies;
+    const { keyring, clock, overrides, engine, deferredResponses, responder } = this.#dependencies;
     const startedMs = clock.monotonicMs();
-    const holds = this.#holdsFor(key);
+    keyring.requireValid(key);
     const { checks, ttlMs, isList } = this.#reserveReader.read(key, bytes);
     for (const check of checks) this.#identify(check);
     const [first] = checks;
-    const { requestId, identity } = first;
+    const { requestId } = first;
     // Those of the request, which an override may replace.
     const parameters = requestId === undefined ? {} : { ...parametersOf(first), ttl: ttlMs };
     const usageRows = checks.map((check) => overrides.resolve(check, check.identity));
-    let reservation: Reservation;
-    if (requestId === undefined) reservation = holds.reserve(checks, startedMs, ttlMs);
-    else {
-      const terms = { operation: reserve.name, key, requestId, identity, parameters, startedMs };
-      const answer = repeatable.answer(terms, () => {
-        const { allowed, decisions, id, expiresAt } = holds.reserve(checks, startedMs, ttlMs);
-        const { remaining, reset } = decisions[0];
-        return { allowed, limit: first.limit, remaining, reset, id, expiresAt, inUse: 0 };
-      });
-      first.limit = answer.limit;
-      reservation = { ...answer, decisions: [{ ...newDecision(), ...answer }] };
-      if (answer.isRepetition) {
-        this.#send(res, reserveResult(first, reservation));
-        return;
-      }
-    }
-    for (const [number, usageRow] of usageRows.entries()) {
-      if (usageRow === NOT_OVERRIDDEN) continue;
-      stats.increment(ACCEPTOR_STAT.overriddenChecks);
-      if (checks[number].cost > 0) stats.usage.record(usageRow, startedMs);
-    }
-    const { allowed, decisions } = reservation;
-    const isEvent = details !== undefined && recorder.selects(allowed);
-    for (let number = 0; number < checks.length; number++) {
-      const check = checks[number];
-      recorder.count(check, allowed);
-      if (isEvent) recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
-    }
-    if (isList) responder.sendJson(res, JSON.stringify(listResult(checks, reservation)));
-    else this.#send(res, reserveResult(checks[0], reservation));
-    stats.recordLatency(clock.monotonicMs() - startedMs);
+    const { activation } = overrides;
+    const request = { key, checks, ttlMs, isList, startedMs, details, usageRows, activation };
+    const reserved: Eventual<ReserveAnswer> =
+      requestId === undefined
+        ? engine.holds.reserve(checks, startedMs, ttlMs)
+        : this.#reserveOnce(request, requestId, parameters);
+    if (reserved instanceof Promise) request.checks = checks.map((check) => check.copy());
+    const recorded = whenKnown(reserved, (reserved) => this.#recordReserved(request, reserved));
+    const send = (reserved: ReserveAnswer) => this.#sendReserved(res, request, reserved);
+    deferredResponses.respond(res, responder, recorded, send, true);
   };
 
   readonly commit: BodyHandler<Key> = (res, key, bytes) => {
-    const { onUnknownFields } = this.#dependencies;
-    const holds = this.#holdsFor(key);
+    const { keyring, engine, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
     const body = readBody(commit.validator, bytes, commit.name, key, onUnknownFields);
-    const { reservationId } = body;
-    const found = this.#find(holds, key, HOLD_KIND.reservation, reservationId);
-    const committed = found && holds.commit(found.id, costsOf(body, found.count));
-    if (committed === undefined) throw holdNotFound(HOLD_KIND.reservation, reservationId);
-    this.#send(res, commitResult(committed));
+    const committed = this.#ofHold(key, HOLD_KIND.reservation, body.reservationId, (hold) => {
+      return engine.holds.commit(hold.id, costsOf(body, hold.count));
+    });
+    this.#respond(res, committed, (committed) => {
+      if (committed === undefined) throw holdNotFound(HOLD_KIND.reservation, body.reservationId);
+      return commitResult(committed);
+    });
   };
 
   readonly cancel: BodyHandler<Key> = (res, key, bytes) => {
-    const { onUnknownFields } = this.#dependencies;
-    const holds = this.#holdsFor(key);
+    const { keyring, engine, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
     const body = readBody(cancel.validator, bytes, cancel.name, key, onUnknownFields);
     const { reservationId } = body;
-    const found = this.#find(holds, key, HOLD_KIND.reservation, reservationId);
-    const released = found && holds.cancel(found.id);
-    if (released === undefined) throw holdNotFound(HOLD_KIND.reservation, reservationId);
-    this.#send(res, { released });
+    const cancelled = this.#ofHold(key, HOLD_KIND.reservation, reservationId, ({ id }) => {
+      return engine.holds.cancel(id);
+    });
+    this.#respond(res, cancelled, (released) => {
+      if (released === undefined) throw holdNotFound(HOLD_KIND.reservation, reservationId);
+      return { released };
+    });
   };
 
   readonly acquire: BodyHandler<Key> = (res, key, bytes) => {
-    const { finder, hasher, clock, onUnknownFields, repeatable } = this.#dependencies;
-    const holds = this.#holdsFor(key);
+    const { keyring, finder, hasher, clock, engine, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
     const startedMs = clock.monotonicMs();
-    const request = readAcquire(finder, key, bytes, onUnknownFields);
-    const { namespace, identifier, limit, cost, ttlMs, requestId } = request;
+    const body = readAcquire(finder, key, bytes, onUnknownFields);
+    const { namespace, identifier, limit, cost, ttlMs, requestId } = body;
     const identity = hasher.hash(namespace.hashState, identifier, this.#identity);
-    const acquireLease = () => holds.acquire({ namespace, identity, limit, cost, ttlMs });
-    if (requestId === undefined) {
-      this.#send(res, acquireResult(acquireLease()));
-      return;
-    }
-    const parameters = { limit, cost, ttl: ttlMs };
-    const terms = { operation: acquire.name, key, requestId, identity, parameters, startedMs };
-    const answer = repeatable.answer(terms, () => {
-      const { granted: allowed, id, inUse, expiresAt } = acquireLease();
-      return { allowed, limit, remaining: 0, reset: 0, id, expiresAt, inUse };
-    });
-    this.#send(res, acquireResult({ ...answer, granted: answer.allowed }));
+    const request = { namespace, identity, limit, cost, ttlMs };
+    const acquired =
+      requestId === undefined
+        ? engine.holds.acquire(request)
+        : this.#acquireOnce(request, key, requestId, startedMs);
+    if (acquired instanceof Promise) request.identity = { ...identity };
+    this.#respond(res, acquired, acquireResult);
   };
 
   readonly renew: BodyHandler<Key> = (res, key, bytes) => {
-    const { onUnknownFields } = this.#dependencies;
-    const holds = this.#holdsFor(key);
+    const { keyring, engine, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
     const { leaseId, ttl } = readBody(renew.validator, bytes, renew.name, key, onUnknownFields);
-    const found = this.#find(holds, key, HOLD_KIND.lease, leaseId);
-    this.#send(res, renewResult(found && holds.renew(found.id, ttl)));
+    const renewed = this.#ofHold(key, HOLD_KIND.lease, leaseId, ({ id }) => {
+      return engine.holds.renew(id, ttl);
+    });
+    this.#respond(res, renewed, renewResult);
   };
 
   readonly release: BodyHandler<Key> = (res, key, bytes) => {
-    const { onUnknownFields } = this.#dependencies;
-    const holds = this.#holdsFor(key);
+    const { keyring, engine, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
     const { leaseId } = readBody(release.validator, bytes, release.name, key, onUnknownFields);
-    const found = this.#find(holds, key, HOLD_KIND.lease, leaseId);
-    const released = found && holds.release(found.id);
-    if (released === undefined) throw holdNotFound(HOLD_KIND.lease, leaseId);
-    this.#send(res, { released });
+    const released = this.#ofHold(key, HOLD_KIND.lease, leaseId, ({ id }) => {
+      return engine.holds.release(id);
+    });
+    this.#respond(res, released, (released) => {
+      if (released === undefined) throw holdNotFound(HOLD_KIND.lease, leaseId);
+      return { released };
+    });
   };
 
   #identify({ namespace, identity, memory, identifierFrom, identifierTo }: CheckRequest): void {
@@ -179,22 +185,109 @@ export class HoldHandler {
     hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
   }
 
-  /** @throws ApiError (400) if the engine has no holds, (401) if the key is not valid any more */
-  #holdsFor(key: Key): HoldEngine {
-    const { keyring, engine } = this.#dependencies;
-    keyring.requireValid(key);
-    return requireHolds(engine);
+  /** @param parameters those of the request, for its repetitions */
+  #reserveOnce(
+    request: PendingReserve,
+    requestId: string,
+    parameters: Readonly<Record<string, number>>,
+  ): Eventual<ReserveAnswer> {
+    const { engine, repeatable } = this.#dependencies;
+    const { key, startedMs, ttlMs } = request;
+    const { identity } = request.checks[0];
+    const terms = { operation: reserve.name, key, requestId, identity, parameters, startedMs };
+    const answer = repeatable.answer(terms, () => {
+      const reserved = engine.holds.reserve(request.checks, startedMs, ttlMs);
+      return whenKnown(reserved, ({ allowed, decisions, id, expiresAt }) => {
+        const { limit } = request.checks[0];
+        const { remaining, reset } = decisions[0];
+        return { allowed, limit, remaining, reset, id, expiresAt, inUse: 0 };
+      });
+    });
+    return whenKnown(answer, (answer) => {
+      request.checks[0].limit = answer.limit;
+      return { ...answer, decisions: [{ ...newDecision(), ...answer }] };
+    });
   }
 
-  /** @returns undefined if no hold has this id, or the key may not use all of its namespaces */
-  #find(holds: HoldEngine, key: Key, kind: HoldKind, text: string): FoundHold | undefined {
+  /** @returns the answer */
+  #recordReserved(request: PendingReserve, reserved: ReserveAnswer): ReserveAnswer {
+    const { stats, overrides, recorder } = this.#dependencies;
+    const { checks, details, startedMs, usageRows, activation } = request;
+    const { allowed, decisions, isRepetition } = reserved;
+    if (isRepetition === true) return reserved;
+    // Afterwards a row may belong to another override.
+    const hasRows = activation === overrides.activation;
+    const isEvent = details !== undefined && recorder.selects(allowed);
+    for (let number = 0; number < checks.length; number++) {
+      const check = checks[number];
+      const usageRow = usageRows[number];
+      if (hasRows && usageRow !== NOT_OVERRIDDEN) {
+        stats.increment(ACCEPTOR_STAT.overriddenChecks);
+        if (check.cost > 0) stats.usage.record(usageRow, startedMs);
+      }
+      recorder.count(check, allowed);
+      if (isEvent) recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
+    }
+    return reserved;
+  }
+
+  #sendReserved(
+    res: HttpResponse,
+    { checks, isList, startedMs }: PendingReserve,
+    reserved: ReserveAnswer,
+  ): void {
+    const { responder, clock, stats } = this.#dependencies;
+    if (isList) responder.sendJson(res, JSON.stringify(listResult(checks, reserved)));
+    else this.#send(res, reserveResult(checks[0], reserved));
+    if (reserved.isRepetition !== true) stats.recordLatency(clock.monotonicMs() - startedMs);
+  }
+
+  #acquireOnce(
+    request: LeaseRequest,
+    key: Key,
+    requestId: string,
+    startedMs: number,
+  ): Eventual<Lease> {
+    const { engine, repeatable } = this.#dependencies;
+    const { identity, limit, cost, ttlMs } = request;
+    const parameters = { limit, cost, ttl: ttlMs };
+    const terms = { operation: acquire.name, key, requestId, identity, parameters, startedMs };
+    const answer = repeatable.answer(terms, () => {
+      const acquired = engine.holds.acquire(request);
+      return whenKnown(acquired, ({ granted: allowed, id, inUse, expiresAt }) => {
+        return { allowed, limit, remaining: 0, reset: 0, id, expiresAt, inUse };
+      });
+    });
+    return whenKnown(answer, (answer) => ({ ...answer, granted: answer.allowed }));
+  }
+
+  /**
+   * Does something with a hold.
+   * @returns undefined if no hold has this id, or the key may not use all of its namespaces
+   */
+  #ofHold<T>(
+    key: Key,
+    kind: HoldKind,
+    text: string,
+    act: (hold: FoundHold) => Eventual<T | undefined>,
+  ): Eventual<T | undefined> {
+    const { keyring, finder, engine } = this.#dependencies;
     const id = parseHoldId(kind, text);
     if (id === undefined) return undefined;
-    const namespaces = holds.namespacesOf(id);
-    if (namespaces === undefined) return undefined;
-    const { finder } = this.#dependencies;
-    const mayUse = namespaces.every((namespace) => finder.mayUseHold(key, namespace));
-    return mayUse ? { id, count: namespaces.length } : undefined;
+    return whenKnown(engine.holds.namespacesOf(id), (namespaces) => {
+      // It may have been revoked meanwhile.
+      keyring.requireValid(key);
+      if (namespaces === undefined) return undefined;
+      const mayUse = namespaces.every((namespace) => finder.mayUseHold(key, namespace));
+      return mayUse ? act({ id, count: namespaces.length }) : undefined;
+    });
+  }
+
+  /** @param bodyOf may throw an ApiError */
+  #respond<T>(res: HttpResponse, result: Eventual<T>, bodyOf: (result: T) => FlatObject): void {
+    const { deferredResponses, responder } = this.#dependencies;
+    const body = whenKnown(result, bodyOf);
+    deferredResponses.respond(res, responder, body, (body) => this.#send(res, body));
   }
 
   #send(res: HttpResponse, body: FlatObject): void {

@@ -92,7 +92,7 @@ beforeEach(() => {
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
-    repeatable: new RepeatableRequests(undefined, hasher, stats),
+    repeatable: new RepeatableRequests(deferred.engine.requests, keyring, hasher, stats),
     turns: new Turns(clock, stats),
     responders: { v1: responder, v2: responder },
     onUnknownFields: () => {},

@@ -23,7 +23,6 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'ratelimits.renew': { leaseId: NO_LEASE_ID, ttl: TTL_MS },
   'ratelimits.release': { leaseId: NO_LEASE_ID },
 };
-const OPERATIONS = Object.keys(REQUESTS) as Operation[];
 
 interface Reserved {
   success: boolean;
@@ -630,12 +629,3 @@ describeEngines(
   },
   ['in-place', 'worker'],
 );
-
-describeEngines('with counters in Redis (%s)', () => {
-  const server = useServer({ mode: 'redis' });
-
-  test.each(OPERATIONS)('%s says that it needs the engine in memory', async (operation) => {
-    const error = await server.errorOf(operation, REQUESTS[operation]);
-    expect(error).toEqual([400, expect.stringContaining('WEIR_ENGINE=memory')]);
-  });
-}, ['redis']);

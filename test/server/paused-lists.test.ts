@@ -100,12 +100,13 @@ beforeEach(() => {
   );
   turns = new Turns(clock, stats);
   overrides = new SlowOverrides();
+  const { engine } = new TestEngine('in-place', 1_024);
   checks = new CheckHandler({
     ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats, overrides },
-    ...{ engine: new TestEngine('in-place', 1_024).engine, ids: new RequestIds() },
+    ...{ engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),
-    repeatable: new RepeatableRequests(undefined, hasher, stats),
+    repeatable: new RepeatableRequests(engine.requests, keyring, hasher, stats),
     turns,
     responders: { v1: responder, v2: responder },
     onUnknownFields: () => {},

@@ -254,21 +254,3 @@ describeEngines(
   },
   ['in-place', 'worker'],
 );
-
-describeEngines(
-  'decided with %s:',
-  (mode) => {
-    const server = useServer({ mode });
-
-    test('a check with a requestId is a 400, and creates no namespace', async () => {
-      const fields = { namespace: 'uncreated', identifier: 'a', ...WINDOW, requestId: 'own' };
-      expect(await server.errorOf('ratelimits.limit', fields)).toEqual([
-        400,
-        '"requestId" is not available with WEIR_ENGINE=redis; it needs WEIR_ENGINE=memory',
-      ]);
-      const names = (await server.namespaces()).map(({ name }) => name);
-      expect(names).not.toContain('uncreated');
-    });
-  },
-  ['redis'],
-);

@@ -7,6 +7,7 @@ import { createEngine } from '../../src/decision-thread/create-engine.ts';
 import type { ExpiredHoldPolicy } from '../../src/engine/hold-engine.ts';
 import { HoldTable } from '../../src/engine/holds/hold-table.ts';
 import { allocateMemoryEngine } from '../../src/engine/memory/allocate.ts';
+import { MemoryHolds } from '../../src/engine/memory/memory-holds.ts';
 import { ShardHolds } from '../../src/engine/memory/shard-holds.ts';
 import { HoldScheduler } from '../../src/engine/memory/shard-worker/hold-scheduler.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
@@ -52,6 +53,8 @@ export function newHoldEngine(
   const initial = buffers.map((words) => words.slice());
   const clock = new SteppedClock(control);
   const engine = createEngine(data, 0, control, clock);
+  const { holds } = engine;
+  if (!(holds instanceof MemoryHolds)) throw new Error('the engine is not that in memory');
   const holdTables = data.holds.map((buffer, shard) => {
     return new HoldTable(buffer, shard, WORKER, () => {});
   });
@@ -64,7 +67,7 @@ export function newHoldEngine(
     return { ...engine.decide(check, startedMs, undefined, completion)! };
   };
   return {
-    ...{ engine, holds: engine.holds!, clock, holdTables, decide },
+    ...{ engine, holds, clock, holdTables, decide },
     newScheduler: () => new HoldScheduler(shards, workerStats),
     restore: () => {
       for (const [index, words] of buffers.entries()) words.set(initial[index]);

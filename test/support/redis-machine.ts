@@ -8,6 +8,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { FullTablePolicy } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import type { Engine } from '../../src/engine/engine.ts';
+import type { ExpiredHoldPolicy } from '../../src/engine/hold-engine.ts';
 import { CheckQueueConsumer } from '../../src/engine/queue/check-queue-consumer.ts';
 import { attachChannel } from '../../src/engine/queue/queue.ts';
 import { allocateRedisEngine } from '../../src/engine/redis/allocate.ts';
@@ -17,9 +18,9 @@ import type { Predecessor } from '../../src/engine/redis/hand-over.ts';
 import { LeaseTable } from '../../src/engine/redis/lease-table.ts';
 import { MemberScripts, type ScriptRunner } from '../../src/engine/redis/member-scripts.ts';
 import type {
-  CounterAction,
-  CounterRequest,
-  CounterResult,
+  CounterTask,
+  WorkerRequest,
+  WorkerResult,
 } from '../../src/engine/redis/port-messages.ts';
 import { KeySpace } from '../../src/engine/redis/scripts/keys.ts';
 import { decodeMemberMessage } from '../../src/engine/redis/scripts/member-messages.ts';
@@ -49,6 +50,7 @@ export interface RedisMachineOptions {
   openGraceMs?: number;
   counters?: number;
   fullTablePolicy?: FullTablePolicy;
+  onHoldExpiry?: ExpiredHoldPolicy;
   /** What decides a check that Redis does not. Without it nothing is allowed. */
   onEngineDown?: EngineDownPolicy;
   /** The process before this one, which has handed over what it knew. */
@@ -90,7 +92,7 @@ export class RedisMachine {
   ) {
     const { prefix = 'weir', leases = true, syncMs = 100, timeoutMs, counters = 4_096 } = options;
     const { callTimeoutMs = timeoutMs, fullTablePolicy = 'deny', isAvailable = false } = options;
-    const { onEngineDown = 'deny' } = options;
+    const { onEngineDown = 'deny', onHoldExpiry = 'release' } = options;
     const settings = redisSettings(url, {
       ...{ redisPrefix: prefix, leases: leases ? 'on' : 'off', syncMs, redisTimeoutMs: timeoutMs },
       ...{ onEngineDown, recovery: isAvailable ? 'available' : 'exact' },
@@ -98,7 +100,8 @@ export class RedisMachine {
     this.control = control;
     new ClockPublisher(control);
     this.clock = new Clock(control);
-    const data = allocateRedisEngine(control, counters, { settings, fullTablePolicy }, this.clock);
+    const holdPolicies = { whenFull: fullTablePolicy, onExpiry: onHoldExpiry } as const;
+    const data = allocateRedisEngine(control, counters, { settings, holdPolicies }, this.clock);
     this.engine = createRedisEngine(data, 0, control, this.clock);
     this.state = new EngineState(data.state);
     this.keys = new KeySpace(prefix, parseRedisUrl(url).kind === 'cluster');
@@ -156,12 +159,11 @@ export class RedisMachine {
   }
 
   /** Corrects or inspects counters, without an acceptor. */
-  request(identity: Identity, action: CounterAction): Promise<CounterResult> {
+  request(identity: Identity, action: CounterTask): Promise<WorkerResult> {
     const state = new Int32Array(new SharedArrayBuffer(4));
     return new Promise((resolve) => {
-      void this.worker.answer({ number: 1, state, identity, action }, ({ result }) => {
-        resolve(result);
-      });
+      const request = { number: 1, state, action: { ...action, identity } };
+      void this.worker.answer(request, ({ result }) => resolve(result));
     });
   }
 
@@ -175,7 +177,7 @@ export class RedisMachine {
   #connectWorker(): RedisShardWorker {
     const { port1, port2 } = this.#ports;
     this.engine.connectWorker(0, port1);
-    port2.on('message', (request: CounterRequest) => {
+    port2.on('message', (request: WorkerRequest) => {
       void this.worker.answer(request, (response) => port2.postMessage(response));
     });
     return this.#newWorker(port2);

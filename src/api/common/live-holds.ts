@@ -22,23 +22,21 @@ export function liveHoldsField() {
     ),
     expiresAt: unixMs('Time at which it ends by itself'),
   });
-  return Type.Optional(
-    Type.Object(
-      {
-        reserved: amount(
-          'Tokens of the live reservations. The counters count them as used, as far as their ' +
-            'windows have not ended.',
-        ),
-        inUse: amount('Tokens of the live leases.'),
-        live: amount('Number of live reservations and leases.'),
-        list: listOf(hold, `The first ${LISTED_HOLDS_MAX} to expire.`),
-      },
-      {
-        description:
-          'The reservations and leases of the identifier that have not ended, also of other ' +
-          'algorithms and durations. Absent with `WEIR_ENGINE=redis`.',
-      },
-    ),
+  return Type.Object(
+    {
+      reserved: amount(
+        'Tokens of the live reservations. The counters count them as used, as far as their ' +
+          'windows have not ended.',
+      ),
+      inUse: amount('Tokens of the live leases.'),
+      live: amount('Number of live reservations and leases.'),
+      list: listOf(hold, `The first ${LISTED_HOLDS_MAX} to expire.`),
+    },
+    {
+      description:
+        'The reservations and leases of the identifier that have not ended, also of other ' +
+        'algorithms and durations.',
+    },
   );
 }
 

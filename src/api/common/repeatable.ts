@@ -28,9 +28,3 @@ export function requestIdConflict(requestId: string, parameters: readonly string
       `${formatValue(requestId)}, which was allowed with other values less than ${SECONDS} s ago`,
   );
 }
-
-export function requestIdsUnavailable(): ApiError {
-  const message =
-    '"requestId" is not available with WEIR_ENGINE=redis; it needs WEIR_ENGINE=memory';
-  return new ApiError('BAD_REQUEST', message);
-}

@@ -14,8 +14,7 @@ export const TAGS = {
     'a 200 too: read `success` or `passed`.',
   'Reservations and leases':
     'A reservation is a check whose cost is corrected when it is known. A lease limits how much ' +
-    'runs at once. Both end by themselves. They need `WEIR_ENGINE=memory`. weir adds these ' +
-    'operations to v1.',
+    'runs at once. Both end by themselves. weir adds these operations to v1.',
   'Refund, reset, inspect, explain':
     'These operations correct, show and explain counters. weir adds them to v1.',
   Overrides:

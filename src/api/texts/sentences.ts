@@ -20,8 +20,9 @@ export const FULL_TABLE =
   'the slots for this counter. `allow` allows the check and does not count it.';
 export const FULL_HOLDS =
   'At most about `WEIR_HOLDS` holds are recorded at once, and at most a sixteenth of them for ' +
-  'one identifier. Without a free record `WEIR_ON_FULL` decides: `deny` denies the request; ' +
-  '`allow` grants it without a record, so without an id.';
+  'one identifier. With `WEIR_ENGINE=redis` only the `maxmemory` of Redis bounds them. Without ' +
+  'room for a record `WEIR_ON_FULL` decides: `deny` denies the request; `allow` grants it ' +
+  'without a record, so without an id.';
 export const HOLD_NOT_FOUND =
   'It does not exist, it ended more than 10 minutes ago, or the key lacks the permission `limit` ' +
   'in its namespace.';
@@ -30,11 +31,10 @@ export const REPEATABLE =
   `With a \`requestId\` a client can repeat the request for ${REQUEST_ID_S} s, for example after ` +
   'a timeout. weir stores the answer to an allowed request. A repetition with the same API key, ' +
   'namespace, identifier and parameters gets this answer, and is not counted again. A denied ' +
-  'request is decided anew. With `WEIR_ENGINE=redis` a request with a `requestId` is a 400.';
+  'request is decided anew.';
 export const REPEATED_DIFFERENTLY =
   'The `requestId` is that of a request that was allowed with other parameters less than ' +
   `${REQUEST_ID_S} s ago.`;
-export const ONLY_MEMORY = 'With `WEIR_ENGINE=redis` the response is a 400.';
 export const AFTER_ASYNC =
   'The operation waits until all earlier asynchronous checks are deducted. If that takes longer ' +
   'than 2 s, the response is a 503, and nothing is changed.';

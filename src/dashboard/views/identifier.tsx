@@ -24,7 +24,7 @@ import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
 import { ExplanationSection } from './explanation.tsx';
 
-type Holds = NonNullable<Response<'ratelimits.inspect'>['holds']>;
+type Holds = Response<'ratelimits.inspect'>['holds'];
 type Counter = Response<'ratelimits.inspect'>['counters'][number];
 type Decision = Response<'ratelimits.limit'>;
 
@@ -65,7 +65,7 @@ function addressOf({ namespace, identifier, limit, duration, cost, algorithm }: 
 /** What is known of an identifier. The explanation is absent without the permission for it. */
 interface Knowledge {
   counters: readonly Counter[];
-  holds: Holds | undefined;
+  holds: Holds;
   explanation: Response<'ratelimits.explain'> | undefined;
 }
 
@@ -304,7 +304,7 @@ function KnowledgeSection({ knowledge, namespace, identifier }: KnowledgeProps) 
           </Table>
         )}
       </section>
-      {holds !== undefined && holds.live > 0 && <HoldSection holds={holds} />}
+      {holds.live > 0 && <HoldSection holds={holds} />}
     </>
   );
 }

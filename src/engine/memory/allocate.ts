@@ -6,12 +6,12 @@
 import { REQUEST_IDS_MAX, SHARDS } from '../../core/constants.ts';
 import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Control } from '../../shared-memory/control.ts';
+import type { HoldPolicies } from '../hold-engine.ts';
 import { allocateHolds } from '../holds/layout.ts';
 import { allocateChannels } from '../queue/queue.ts';
 import { allocateRequests } from '../requests/layout.ts';
 import { groupsFor } from '../table/size.ts';
 import { allocateTable } from '../table/table-memory.ts';
-import type { HoldPolicies } from './shard-holds.ts';
 
 /** What the memory engines of all threads share. */
 export interface MemoryEngineData {

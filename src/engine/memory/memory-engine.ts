@@ -75,7 +75,11 @@ export class MemoryEngine implements Engine {
     this.requests = {
       decide: (check, startedMs) => this.decideInPlace(check, clock.wallMs(startedMs)),
       answer: (request, startedMs, decide) => {
-        return requests[shardOf(request.key)].answer(request, clock.wallMs(startedMs), decide);
+        return requests[shardOf(request.key)].answer(request, clock.wallMs(startedMs), () => {
+          const answer = decide();
+          if (answer instanceof Promise) throw new Error('this engine decides in the same turn');
+          return answer;
+        });
       },
     };
     const { batch } = counters;

@@ -10,6 +10,7 @@ import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts'
 import type {
   Commit,
   HoldEngine,
+  HoldPolicies,
   Lease,
   LeaseRequest,
   LiveHolds,
@@ -24,7 +25,7 @@ import { liveHolds } from '../holds/live-holds.ts';
 import { shardOf } from '../table/shard.ts';
 import type { Counters } from './counters.ts';
 import { ReservationBatch } from './reservation-batch.ts';
-import { type HoldPolicies, ShardHolds } from './shard-holds.ts';
+import { ShardHolds } from './shard-holds.ts';
 
 export class MemoryHolds implements HoldEngine {
   readonly #tables: readonly HoldTable[];

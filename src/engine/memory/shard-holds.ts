@@ -8,21 +8,15 @@
  * of that reservation counts its cost beside them.
  */
 
-import type { CheckParameters, FullTablePolicy } from '../../core/decision.ts';
+import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
-import type { Commit, ExpiredHoldPolicy } from '../hold-engine.ts';
+import type { Commit, HoldPolicies } from '../hold-engine.ts';
 import type { HoldId } from '../hold-id.ts';
 import type { HoldTable } from '../holds/hold-table.ts';
 import { HOLD_FLAG, HOLD_STATE, NONE, RECORD, RECORD_DOUBLE } from '../holds/layout.ts';
 import { ruleOf } from '../windows/registry.ts';
 import type { CounterTable } from './table.ts';
-
-export interface HoldPolicies {
-  /** Decides a hold for which there is no record. */
-  whenFull: FullTablePolicy;
-  onExpiry: ExpiredHoldPolicy;
-}
 
 export class ShardHolds {
   readonly #counters: CounterTable;

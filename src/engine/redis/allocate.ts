@@ -5,11 +5,11 @@
 
 import { randomBytes } from 'node:crypto';
 import { CLUSTER_BUCKETS, SHARDS } from '../../core/constants.ts';
-import type { FullTablePolicy } from '../../core/decision.ts';
 import type { RedisSettings } from '../../redis/settings.ts';
 import { parseRedisUrl } from '../../redis/url.ts';
 import type { Clock } from '../../shared-memory/clock.ts';
 import type { Control } from '../../shared-memory/control.ts';
+import type { HoldPolicies } from '../hold-engine.ts';
 import { allocateChannels } from '../queue/queue.ts';
 import { groupsFor } from '../table/size.ts';
 import { allocateEngineState, EngineState } from './engine-state.ts';
@@ -20,7 +20,8 @@ import { LeaseTable } from './lease-table.ts';
 /** What the redis engines of all threads share. */
 export interface RedisEngineData {
   engine: 'redis';
-  fullTablePolicy: FullTablePolicy;
+  /** Its policy for a full table decides checks too. */
+  holdPolicies: HoldPolicies;
   settings: RedisSettings;
   /** 16 hexadecimal digits that begin the names of this process's members. */
   processId: string;
@@ -49,7 +50,7 @@ const LOCK_OWNER = 1;
 export function allocateRedisEngine(
   control: Control,
   counters: number,
-  options: Pick<RedisEngineData, 'settings' | 'fullTablePolicy' | 'directory'>,
+  options: Pick<RedisEngineData, 'settings' | 'holdPolicies' | 'directory'>,
   clock: Clock,
 ): RedisEngineData {
   const { settings, directory } = options;

@@ -16,6 +16,14 @@ import type { EngineState } from './engine-state.ts';
 import type { Predecessor } from './hand-over.ts';
 import type { MemberScripts } from './member-scripts.ts';
 import type { GcraCallAnswer } from './scripts/gcra.ts';
+import type {
+  BeginHold,
+  EndHold,
+  EndHolds,
+  HoldAnswer,
+  HoldsAnswer,
+  ReportHold,
+} from './scripts/holds.ts';
 import type { InspectAnswer } from './scripts/inspect.ts';
 import type { MemberList } from './scripts/members.ts';
 import {
@@ -132,6 +140,19 @@ export class BucketCalls {
     const { scripts, bucket, stats } = this.#options;
     stats.add(WORKER_STAT.tokenRequests, messages.length);
     return this.#send(() => scripts.gcra(bucket, this.#header, messages));
+  }
+
+  /** Records a hold, or reports one. */
+  beginHold(hold: BeginHold | ReportHold): Promise<CallResult<HoldAnswer>> {
+    return this.#send(() => this.#options.scripts.beginHold(this.#header, hold));
+  }
+
+  endHold(hold: EndHold): Promise<CallResult<HoldAnswer>> {
+    return this.#send(() => this.#options.scripts.endHold(this.#header, hold));
+  }
+
+  endHolds(holds: EndHolds): Promise<CallResult<HoldsAnswer>> {
+    return this.#send(() => this.#options.scripts.endHolds(this.#header, holds));
   }
 
   /** @throws when there is no valid answer */

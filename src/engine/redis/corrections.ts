@@ -11,13 +11,7 @@ import { counterKey, isGcraKey } from '../windows/registry.ts';
 import type { GcraClient } from './gcra-client.ts';
 import type { LeaseClient } from './lease-client.ts';
 import type { LeaseTable } from './lease-table.ts';
-import {
-  beginRequest,
-  type CounterAction,
-  type CounterRequest,
-  type CounterResponse,
-  type CounterResult,
-} from './port-messages.ts';
+import { type CounterAction, Unchanged, type WorkerResult } from './port-messages.ts';
 import type { InspectAnswer } from './scripts/inspect.ts';
 import {
   type CounterAnswer,
@@ -44,9 +38,6 @@ type Refund = Extract<CounterAction, { kind: 'refund' }>;
 
 const RECOVERS = 'Redis has lost counters, and recovers';
 
-/** Nothing was changed. */
-class Unchanged extends Error {}
-
 export class Corrections {
   readonly #options: CorrectionOptions;
 
@@ -54,23 +45,8 @@ export class Corrections {
     this.#options = options;
   }
 
-  async answer(
-    request: CounterRequest,
-    respond: (response: CounterResponse) => void,
-  ): Promise<void> {
-    if (!beginRequest(request)) return;
-    let result: CounterResult;
-    try {
-      result = await this.#act(request);
-    } catch (error) {
-      const isUnchanged = error instanceof Unchanged || request.action.kind === 'inspect';
-      const reason = error instanceof Error ? error.message : String(error);
-      result = { kind: 'failure', reason, isUnchanged };
-    }
-    respond({ number: request.number, result });
-  }
-
-  async #act({ identity, action }: CounterRequest): Promise<CounterResult> {
+  async act(action: CounterAction): Promise<WorkerResult> {
+    const { identity } = action;
     if (this.#options.isDown(identity)) throw new Unchanged('Redis is not reachable');
     switch (action.kind) {
       case 'refund':

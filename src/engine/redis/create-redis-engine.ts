@@ -13,7 +13,7 @@ import { DecisionsWithoutRedis } from './without-redis.ts';
 
 /** @param acceptor the index of this thread */
 export function createRedisEngine(
-  { settings, fullTablePolicy, tables: buffers, state: stateBuffer, channels }: RedisEngineData,
+  { settings, holdPolicies, tables: buffers, state: stateBuffer, channels }: RedisEngineData,
   acceptor: number,
   control: Control,
   clock: Clock,
@@ -28,7 +28,11 @@ export function createRedisEngine(
     return new LeaseTable(buffer, shard, state, lockOwner, () => stats.heartbeat());
   });
   const queues = new WorkQueues(channels, acceptor, control, () => clock.monotonicMs());
-  const withoutRedis = new DecisionsWithoutRedis({ ...settings, fullTablePolicy }, state, stats);
+  const withoutRedis = new DecisionsWithoutRedis(
+    { ...settings, fullTablePolicy: holdPolicies.whenFull },
+    state,
+    stats,
+  );
   const parts = {
     tables,
     state,
@@ -39,5 +43,5 @@ export function createRedisEngine(
     deadlineMs: settings.redisTimeoutMs,
     isExact: settings.recovery === 'exact',
   };
-  return new RedisEngine(parts, settings.leases === 'on');
+  return new RedisEngine(parts, settings.leases === 'on', holdPolicies);
 }

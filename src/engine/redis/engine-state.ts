@@ -132,9 +132,18 @@ export class EngineState {
 
   /** Redis' Unix time in ms, at least. @param tag hash 3 of an identity */
   redisMs(tag: number, monotonicMs: number): number {
+    return Math.floor(monotonicMs + this.#offsetMs(tag));
+  }
+
+  /** The same in µs. */
+  redisUs(tag: number, monotonicMs: number): number {
+    return Math.floor((monotonicMs + this.#offsetMs(tag)) * 1_000);
+  }
+
+  #offsetMs(tag: number): number {
     const offset = this.#doubles[this.#firstBucket + (tag & this.#bucketMask) * BUCKET_DOUBLES];
     const local = this.#doubles[MACHINES_LINE * LINE_DOUBLES + MACHINES.localOffset];
-    return Math.floor(monotonicMs + (offset === 0 ? local : offset));
+    return offset === 0 ? local : offset;
   }
 
   /** Redis' Unix time in ms, at most. @param tag hash 3 of an identity */

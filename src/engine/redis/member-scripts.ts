@@ -18,6 +18,22 @@ import {
   gcra,
   gcraAtMaxmemory,
 } from './scripts/gcra.ts';
+import {
+  type BeginHold,
+  beginHold,
+  beginHoldAtMaxmemory,
+  decodeBeginHold,
+  decodeEndHold,
+  decodeEndHolds,
+  type EndHold,
+  type EndHolds,
+  encodeBeginHold,
+  encodeEndHold,
+  endHold,
+  type HoldAnswer,
+  type HoldsAnswer,
+  type ReportHold,
+} from './scripts/holds.ts';
 import { decodeInspect, encodeInspect, type InspectAnswer, inspect } from './scripts/inspect.ts';
 import {
   decodeForgetMembers,
@@ -43,6 +59,13 @@ import type {
 } from './scripts/protocol.ts';
 import { OPEN_GRACE_MS } from './scripts/protocol-constants.ts';
 import type { ScriptCall, ScriptContext } from './scripts/reply.ts';
+import {
+  decodeRequest,
+  encodeRequest,
+  type RequestCall,
+  type RequestResult,
+  repeatRequest,
+} from './scripts/requests.ts';
 import { decodeReset, encodeReset, type ResetSelector, reset } from './scripts/reset.ts';
 
 /** Runs scripts on the server of their first key. */
@@ -88,6 +111,23 @@ export class MemberScripts {
   ): Promise<GcraCallAnswer> {
     const call = encodeGcra(this.context, bucket, header, messages);
     return decodeGcra(messages, await this.#runOrServe(gcra, gcraAtMaxmemory, call));
+  }
+
+  async beginHold(header: CallHeader, hold: BeginHold | ReportHold): Promise<HoldAnswer> {
+    const call = encodeBeginHold(this.context, header, hold);
+    return decodeBeginHold(await this.#runOrServe(beginHold, beginHoldAtMaxmemory, call));
+  }
+
+  async endHold(header: CallHeader, hold: EndHold): Promise<HoldAnswer> {
+    return decodeEndHold(await this.#run(endHold, encodeEndHold(this.context, header, hold)));
+  }
+
+  async endHolds(header: CallHeader, holds: EndHolds): Promise<HoldsAnswer> {
+    return decodeEndHolds(await this.#run(endHold, encodeEndHold(this.context, header, holds)));
+  }
+
+  async request(call: RequestCall): Promise<RequestResult> {
+    return decodeRequest(await this.#run(repeatRequest, encodeRequest(this.context.keys, call)));
   }
 
   async inspect(header: CallHeader, identity: Identity): Promise<InspectAnswer> {

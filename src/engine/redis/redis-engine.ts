@@ -27,44 +27,58 @@ import type {
   CounterState,
   Engine,
 } from '../engine.ts';
+import type { HoldEngine, HoldPolicies } from '../hold-engine.ts';
+import type { RequestEngine } from '../request-engine.ts';
 import { counterState, type InspectedCounter, inspectCells } from '../windows/counter-state.ts';
 import { explainCounters } from '../windows/prediction.ts';
 import { counterKey, isExpired } from '../windows/registry.ts';
 import { Batches } from './batches.ts';
-import { CounterRequests } from './counter-requests.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
 import { VERDICT } from './lease-table.ts';
-import type { CounterAction, CounterResponse, ResultOf } from './port-messages.ts';
+import type { CounterAction, ResultOf, WorkerResponse } from './port-messages.ts';
+import { RedisHolds } from './redis-holds.ts';
+import { RedisRequests } from './redis-requests.ts';
 import type { StoredCounter } from './scripts/protocol.ts';
+import type { RequestCall } from './scripts/requests.ts';
 import { TokenQueue, type TokenQueueParts } from './token-queue.ts';
+import { WorkerRequests } from './worker-requests.ts';
 
 const ALL_COUNTERS: CounterSelector = { durationsMs: undefined, rule: undefined };
 
 export class RedisEngine implements Engine {
-  readonly holds = undefined;
-  readonly requests = undefined;
+  readonly holds: HoldEngine;
+  readonly requests: RequestEngine;
   readonly #parts: TokenQueueParts;
   readonly #usesLeases: boolean;
   readonly #queue: TokenQueue;
   readonly #batches: Batches;
-  readonly #requests: CounterRequests;
+  readonly #workerRequests: WorkerRequests;
   /** Overwritten by each decision, as the interface says. */
   readonly #decision = newDecision();
 
   /** @param usesLeases whether checks are decided from leases; else each is a round trip */
-  constructor(parts: TokenQueueParts, usesLeases: boolean) {
+  constructor(parts: TokenQueueParts, usesLeases: boolean, holdPolicies: HoldPolicies) {
     this.#parts = parts;
     this.#usesLeases = usesLeases;
     this.#queue = new TokenQueue(parts);
-    this.#requests = new CounterRequests(parts.queues.producers.length);
+    const { queues, state, stats, clock } = parts;
+    const workerRequests = new WorkerRequests(queues.producers.length);
+    this.#workerRequests = workerRequests;
+    const shared = { engine: this, requests: workerRequests };
+    this.holds = new RedisHolds({ ...shared, state, stats, policies: holdPolicies });
+    const send = async (call: RequestCall) => {
+      const worker = queues.workerFor(call.request.key);
+      return (await workerRequests.send(worker, { kind: 'request', call })).answer;
+    };
+    this.requests = new RedisRequests(this, send, clock);
     this.#batches = new Batches(this.#queue, usesLeases, (check) => this.#refundGcra(check));
   }
 
   connectWorker(worker: number, port: MessagePort): void {
     this.#queue.pending.connectWorker(worker, port, (message) => {
-      this.#requests.receive(message as CounterResponse);
+      this.#workerRequests.receive(message as WorkerResponse);
     });
-    this.#requests.connect(worker, port);
+    this.#workerRequests.connect(worker, port);
   }
 
   decide<C>(
@@ -119,16 +133,16 @@ export class RedisEngine implements Engine {
     confirm: () => void,
   ): Promise<number> {
     const { stats } = this.#parts;
-    const action = { kind: 'refund', rule, durationMs, window, cost } as const;
-    const { refunded } = await this.#afterQueuedChecks(identity, confirm, action);
+    const action = { kind: 'refund', identity, rule, durationMs, window, cost } as const;
+    const { refunded } = await this.#afterQueuedChecks(confirm, action);
     stats.increment(ACCEPTOR_STAT.refunds);
     stats.add(ACCEPTOR_STAT.refundedTokens, refunded);
     return refunded;
   }
 
   async reset(identity: Identity, selector: CounterSelector, confirm: () => void): Promise<number> {
-    const action = { kind: 'reset', selector } as const;
-    const { cleared } = await this.#afterQueuedChecks(identity, confirm, action);
+    const action = { kind: 'reset', identity, selector } as const;
+    const { cleared } = await this.#afterQueuedChecks(confirm, action);
     this.#parts.stats.add(ACCEPTOR_STAT.countersReset, cleared);
     return cleared;
   }
@@ -176,19 +190,20 @@ export class RedisEngine implements Engine {
     selector: CounterSelector,
     confirm: () => void,
   ): Promise<{ counters: InspectedCounter[]; nowMs: number }> {
-    const action = { kind: 'inspect', selector } as const;
-    const { counters, nowMs } = await this.#afterQueuedChecks(identity, confirm, action);
+    const action = { kind: 'inspect', identity, selector } as const;
+    const { counters, nowMs } = await this.#afterQueuedChecks(confirm, action);
     const live = counters.filter((counter) => !isExpired(keyOf(counter), counter.newest, nowMs));
     return { counters: live.map((counter) => inspectStored(counter, nowMs)), nowMs };
   }
 
   /** Has a worker act, after the checks that are in the queues to it. */
   async #afterQueuedChecks<Action extends CounterAction>(
-    identity: Identity,
     confirm: () => void,
     action: Action,
   ): Promise<ResultOf<Action['kind']>> {
     const { queues } = this.#parts;
+    const { h0, h1, h2, h3 } = action.identity;
+    const identity = { h0, h1, h2, h3 };
     const waiting = queues.wait(identity);
     if (waiting !== undefined) {
       const isDone = await waiting;
@@ -200,14 +215,14 @@ export class RedisEngine implements Engine {
         throw new ApiError('SERVICE_UNAVAILABLE', message);
       }
     }
-    return this.#requests.send(queues.workerFor(identity), identity, action);
+    return this.#workerRequests.send(queues.workerFor(identity), { ...action, identity });
   }
 
   /** Returns the tokens of a GCRA check whose batch is denied. If it fails, they stay counted. */
   #refundGcra({ identity, rule, durationMs, cost }: Check): void {
-    const action = { kind: 'refund', rule, durationMs, window: 0, cost } as const;
+    const action = { kind: 'refund', identity, rule, durationMs, window: 0, cost } as const;
     const worker = this.#parts.queues.workerFor(identity);
-    this.#requests.send(worker, identity, action).catch(() => {});
+    this.#workerRequests.send(worker, action).catch(() => {});
   }
 }
 

@@ -28,7 +28,7 @@ import type { RedisWorkerData } from './allocate.ts';
 import { EngineState } from './engine-state.ts';
 import { LeaseTable } from './lease-table.ts';
 import { MemberScripts } from './member-scripts.ts';
-import type { CounterRequest } from './port-messages.ts';
+import type { WorkerRequest } from './port-messages.ts';
 import { KeySpace } from './scripts/keys.ts';
 import { decodeMemberMessage } from './scripts/member-messages.ts';
 import { RedisShardWorker } from './shard-worker.ts';
@@ -108,7 +108,7 @@ async function runUntilStop(
   });
   try {
     for (const port of notificationPorts) {
-      port.on('message', (request: CounterRequest) => {
+      port.on('message', (request: WorkerRequest) => {
         void worker.answer(request, (response) => port.postMessage(response));
       });
     }

@@ -19,17 +19,25 @@ import {
 } from '../queue/check-queue-consumer.ts';
 import { NO_SLOT } from '../table/layout.ts';
 import { shardOf, workerOf } from '../table/shard.ts';
-import { counterKey } from '../windows/registry.ts';
+import { counterKey, isGcraKey } from '../windows/registry.ts';
 import { BucketCalls, type CallBreaker } from './bucket-calls.ts';
 import { Corrections } from './corrections.ts';
 import { BREAKER, type EngineState } from './engine-state.ts';
 import { ENTRY_KIND } from './entry-kinds.ts';
 import { GcraClient } from './gcra-client.ts';
 import { type Predecessor, writeHandOver } from './hand-over.ts';
+import { HoldClient } from './hold-client.ts';
 import { LeaseClient } from './lease-client.ts';
 import { type LeaseTable, VERDICT } from './lease-table.ts';
 import type { MemberScripts } from './member-scripts.ts';
-import type { CounterRequest, CounterResponse } from './port-messages.ts';
+import {
+  answerRequest,
+  Unchanged,
+  type WorkerAction,
+  type WorkerRequest,
+  type WorkerResponse,
+  type WorkerResult,
+} from './port-messages.ts';
 import type { MemberMessage } from './scripts/protocol.ts';
 import {
   DRAIN_MAX_MS,
@@ -78,6 +86,7 @@ export class RedisShardWorker {
   readonly #buckets: readonly BucketCalls[];
   readonly #breakers: readonly CallBreaker[];
   readonly #sync: UsageSync;
+  readonly #holds: HoldClient;
   readonly #decision = newDecision();
   #tickTimer: NodeJS.Timeout | undefined;
   #heartbeatTimer: NodeJS.Timeout | undefined;
@@ -158,10 +167,26 @@ export class RedisShardWorker {
         stats,
         nowMs,
         hasCounters: (of) => this.#adopted.has(of),
-        reportCounters: (of) => this.#sync.report(of),
+        reportCounters: async (of) => {
+          const reports = await Promise.all([this.#sync.report(of), this.#holds.report(of)]);
+          return reports.every((isComplete) => isComplete);
+        },
         predecessor: parts.predecessor,
         onChange: () => this.publishState(),
       });
+    });
+    this.#holds = new HoldClient({
+      buckets: this.#buckets,
+      stats,
+      nowMs,
+      redisMs: (bucket, at) => state.redisMs(bucket, at),
+      isDown: (bucket) => this.#breakers[bucket].isOpen,
+      onSettled: (identity, key) => {
+        const table = this.#tableOf(identity);
+        const isKnown = table.withLock(identity, () => table.find(identity, key) !== NO_SLOT);
+        if (isKnown && !isGcraKey(key)) void this.client.sync(identity, key);
+      },
+      pollsOthers: parts.index === 0,
     });
     this.publishState();
   }
@@ -172,6 +197,7 @@ export class RedisShardWorker {
     this.#tickTimer = setInterval(() => this.tick(), this.#parts.settings.syncMs);
     this.#heartbeatTimer = setInterval(() => this.#callIdleBuckets(), HEARTBEAT_MS);
     this.#countTimer = setInterval(() => void this.#countLive(), COUNT_INTERVAL_MS);
+    this.#holds.start();
     this.probe();
   }
 
@@ -202,8 +228,25 @@ export class RedisShardWorker {
   }
 
   /** Does what an acceptor has requested. */
-  answer(request: CounterRequest, respond: (response: CounterResponse) => void): Promise<void> {
-    return this.#corrections.answer(request, respond);
+  answer(request: WorkerRequest, respond: (response: WorkerResponse) => void): Promise<void> {
+    return answerRequest(request, (action) => this.#act(action), respond);
+  }
+
+  async #act(action: WorkerAction): Promise<WorkerResult> {
+    switch (action.kind) {
+      case 'beginHold':
+      case 'endHold':
+      case 'endHolds':
+        return this.#holds.act(action);
+      case 'request': {
+        const { state, scripts } = this.#parts;
+        const isDown = this.#breakers[state.bucketOf(action.call.request.key)].isOpen;
+        if (isDown) throw new Unchanged('Redis is not reachable');
+        return { kind: action.kind, answer: await scripts.request(action.call) };
+      }
+      default:
+        return this.#corrections.act(action);
+    }
   }
 
   /** Calls the buckets that have not joined, or whose breaker allows a probe. */
@@ -314,6 +357,7 @@ export class RedisShardWorker {
     clearTimeout(this.#releaseTimer);
     clearTimeout(this.#reportTimer);
     clearTimeout(this.#probeTimer);
+    this.#holds.close();
     this.client.close();
     this.gcra.close();
   }

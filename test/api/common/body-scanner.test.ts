@@ -37,13 +37,7 @@ function newNamespaceFinder(): NamespaceFinder {
 }
 
 function newReaderV1(): CheckReaderV1 {
-  return new CheckReaderV1(
-    scan,
-    newNamespaceFinder(),
-    () => {},
-    false,
-    () => {},
-  );
+  return new CheckReaderV1(scan, newNamespaceFinder(), () => {}, false);
 }
 
 /** The result of a body as text: the checks or the error. */

@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
 import { HOLDS_MIN, SHARDS } from '../../../src/core/constants.ts';
+import type { MemoryHolds } from '../../../src/engine/memory/memory-holds.ts';
 import { shardOf } from '../../../src/engine/table/shard.ts';
 import { TestEngine } from '../../support/engines.ts';
 
@@ -19,7 +20,7 @@ function checkIn(engine: TestEngine, shard: number, cost: number): Check {
 
 test('a reservation has as many checks after another hold has got the record of one', async () => {
   const engine = await TestEngine.open('in-place', 1_000);
-  const holds = engine.engine.holds!;
+  const holds = engine.engine.holds as MemoryHolds;
   const checks = COSTS.map((cost, shard) => checkIn(engine, shard, cost));
   const id = holds.reserve(checks, engine.clock.monotonicMs(), TTL_MS).id!;
   expect(holds.namespacesOf(id)).toHaveLength(3);
@@ -36,7 +37,7 @@ test('a reservation has as many checks after another hold has got the record of 
 
 test('and after a longer list has got it', async () => {
   const engine = await TestEngine.open('in-place', 1_000);
-  const holds = engine.engine.holds!;
+  const holds = engine.engine.holds as MemoryHolds;
   const checks = COSTS.map((cost, shard) => checkIn(engine, shard, cost)).slice(0, 2);
   const startedMs = engine.clock.monotonicMs();
   const id = holds.reserve(checks, startedMs, TTL_MS).id!;

@@ -24,8 +24,8 @@ import { ENTRY_KIND } from '../../../src/engine/redis/entry-kinds.ts';
 import { LeaseTable } from '../../../src/engine/redis/lease-table.ts';
 import {
   beginRequest,
-  type CounterRequest,
-  type CounterResult,
+  type WorkerRequest,
+  type WorkerResult,
 } from '../../../src/engine/redis/port-messages.ts';
 import { shardOf } from '../../../src/engine/table/shard.ts';
 import type { RedisSettings } from '../../../src/redis/settings.ts';
@@ -60,7 +60,8 @@ class TestAcceptor {
   constructor(settings: Partial<RedisSettings> = {}, fullTablePolicy: FullTablePolicy = 'deny') {
     new ClockPublisher(this.#control);
     this.clock = new Clock(this.#control);
-    const options = { settings: { ...SETTINGS, ...settings }, fullTablePolicy };
+    const holdPolicies = { whenFull: fullTablePolicy, onExpiry: 'release' as const };
+    const options = { settings: { ...SETTINGS, ...settings }, holdPolicies };
     const data = allocateRedisEngine(this.#control, 1_024, options, this.clock);
     this.state = new EngineState(data.state);
     this.state.setJoined(0, true);
@@ -149,8 +150,8 @@ class TestAcceptor {
   }
 
   /** Serves the requests that come on the port. A new port is that of a new worker. */
-  serve(result: (request: CounterRequest) => CounterResult | undefined): void {
-    this.#ports.port2.on('message', (request: CounterRequest) => {
+  serve(result: (request: WorkerRequest) => WorkerResult | undefined): void {
+    this.#ports.port2.on('message', (request: WorkerRequest) => {
       const served = result(request);
       if (served === undefined) return;
       this.#ports.port2.postMessage({ number: request.number, result: served });
@@ -452,7 +453,7 @@ describe('a batch', () => {
 
   test('refunds a GCRA check that Redis has counted, if another check is denied', async () => {
     const acceptor = open();
-    const requests: CounterRequest[] = [];
+    const requests: WorkerRequest[] = [];
     acceptor.serve((request) => {
       requests.push(request);
       return { kind: 'refund', refunded: 2 };
@@ -468,8 +469,13 @@ describe('a batch', () => {
     ]);
     await expect.poll(() => requests).toHaveLength(1);
     expect(requests[0]).toMatchObject({
-      identity: bucket.identity,
-      action: { kind: 'refund', rule: RULE.gcra, durationMs: DURATION_MS, cost: 2 },
+      action: {
+        kind: 'refund',
+        identity: bucket.identity,
+        rule: RULE.gcra,
+        durationMs: DURATION_MS,
+        cost: 2,
+      },
     });
   });
 
@@ -531,7 +537,7 @@ describe('a correction', () => {
 
   test('is done by the worker of its counter', async () => {
     const acceptor = open();
-    const requests: CounterRequest[] = [];
+    const requests: WorkerRequest[] = [];
     acceptor.serve((request) => {
       requests.push(request);
       expect(beginRequest(request)).toBe(true);
@@ -539,14 +545,14 @@ describe('a correction', () => {
     });
     expect(await refund(acceptor)).toBe(2);
     const of = { rule: RULE.fixed, durationMs: DURATION_MS, window: 1, cost: 3 };
-    const action = { kind: 'refund', ...of };
-    expect(requests).toMatchObject([{ identity: checkOf('a').identity, action }]);
+    const action = { kind: 'refund', identity: checkOf('a').identity, ...of };
+    expect(requests).toMatchObject([{ action }]);
     expect([acceptor.count('refunds'), acceptor.count('refundedTokens')]).toEqual([1, 2]);
   });
 
   test('that no worker begins in time changes nothing, then or later, and says so', async () => {
     const acceptor = open();
-    const requests: CounterRequest[] = [];
+    const requests: WorkerRequest[] = [];
     acceptor.serve((request) => {
       requests.push(request);
       return undefined;

@@ -6,7 +6,6 @@ import {
   CHECK_NOT_FOUND,
   CREATES_NAMESPACE,
   FULL_HOLDS,
-  ONLY_MEMORY,
   REPEATABLE,
   REPEATED_DIFFERENTLY,
 } from '../../texts/sentences.ts';
@@ -24,7 +23,6 @@ export const acquireTexts = documented(acquire, response, {
     FULL_HOLDS,
     REPEATABLE,
     CREATES_NAMESPACE,
-    ONLY_MEMORY,
   ],
   notFound: CHECK_NOT_FOUND,
   conflict: REPEATED_DIFFERENTLY,

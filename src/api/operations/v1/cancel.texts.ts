@@ -8,7 +8,7 @@ import {
   RESERVATION_ID,
 } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
-import { HOLD_NOT_FOUND, ONLY_MEMORY } from '../../texts/sentences.ts';
+import { HOLD_NOT_FOUND } from '../../texts/sentences.ts';
 import { cancel, response } from './cancel.ts';
 
 export const cancelTexts = documented(cancel, response, {
@@ -19,7 +19,6 @@ export const cancelTexts = documented(cancel, response, {
       'commit of 0. If the window has ended, nothing returns.',
     'A reservation that has been committed before stays committed: `released` is that of the ' +
       'commit.',
-    ONLY_MEMORY,
   ],
   notFound: HOLD_NOT_FOUND,
   examples: {

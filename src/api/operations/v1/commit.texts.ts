@@ -8,7 +8,7 @@ import {
   RESERVATION_ID,
 } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
-import { HOLD_NOT_FOUND, ONLY_MEMORY } from '../../texts/sentences.ts';
+import { HOLD_NOT_FOUND } from '../../texts/sentences.ts';
 import { commit, response } from './commit.ts';
 
 export const commitTexts = documented(commit, response, {
@@ -24,7 +24,6 @@ export const commitTexts = documented(commit, response, {
     'A repeated commit has the same answer and changes nothing, also with another `cost`.',
     'After its `ttl` a commit is `late`. If the tokens of the reservation were released, the ' +
       '`cost` is counted now.',
-    ONLY_MEMORY,
   ],
   notFound: HOLD_NOT_FOUND,
   examples: {

@@ -206,7 +206,7 @@ export function explainResult(
   facts: ExplainFacts,
   terms: readonly CheckTerms[],
   explanation: CounterExplanation,
-  holds: LiveHolds | undefined,
+  holds: LiveHolds,
 ): Result<typeof response> {
   const { winner, losers, count } = facts.overrides;
   const { policy, identifier } = facts;
@@ -238,7 +238,7 @@ export function explainResult(
       return { ...decision, ...(passesAt !== undefined && { passesAt }), terms: window };
     }),
     counters: shownCounters(counters),
-    ...(holds && { holds: shownHolds(holds) }),
+    holds: shownHolds(holds),
   };
 }
 

@@ -53,16 +53,16 @@ export function readInspect(
   return selectionOf(body, namespace);
 }
 
-/** The body of the 200. @param holds undefined for an engine without holds */
+/** The body of the 200. */
 export function inspectResult(
   { namespace, identifier }: CounterReference,
   counters: readonly CounterState[],
-  holds: LiveHolds | undefined,
+  holds: LiveHolds,
 ): Result<typeof response> {
   return {
     namespace: namespace.name,
     identifier,
     counters: shownCounters(counters),
-    ...(holds && { holds: shownHolds(holds) }),
+    holds: shownHolds(holds),
   };
 }

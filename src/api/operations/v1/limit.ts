@@ -106,24 +106,18 @@ export class CheckReaderV1 {
   readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
   readonly #onUnknownFields: UnknownFieldListener<typeof limitV1.name>;
-  readonly #requireRequestIds: () => void;
   readonly #check: CheckRequest;
 
-  /**
-   * @param needsOverrideId whether events show it: no response of v1 does
-   * @param requireRequestIds throws an ApiError if no body may have a `requestId`
-   */
+  /** @param needsOverrideId whether events show it: no response of v1 does */
   constructor(
     scanner: BodyScanner,
     namespaces: NamespaceFinder,
     onUnknownFields: UnknownFieldListener<typeof limitV1.name>,
     needsOverrideId: boolean,
-    requireRequestIds: () => void,
   ) {
     this.#scanner = scanner;
     this.#namespaces = namespaces;
     this.#onUnknownFields = onUnknownFields;
-    this.#requireRequestIds = requireRequestIds;
     this.#check = new CheckRequest(scanner.memory, RULE[DEFAULT_RULE_V1], needsOverrideId);
   }
 
@@ -134,10 +128,7 @@ export class CheckReaderV1 {
     const isScanned =
       this.#scanner.scanBody(bytes) && check.setFromScan(this.#scanner, CHECK_RULES);
     // Only a body that the scanner does not support can have a `requestId`, or unknown fields.
-    if (!isScanned) {
-      check.setFromBody(this.#parse(key, bytes), 0);
-      if (check.requestId !== undefined) this.#requireRequestIds();
-    }
+    if (!isScanned) check.setFromBody(this.#parse(key, bytes), 0);
     const { namespaceIdOrName, cost } = check;
     check.namespace =
       namespaces.find(key, 'limit', namespaceIdOrName, false) ??

@@ -2,7 +2,7 @@
 
 import { badRequestV1, LEASE_ID, NO_LEASE_ID, notFoundV1, ok } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
-import { HOLD_NOT_FOUND, ONLY_MEMORY } from '../../texts/sentences.ts';
+import { HOLD_NOT_FOUND } from '../../texts/sentences.ts';
 import { release, response } from './release.ts';
 
 export const releaseTexts = documented(release, response, {
@@ -11,7 +11,6 @@ export const releaseTexts = documented(release, response, {
   description: [
     'Ends a lease: its tokens are no longer in use. If it had ended before, by itself or by ' +
       'another release, `released` is 0.',
-    ONLY_MEMORY,
   ],
   notFound: HOLD_NOT_FOUND,
   examples: {

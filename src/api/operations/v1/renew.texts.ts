@@ -2,7 +2,6 @@
 
 import { badRequestV1, HOLD_END, LEASE_ID, NO_LEASE_ID, ok } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
-import { ONLY_MEMORY } from '../../texts/sentences.ts';
 import { renew, response } from './renew.ts';
 
 export const renewTexts = documented(renew, response, {
@@ -14,7 +13,6 @@ export const renewTexts = documented(renew, response, {
     'A renewal never grants a new lease. `success` is `false` if the lease has ended, if it is ' +
       'unknown, or if the key lacks the permission `limit` in its namespace. Another client may ' +
       'use the tokens then.',
-    ONLY_MEMORY,
   ],
   examples: {
     renewed: {

@@ -14,7 +14,6 @@ import {
   CHECK_NOT_FOUND,
   CREATES_NAMESPACE,
   FULL_HOLDS,
-  ONLY_MEMORY,
   REPEATABLE,
   REPEATED_DIFFERENTLY,
 } from '../../texts/sentences.ts';
@@ -37,7 +36,6 @@ export const reserveTexts = documented(reserve, response, {
     FULL_HOLDS,
     REPEATABLE,
     CREATES_NAMESPACE,
-    ONLY_MEMORY,
   ],
   notFound: CHECK_NOT_FOUND,
   conflict: REPEATED_DIFFERENTLY,

@@ -3,9 +3,6 @@
  * arguments and its reply. An invalid reply throws.
  */
 
-import beginExpiry from './begin-expiry.lua';
-import counterName from './counter-name.lua';
-import endDenials from './end-denials.lua';
 import exchangeLua from './exchange.lua';
 import findLoss from './find-loss.lua';
 import inheritAccount from './inherit-account.lua';
@@ -44,12 +41,8 @@ import settlePrevious from './settle-previous.lua';
 import share from './share.lua';
 import sharedWindow from './shared-window.lua';
 import verifyCounter from './verify-counter.lua';
-import wakeWaiting from './wake-waiting.lua';
 
 const files = {
-  'begin-expiry.lua': beginExpiry,
-  'counter-name.lua': counterName,
-  'end-denials.lua': endDenials,
   'find-loss.lua': findLoss,
   'inherit-account.lua': inheritAccount,
   'recall-leases.lua': recallLeases,
@@ -58,7 +51,6 @@ const files = {
   'share.lua': share,
   'shared-window.lua': sharedWindow,
   'verify-counter.lua': verifyCounter,
-  'wake-waiting.lua': wakeWaiting,
 };
 
 /** Redis refuses the one at maxmemory; the other then serves the counters that exist. */

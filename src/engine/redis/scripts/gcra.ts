@@ -13,7 +13,6 @@ import {
   MESSAGE_STATUS,
 } from './protocol.ts';
 import { MESSAGES_PER_CALL } from './protocol-constants.ts';
-import quotient from './quotient.lua';
 import { ANSWERS, GCRA_KIND, MESSAGES } from './records.ts';
 import {
   decodeHeader,
@@ -25,12 +24,9 @@ import {
   type ScriptContext,
 } from './reply.ts';
 
-const files = { 'quotient.lua': quotient };
-
 /** Redis refuses the one at maxmemory; the other then serves the buckets that exist. */
-export const gcra = memberScript('gcra', gcraLua, { files, creates: true });
+export const gcra = memberScript('gcra', gcraLua, { creates: true });
 export const gcraAtMaxmemory = memberScript('gcraAtMaxmemory', gcraLua, {
-  files,
   allowsOom: true,
   creates: false,
 });

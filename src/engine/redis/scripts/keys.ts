@@ -7,6 +7,7 @@
 import { CLUSTER_BUCKETS } from '../../../core/constants.ts';
 import type { Identity } from '../../../core/hash.ts';
 import { CLUSTER_SLOTS, slotOfKey } from '../../../redis/slot.ts';
+import type { HoldKind, Secret } from '../../hold-id.ts';
 import { NAMES } from './records.ts';
 
 const PREFIX = /^[^{}\s]+$/;
@@ -53,6 +54,25 @@ export class KeySpace {
     return this.#head(identity) + NAMES.INDEX_KEY + hexOf(identity);
   }
 
+  /** @param name see `nameOfHold` */
+  hold(bucket: number, name: string): string {
+    return this.#heads[bucket] + NAMES.HOLD_KEY + name;
+  }
+
+  /** The live holds of an identity. */
+  holdsOf(identity: Identity): string {
+    return this.#head(identity) + NAMES.IDENTITY_HOLDS_KEY + hexOf(identity);
+  }
+
+  holdSums(identity: Identity): string {
+    return this.#head(identity) + NAMES.HOLD_SUMS_KEY + hexOf(identity);
+  }
+
+  /** @param request the hash of what makes two requests the same */
+  request(request: Identity): string {
+    return this.#head(request) + NAMES.REQUEST_KEY + hexOf(request);
+  }
+
   channel(bucket: number, member: string): string {
     return this.#heads[bucket] + NAMES.CHANNEL_KEY + member;
   }
@@ -71,6 +91,19 @@ export function identityFromHex(hex: string): Identity {
   if (!/^[0-9a-f]{32}$/.test(hex)) throw new Error(`"${hex}" is not an identity`);
   const word = (at: number) => Number.parseInt(hex.slice(at, at + 8), 16) | 0;
   return { h0: word(0), h1: word(8), h2: word(16), h3: word(24) };
+}
+
+/** @param number in the list of a reservation; else 0 */
+export function nameOfHold(kind: HoldKind, secret: Secret, number: number): string {
+  return `${kind}.${secret.map(wordHex).join('')}.${number}`;
+}
+
+/** @throws Error if it is not the name of a hold */
+export function secretOfName(name: string): Secret {
+  const hex = /^[12]\.([0-9a-f]{24})\.[0-9]{1,2}$/.exec(name)?.[1];
+  if (hex === undefined) throw new Error(`"${name}" is not a hold`);
+  const word = (at: number) => Number.parseInt(hex.slice(at, at + 8), 16) | 0;
+  return [word(0), word(8), word(16)];
 }
 
 function wordHex(word: number): string {

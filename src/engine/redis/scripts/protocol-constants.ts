@@ -6,6 +6,7 @@
  */
 
 import {
+  CHECK_DEADLINE_MS,
   DURATION_MIN_MS,
   REDIS_BACKOFF_MS,
   REDIS_CALL_DEADLINE_MS,
@@ -159,6 +160,26 @@ export const BUCKET_KEPT_MS = 1_000;
 export const BUCKET_INDEX_SHARE = 1 / 8;
 /** How long a bucket is held that Redis has lost, ms: members report it within a few. */
 export const BUCKET_HOLD_MS = 10;
+
+// Holds
+
+/** Holds that a call ends whose expiry has passed: some ms of Redis. */
+export const EXPIRED_PER_CALL = 128;
+/** How long after such a call the next one is sent, if more have expired, ms. */
+export const EXPIRE_PAUSE_MS = 2;
+/** Each machine looks for holds of others that have expired this often, ms. */
+export const EXPIRE_POLL_MS = 1_000;
+/** The longest time between the check of a reservation and its record, ms. */
+export const UNRECORDED_MS = 3 * CHECK_DEADLINE_MS;
+/** Holds that a shard worker knows, to report them to a Redis that has lost its memory. */
+export const KNOWN_HOLDS_MAX = 65_536;
+
+// Repeated requests
+
+/** A claim ends after this time, ms: its acceptor has answered, or is dead. */
+export const CLAIM_MS = 2 * CHECK_DEADLINE_MS;
+/** How often a request is tried again that is being decided elsewhere, ms. */
+export const CLAIM_RETRY_MS = 10;
 
 const INVARIANTS: readonly [boolean, string][] = [
   [LEASED_LIMIT_MIN * LEASE_LIMIT_SHARE >= 1, 'the smallest limit with leases has one of a token'],

@@ -30,10 +30,31 @@
  *   weir:{tag}:i:<identity>                       hash   the index: which counters there are
  *                 w:<duration>                           when the last window expires, Unix ms
  *                 g:<duration>                           until when the bucket is known, Unix ms
+ *   weir:{tag}:h:<hold>                           string HOLD, the identity, and the references of
+ *                                                        the other holds of its list
+ *   weir:{tag}:o:<identity>                       zset   its live holds, by expiry
+ *   weir:{tag}:u:<identity>                       hash   sums of its live holds
+ *                 <kind>                                 tokens
+ *                 v:<w or g>                             when counters of all durations were reset
+ *                 v:<w or g>:<duration>                  when the counter was reset, µs
+ *   weir:{tag}:x                                  zset   all live holds of the bucket, by expiry.
+ *                                                        Each with what its sums need
+ *   weir:{tag}:q:<request>                        string an answer that a request may repeat, or
+ *                                                        the claim of the acceptor that decides it
  *   weir:{tag}:r:<member>                         channel of a member: notices
+ *
+ * `<hold>` is `<kind>.<secret>.<number>`: the secret of its id in 24 hexadecimal digits, and its
+ * number in the list of a reservation.
  */
 
-import { AMOUNT_MAX } from '../../../core/constants.ts';
+import {
+  AMOUNT_MAX,
+  ENDED_HOLD_MS,
+  LISTED_HOLDS_MAX,
+  REQUEST_ID_MS,
+} from '../../../core/constants.ts';
+import { RULE } from '../../../core/window-rules.ts';
+import { HOLD_KIND } from '../../hold-id.ts';
 import { CALL_STATUS, MESSAGE_STATUS, SERVED } from './protocol.ts';
 import * as protocolConstants from './protocol-constants.ts';
 
@@ -79,6 +100,12 @@ export const NAMES = {
   GCRA_KEY: 'g:',
   INDEX_KEY: 'i:',
   CHANNEL_KEY: 'r:',
+  HOLD_KEY: 'h:',
+  IDENTITY_HOLDS_KEY: 'o:',
+  HOLD_SUMS_KEY: 'u:',
+  HOLD_ENDS_KEY: 'x',
+  HOLD_VOIDED: 'v:',
+  REQUEST_KEY: 'q:',
   BUCKET_META: 'a',
   BUCKET_RUN_ID: 'e',
   BUCKET_EVICTED_KEYS: 's',
@@ -163,7 +190,27 @@ export const RECORDS = {
   // The bucket is full at newest - current / lastLimit, Unix time in ms. The others, Unix ms: until
   // when the index knows it, until when it is kept, and until when it is held.
   GCRA: doubles('newest', 'current', 'lastLimit', 'indexedUntil', 'keptUntil', 'heldUntil'),
+  // The fields of a reservation or lease: see `HoldTerms` and `HoldAnswer` in `holds.ts`.
+  HOLD: doubles(
+    // HOLD_KIND, and HOLD_STATE.
+    ...(['kind', 'state', 'limit', 'durationMs', 'rule', 'window'] as const),
+    // A lower bound of the time at which its tokens were deducted.
+    'reservedUs',
+    'tokens',
+    // What it counts now, and what its commit has returned.
+    'charged',
+    'released',
+    'expiresMs',
+    'namespace0',
+    'namespace1',
+    // HOLD_FLAG.
+    'flags',
+  ),
 } as const;
+
+const HOLD_STATE = { live: 1, ended: 2, expired: 3 } as const;
+/** Whether its expiry charges its tokens, it was committed late, or it returns nothing. */
+export const HOLD_FLAG = { charges: 1, isLate: 2, isVoided: 4 } as const;
 
 const TOTALS_FLAG = {
   /** Members wait for tokens. */
@@ -219,6 +266,39 @@ export const MESSAGES = {
     ...(['durationMs', 'kind', 'limit', 'size', 'cost'] as const),
     ...(['knownNewest', 'knownCurrent', 'knownLimit'] as const),
   ),
+  BEGIN_HOLD: doubles(
+    ...(['operation', 'kind', 'limit', 'durationMs', 'rule', 'window'] as const),
+    ...(['reservedUs', 'tokens', 'ttlMs', 'expiresMs', 'namespace0', 'namespace1'] as const),
+    'flags',
+  ),
+  END_HOLD: doubles('operation', 'cost', 'ttlMs'),
+} as const;
+
+/** `record` stores a hold, `report` one that Redis may have lost. */
+export const BEGIN_OPERATION = { record: 1, acquire: 2, report: 3 } as const;
+/** The last three are not about one hold: `list` and `endLeases` are about an identity. */
+export const END_OPERATION = {
+  ...{ find: 1, settle: 2, renew: 3, release: 4, expire: 5, list: 6, endLeases: 7 },
+} as const;
+export const HOLD_STATUS = {
+  done: 0,
+  unknown: 1,
+  /** Redis has lost memory, and the hold may not be reported yet. */
+  recovering: 2,
+  /** More holds have expired than a call ends: nothing was done for the hold itself. */
+  again: 3,
+  /** Redis is at `maxmemory`, and the hold is not recorded. */
+  full: 4,
+} as const;
+/** A request is claimed before it is decided. Its answer is stored, or its claim dropped. */
+export const REQUEST_OPERATION = { claim: 1, store: 2, drop: 3 } as const;
+export const REQUEST_STATUS = {
+  claimed: 0,
+  /** It is being decided elsewhere. */
+  busy: 1,
+  answered: 2,
+  /** It was allowed with other parameters. */
+  conflict: 3,
 } as const;
 
 const HEADER_ARGUMENTS = 3;
@@ -264,6 +344,19 @@ export const ANSWERS = {
     ...{ lent: '%d' },
   }),
   RESET_ANSWER: fields({ isRecovering: '%d', count: '%d' }),
+  // `expired` holds were ended for the call; the next expires then, Unix ms, or 0 if none is live.
+  HOLD_ANSWER: fields({
+    ...{ status: '%d', isGranted: '%d', inUse: '%d', limit: '%d', expiresMs: '%d' },
+    ...{ charged: '%d', released: '%d', isLate: '%d', namespace0: '%d', namespace1: '%d' },
+    ...{ durationMs: '%d', rule: '%d' },
+    ...{ identity: '%s', others: '%s', expired: '%d', nextMs: '%d' },
+  }),
+  HOLDS_HEADER: fields({ count: '%d', reserved: '%d', inUse: '%d' }),
+  HOLDS_LINE: fields({
+    ...{ hold: '%s', kind: '%d', tokens: '%d', limit: '%d', durationMs: '%d', rule: '%d' },
+    ...{ expiresMs: '%d' },
+  }),
+  REQUEST_ANSWER: fields({ status: '%d', answer: '%s' }),
   LIST_HEADER: fields({ version: '%d', clockUs: '%d', isRecovering: '%d' }),
   LIST_LINE: fields({
     ...{ member: '%s', silentMs: '%d', hasJoined: '%d', acknowledged: '%d', isAwaited: '%d' },
@@ -316,6 +409,14 @@ export function luaConstants(): Record<string, string | number> {
     ...upperCase('MESSAGE', { ...MESSAGE_FLAG, ...MESSAGE_STATUS }),
     ...upperCase('CHECK', CHECK_FLAG),
     ...upperCase('GCRA', GCRA_KIND),
+    ...upperCase('RULE', RULE),
+    ...upperCase('KIND', HOLD_KIND),
+    ...upperCase('STATE', HOLD_STATE),
+    ...upperCase('FLAG', HOLD_FLAG),
+    ...upperCase('BEGIN', BEGIN_OPERATION),
+    ...upperCase('END', END_OPERATION),
+    ...upperCase('HOLD', HOLD_STATUS),
+    ...upperCase('REQUEST', { ...REQUEST_OPERATION, ...REQUEST_STATUS }),
     ...upperCase('ANSWER', { ...ANSWER_FLAG, ...ANSWER_STATE }),
     // Digits of a text.
     ...digits(upperCase('SERVED', SERVED)),
@@ -323,6 +424,10 @@ export function luaConstants(): Record<string, string | number> {
     HEADER_ARGUMENTS,
     CHECK_BYTES: MESSAGES.CHECK.bytes,
     GCRA_BYTES: RECORDS.GCRA.bytes,
+    HOLD_BYTES: RECORDS.HOLD.bytes,
+    ENDED_HOLD_MS,
+    LISTED_HOLDS_MAX,
+    REQUEST_ID_MS,
     CLEARED_BASE,
     TAKEN_SEQUENCE,
     AMOUNT_MAX,

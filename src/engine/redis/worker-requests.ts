@@ -1,5 +1,5 @@
 /**
- * The corrections and inspections of an acceptor that wait for a shard worker. A request that the
+ * What an acceptor has requested of shard workers, beside checks. A request that the
  * worker has not begun is sent again to its successor. One that is not done after
  * CHECK_DEADLINE_MS fails with a 503, which says whether it may have been done.
  */
@@ -7,24 +7,23 @@
 import type { MessagePort } from 'node:worker_threads';
 import { CHECK_DEADLINE_MS } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
-import type { Identity } from '../../core/hash.ts';
 import {
-  type CounterAction,
-  type CounterRequest,
-  type CounterResponse,
-  type CounterResult,
   REQUEST_STATE,
   type ResultOf,
+  type WorkerAction,
+  type WorkerRequest,
+  type WorkerResponse,
+  type WorkerResult,
   withdrawRequest,
 } from './port-messages.ts';
 
 interface PendingRequest {
   worker: number;
-  request: CounterRequest;
-  resolve: (result: CounterResult) => void;
+  request: WorkerRequest;
+  resolve: (result: WorkerResult) => void;
 }
 
-export class CounterRequests {
+export class WorkerRequests {
   /** By worker; undefined until its first run has started. */
   readonly #ports: (MessagePort | undefined)[];
   readonly #pending = new Map<number, PendingRequest>();
@@ -43,22 +42,21 @@ export class CounterRequests {
     }
   }
 
-  receive({ number, result }: CounterResponse): void {
+  receive({ number, result }: WorkerResponse): void {
     this.#pending.get(number)?.resolve(result);
   }
 
   /** @throws ApiError where it failed, or was not done in time */
-  async send<Action extends CounterAction>(
+  async send<Action extends WorkerAction>(
     worker: number,
-    { h0, h1, h2, h3 }: Identity,
     action: Action,
   ): Promise<ResultOf<Action['kind']>> {
     const number = this.#nextNumber++;
     const state = new Int32Array(new SharedArrayBuffer(4));
-    const request: CounterRequest = { number, state, identity: { h0, h1, h2, h3 }, action };
-    const result = await new Promise<CounterResult>((resolve) => {
+    const request: WorkerRequest = { number, state, action };
+    const result = await new Promise<WorkerResult>((resolve) => {
       const timer = setTimeout(() => resolve(lateFailure(request)), CHECK_DEADLINE_MS);
-      const finish = (result: CounterResult) => {
+      const finish = (result: WorkerResult) => {
         clearTimeout(timer);
         resolve(result);
       };
@@ -74,7 +72,7 @@ export class CounterRequests {
   }
 }
 
-function lateFailure(request: CounterRequest): CounterResult {
+function lateFailure(request: WorkerRequest): WorkerResult {
   const isUnchanged = withdrawRequest(request);
   const reason = `Redis did not answer within ${CHECK_DEADLINE_MS} ms`;
   return { kind: 'failure', reason, isUnchanged };

@@ -1,0 +1,81 @@
+-- Finds, settles, renews and releases a hold, or is about all holds of an identity. It frees memory
+-- or needs little, so it runs at `maxmemory`. A call may be repeated.
+-- KEYS: the bucket, the hold, or the live holds and the sums of the identity.
+-- ARGV after the header: the hold, or the identity.
+--#include clock.lua
+--#include enter.lua
+--#include hold-state.lua
+
+local name = ARGV[HEADER_ARGUMENTS + 1]
+local operation, cost, ttlMs = unpack(END_HOLD, numbers, firstMessage)
+
+-- Applies the actual cost of a reservation, unless it has ended.
+local function settle(hold)
+  if hold.state == STATE_LIVE and hold.expiresMs <= nowMs then expire(hold) end
+  if hold.state == STATE_ENDED then return end
+  if hold.state == STATE_LIVE then finish(hold, STATE_ENDED)
+  else hold.state, hold.flags = STATE_ENDED, hold.flags + FLAG_IS_LATE end
+  hold.released = giveBack(hold, max(0, hold.charged - cost))
+  hold.charged = hold.charged - hold.released + charge(hold, max(0, cost - hold.charged))
+  storeHold(hold, nowMs)
+end
+
+local function endLeases(identity)
+  local ended = 0
+  for _, of in ipairs(call('ZRANGE', head .. IDENTITY_HOLDS_KEY .. identity, 0, -1)) do
+    local hold = readHold(of)
+    if hold and hold.kind == KIND_LEASE and isLive(hold) then
+      finish(hold, STATE_ENDED)
+      storeHold(hold, nowMs)
+      ended = ended + 1
+    end
+  end
+  return ended
+end
+
+-- Appends lines about the holds of an identity, the first to expire before the others.
+local function list(identity, lines)
+  local holdsKey = head .. IDENTITY_HOLDS_KEY .. identity
+  local from = '(' .. format('%d', nowMs)
+  local names = call('ZRANGE', holdsKey, from, '+inf', 'BYSCORE', 'LIMIT', 0,
+    LISTED_HOLDS_MAX)
+  lines[3] = format(HOLDS_HEADER, call('ZCOUNT', holdsKey, from, '+inf'),
+    min(sumOf(identity, KIND_RESERVATION), AMOUNT_MAX),
+    min(sumOf(identity, KIND_LEASE), AMOUNT_MAX))
+  for _, of in ipairs(names) do
+    local hold = readHold(of)
+    if hold then
+      lines[#lines + 1] = format(HOLDS_LINE, of, hold.kind, hold.tokens, hold.limit,
+        hold.durationMs, hold.rule, hold.expiresMs)
+    end
+  end
+end
+
+local isMore = expireDue()
+local lines = {''}
+if operation >= END_EXPIRE then
+  lines[2] = answerOf(isMore and HOLD_AGAIN or HOLD_DONE)
+  if not isMore and operation == END_LIST then list(name, lines)
+  elseif not isMore and operation == END_END_LEASES then
+    lines[3] = format(HOLDS_HEADER, endLeases(name), 0, 0)
+  end
+else
+  local hold = readHold(name)
+  if not hold then lines[2] = answerOf(fenceUs > 0 and HOLD_RECOVERING or HOLD_UNKNOWN)
+  else
+    local isGranted = isLive(hold)
+    if operation == END_SETTLE then settle(hold)
+    elseif operation == END_RENEW and isGranted then
+      hold.expiresMs = nowMs + ttlMs
+      keepLive(hold, false)
+    elseif operation == END_RELEASE and isGranted then
+      finish(hold, STATE_ENDED)
+      storeHold(hold, nowMs)
+    end
+    lines[2] = answerOf(HOLD_DONE, hold, isGranted)
+  end
+end
+local status = CALL_DONE
+--#include answer-header.lua
+lines[1] = header
+return lines
