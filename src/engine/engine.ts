@@ -258,7 +258,7 @@ export interface EngineStats {
   workers: { configured: number; running: number; replaced: number };
   /** Undefined for an engine that shares its counters with no other machine. */
   cluster?: ClusterStats;
-  /** Undefined for an engine without reservations and leases. */
+  /** Undefined for an engine whose reservations and leases are not in its memory. */
   holds?: HoldStats;
 }
 

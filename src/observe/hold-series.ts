@@ -1,6 +1,6 @@
 /**
- * Series of reservations, concurrency leases and repeated requests. Only an engine that has them
- * has the series.
+ * Series of reservations, concurrency leases and repeated requests. Only an engine with the records
+ * in its memory knows how many are live.
  */
 
 import type { FullTablePolicy } from '../core/decision.ts';
@@ -17,7 +17,8 @@ import type { MetricSeries } from './series.ts';
 interface HoldSources {
   acceptors: readonly AcceptorStats[];
   workers: readonly WorkerStats[];
-  stats: () => HoldStats;
+  /** Of an engine with the records in its memory. */
+  stats: (() => HoldStats) | undefined;
   whenFull: FullTablePolicy;
 }
 
@@ -25,21 +26,7 @@ export function registerHoldSeries(
   series: MetricSeries,
   { acceptors, workers, stats, whenFull }: HoldSources,
 ): void {
-  series.unlabeledGauge('weir_holds_capacity', () => stats().capacity);
-  series.gauge('weir_holds_live', () => {
-    const { reservations, leases } = stats();
-    return [
-      [{ kind: 'reservation' }, reservations],
-      [{ kind: 'lease' }, leases],
-    ];
-  });
-  series.gauge('weir_held_tokens', () => {
-    const { reservedTokens, leasedTokens } = stats();
-    return [
-      [{ kind: 'reservation' }, reservedTokens],
-      [{ kind: 'lease' }, leasedTokens],
-    ];
-  });
+  if (stats !== undefined) registerLiveHolds(series, stats);
   series.unlabeledCounter('weir_reservations_total', () => {
     return totalOf(acceptors, ACCEPTOR_STAT.reservations);
   });
@@ -67,5 +54,23 @@ export function registerHoldSeries(
   ]);
   series.unlabeledCounter('weir_repeated_requests_total', () => {
     return totalOf(acceptors, ACCEPTOR_STAT.repeatedRequests);
+  });
+}
+
+function registerLiveHolds(series: MetricSeries, stats: () => HoldStats): void {
+  series.unlabeledGauge('weir_holds_capacity', () => stats().capacity);
+  series.gauge('weir_holds_live', () => {
+    const { reservations, leases } = stats();
+    return [
+      [{ kind: 'reservation' }, reservations],
+      [{ kind: 'lease' }, leases],
+    ];
+  });
+  series.gauge('weir_held_tokens', () => {
+    const { reservedTokens, leasedTokens } = stats();
+    return [
+      [{ kind: 'reservation' }, reservedTokens],
+      [{ kind: 'lease' }, leasedTokens],
+    ];
   });
 }

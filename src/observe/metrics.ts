@@ -141,11 +141,10 @@ export class Metrics {
 
   #registerHolds({ engine, fullTablePolicy }: MetricSources): void {
     const { holds } = engine.stats();
-    if (holds === undefined) return;
     registerHoldSeries(this.#series, {
       acceptors: this.#acceptors,
       workers: this.#workers,
-      stats: () => engine.stats().holds ?? holds,
+      stats: holds && (() => engine.stats().holds ?? holds),
       whenFull: fullTablePolicy,
     });
   }

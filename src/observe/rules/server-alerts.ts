@@ -63,8 +63,9 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     summary: '{{ $labels.instance }} had no room for reservations or leases',
     meaning: 'Reservations or leases found no room, and `WEIR_ON_FULL` decided them.',
     remedy:
-      'Find out whether clients forget to commit and to release: `weir_holds_live` then follows ' +
-      'the `ttl` of their requests. Otherwise raise `WEIR_HOLDS`.',
+      'Find out whether clients forget to commit and to release: many holds then end by their ' +
+      '`ttl`, which `weir_expired_holds_total` counts. Otherwise raise `WEIR_HOLDS`, or with ' +
+      '`WEIR_ENGINE=redis` the `maxmemory` of Redis.',
     see: 'reservations.md#full-table',
   },
   WeirShedding: {
