@@ -3,9 +3,9 @@
  * limits how much runs at once. A client ends its hold, or the hold ends at its expiry.
  *
  * Calls that name a hold take its parsed id (`hold-id.ts`). They return undefined if there is no
- * such hold: its id was never given out, or it ended too long ago. An engine that has to ask another
- * machine answers in a later turn. Its promises reject with an ApiError (503) if there is no answer.
- * Only an answer that is returned in the turn of the call is overwritten by the next call.
+ * such hold: its id was never given out, or it ended too long ago. An engine that has to ask
+ * another machine answers in a later turn. Its promises reject with an ApiError (503) if there is
+ * no answer. Only an answer in the turn of the call is overwritten by the next call.
  */
 
 import type { Check } from '../core/check.ts';
@@ -30,7 +30,7 @@ export interface Reservation {
   allowed: boolean;
   /** By the number of the check; there may be more of them than checks. */
   decisions: readonly Decision[];
-  /** Undefined if it was denied, or is not recorded because the table of holds is full. */
+  /** Undefined if it was denied, or is not recorded because there is no room. */
   id: HoldId | undefined;
   /** Unix time, ms. */
   expiresAt: number;
@@ -58,7 +58,7 @@ export interface LeaseRequest {
 /** The answer to `acquire` and `renew`. */
 export interface Lease {
   granted: boolean;
-  /** Undefined if it was denied, or is not recorded because the table of holds is full. */
+  /** Undefined if it was denied, or is not recorded because there is no room. */
   id: HoldId | undefined;
   /** The sum of the live leases of the identity, with this one. */
   inUse: number;

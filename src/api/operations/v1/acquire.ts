@@ -24,7 +24,7 @@ export function response() {
     leaseId: orNull(
       idText('rlls', ''),
       'Id of the lease. `null` after a denial, and if the lease is granted without a record, ' +
-        'because the table of holds is full and `WEIR_ON_FULL` is `allow`.',
+        'because there is no room for one and `WEIR_ON_FULL` is `allow`.',
     ),
     inUse: amount('Tokens of all live leases of the identifier, with this one.'),
     limit: amount('The limit of the request.'),

@@ -36,7 +36,7 @@ export function response() {
     reservationId: orNull(
       idText('rlrs', ''),
       'Id of the reservation. `null` after a denial, and if the reservation is counted without a ' +
-        'record, because the table of holds is full and `WEIR_ON_FULL` is `allow`.',
+        'record, because there is no room for one and `WEIR_ON_FULL` is `allow`.',
     ),
     limit: Type.Optional(limit),
     remaining: Type.Optional(remaining),
