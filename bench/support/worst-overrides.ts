@@ -111,6 +111,7 @@ function writtenTrie(pairs: readonly [namespace: string, identifier: string][]):
     lengths: Int32Array.from(texts, ({ length }) => length),
     areBlocks: new Uint8Array(pairs.length),
     values: new Float64Array(VALUE_DOUBLES * pairs.length),
+    concurrencies: new Float64Array(pairs.length),
   };
   return new Trie(writeTrie(overrides, undefined));
 }

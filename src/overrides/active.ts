@@ -1,5 +1,5 @@
 /**
- * The overrides that one acceptor applies to its checks. It reads the two tables that were last
+ * The overrides that one acceptor applies to its checks and acquires. It reads the two tables that were last
  * published to it. It activates both in one turn of the event loop, so that each check sees one
  * published version and never a mix of two. After the acceptor has acknowledged a version, it never
  * reads an earlier one, so that the buffers of earlier versions can be reused.
@@ -9,6 +9,7 @@ import type { Check } from '../core/check.ts';
 import type { Identity } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import { ExactTable } from './exact.ts';
+import { NO_CONCURRENCY } from './id.ts';
 import { Trie } from './trie.ts';
 
 /** The buffers of the tables; null if no override of that kind exists. */
@@ -23,7 +24,14 @@ export interface OverridableCheck extends Check {
   readonly needsOverrideId: boolean;
 }
 
-/** No override applies to a check. */
+/** An acquire of a lease that an override may change. */
+export interface OverridableAcquire {
+  readonly namespace: Namespace;
+  readonly identifier: string;
+  limit: number;
+}
+
+/** No override applies to a check or an acquire. */
 export const NOT_OVERRIDDEN = -1;
 
 export class ActiveOverrides {
@@ -87,10 +95,36 @@ export class ActiveOverrides {
     return trie.usageRow(valueIndex);
   }
 
+  /**
+   * Replaces the limit of an acquire by the concurrency of the override that applies to it, which
+   * is the one that would apply to a check. An override without one leaves the limit as it is.
+   * @param identity the hash of its namespace and identifier
+   * @returns the usage row of an override that replaces the limit, as `resolve`
+   */
+  resolveAcquire(acquire: OverridableAcquire, identity: Identity): number {
+    const offset = this.#exact?.find(identity) ?? -1;
+    if (offset >= 0) return replaceLimit(acquire, this.#exact!, offset);
+    const trie = this.#trie;
+    if (trie === undefined) return NOT_OVERRIDDEN;
+    const { namespace, identifier } = acquire;
+    if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
+    const valueIndex = trie.find(namespace.trieRoots, identifier);
+    this.#onSteps(trie.steps);
+    return valueIndex < 0 ? NOT_OVERRIDDEN : replaceLimit(acquire, trie, valueIndex);
+  }
+
   /** Namespace patterns are matched once for each namespace and trie. */
   #findRoots(namespace: Namespace, trie: Trie): void {
     namespace.trieRoots = trie.rootsFor(namespace.name);
     namespace.trieVersion = this.#trieVersion;
     this.#onSteps(trie.steps);
   }
+}
+
+/** @param at where the table has the override */
+function replaceLimit(acquire: OverridableAcquire, table: ExactTable | Trie, at: number): number {
+  const concurrency = table.concurrency(at);
+  if (concurrency === NO_CONCURRENCY) return NOT_OVERRIDDEN;
+  acquire.limit = concurrency;
+  return table.usageRow(at);
 }

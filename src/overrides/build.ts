@@ -36,6 +36,8 @@ export interface SerializedWildcards {
   areBlocks: Uint8Array;
   /** The values, in the layout of a trie. */
   values: Float64Array;
+  /** For each override its concurrency, or NO_CONCURRENCY. */
+  concurrencies: Float64Array;
 }
 
 /** Encodes the values of overrides in the layout of a trie. */
@@ -52,6 +54,8 @@ export function encodeValues(overrides: readonly OverrideValue[]): Float64Array 
   }
   return values;
 }
+
+type Terms = Pick<SerializedWildcards, 'values' | 'concurrencies'>;
 
 interface Pattern {
   text: string;
@@ -83,7 +87,7 @@ interface Entry {
  * @returns the spare buffer, or a new one if the spare is too small
  */
 export function writeTrie(
-  { text, lengths, areBlocks, values }: SerializedWildcards,
+  { text, lengths, areBlocks, values, concurrencies }: SerializedWildcards,
   spare: SharedArrayBuffer | undefined,
 ): SharedArrayBuffer {
   const names = new Map<string, Patterns>();
@@ -111,7 +115,8 @@ export function writeTrie(
     const entries = getOrCreate(shared[kind], identifier, (): Entry[] => []);
     entries.push({ key: scope.number, match, infixes: 0 });
   }
-  return new TrieBuilder().write(names, scopes, shared, values, spare);
+  const terms = { values, concurrencies };
+  return new TrieBuilder().write(names, scopes, shared, terms, spare);
 }
 
 /** The patterns with the same text before their first star. A match of 0 is none. */
@@ -186,7 +191,7 @@ class TrieBuilder {
     names: ReadonlyMap<string, Patterns>,
     scopes: ReadonlyMap<string, Scope>,
     shared: Readonly<Record<keyof Patterns, ReadonlyMap<string, Entry[]>>>,
-    values: Float64Array,
+    terms: Terms,
     spare: SharedArrayBuffer | undefined,
   ): SharedArrayBuffer {
     const patternsOf = (lists: ReadonlyMap<string, Entry[]>): Pattern[] => {
@@ -207,7 +212,7 @@ class TrieBuilder {
       this.#nodes[word + NODE.match] = roots.length === 0 ? 0 : this.#addEntries(roots);
       this.#nodes[word + NODE.chunk] = chunk;
     });
-    return this.#writeBuffer({ namespaces, shared: sharedRoot, middles }, values, spare);
+    return this.#writeBuffer({ namespaces, shared: sharedRoot, middles }, terms, spare);
   }
 
   /** @returns the offset of a list of at least one entry. Of those with one key the first counts */
@@ -399,7 +404,7 @@ class TrieBuilder {
 
   #writeBuffer(
     roots: { namespaces: number; shared: number; middles: number },
-    values: Float64Array,
+    { values, concurrencies }: Terms,
     spare: SharedArrayBuffer | undefined,
   ): SharedArrayBuffer {
     const counts = {
@@ -416,6 +421,7 @@ class TrieBuilder {
     const nodeWords = counts.nodes * NODE_WORDS;
     new Int32Array(buffer, at.nodesAt, nodeWords).set(this.#nodes.subarray(0, nodeWords));
     new Float64Array(buffer, at.valuesAt, values.length).set(values);
+    new Float64Array(buffer, at.concurrenciesAt, counts.values).set(concurrencies);
     for (const [offset, words] of [
       [at.rootsAt, this.#roots],
       [at.entriesAt, this.#entries],

@@ -3,21 +3,23 @@
  * the hash that each check has anyway, so a lookup compares no text. The main thread changes one
  * table (`sets.ts`); a task copies it into flat, immutable buffers (`compile.ts`) for acceptors.
  *
- *   header    16 int32    magic | number of slots, a power of two
- *   slots     48 bytes each:
- *             int32    0-3  hash
- *             float64  2    limit
- *             float64  3    duration, ms; negative if asynchronous, 0 in a free slot
- *             int32    8-10 id
- *             int32    11   usage row
+ *   header         16 int32    magic | number of slots, a power of two
+ *   slots          48 bytes each:
+ *                  int32    0-3  hash
+ *                  float64  2    limit
+ *                  float64  3    duration, ms; negative if asynchronous, 0 in a free slot
+ *                  int32    8-10 id
+ *                  int32    11   usage row
+ *   concurrencies  1 float64 for each slot; NO_CONCURRENCY for none
  *
- * At most half of the slots are used, so most lookups read one or two cache lines.
+ * At most half of the slots are used, so most lookups read one or two cache lines. Concurrencies
+ * are apart, because checks do not read them.
  */
 
 import { MemoryError } from '../core/errors.ts';
 import type { Identity } from '../core/hash.ts';
 import { allocateMemory, attachMemory, reuseMemory, writeHeader } from '../shared-memory/block.ts';
-import { decodeId, encodeId, NO_USAGE_ROW, type OverrideValue } from './id.ts';
+import { decodeId, encodeId, NO_CONCURRENCY, NO_USAGE_ROW, type OverrideValue } from './id.ts';
 
 const EXACT = { magic: 0, slots: 1 } as const;
 const HEADER = { magic: 0x57656578 } as const; // "Weex"
@@ -32,6 +34,12 @@ const INITIAL_SLOTS = 64;
 
 /** The offset of a slot in words; for the number of slots, the end of the table. */
 const slotOffset = (slot: number) => HEADER_WORDS + SLOT_WORDS * slot;
+const slotAt = (offset: number) => (offset - HEADER_WORDS) / SLOT_WORDS;
+
+/** Where the concurrency of a slot is, in doubles. @param offset of the slot */
+const concurrencyIndex = (offset: number, slots: number) => slotOffset(slots) / 2 + slotAt(offset);
+
+const tableBytes = (slots: number) => 4 * slotOffset(slots) + 8 * slots;
 
 /** The table on the main thread. Its errors are failed assertions. */
 export class WritableExactTable {
@@ -44,6 +52,7 @@ export class WritableExactTable {
   /** Inserts or replaces the override of an identity. */
   put(identity: Identity, value: OverrideValue): void {
     const { id, limit, durationMs, isAsync, usageRow = NO_USAGE_ROW } = value;
+    const { concurrency = NO_CONCURRENCY } = value;
     let offset = this.#find(identity);
     if (this.#isFree(offset)) {
       if (2 * ++this.records > this.#mask + 1) {
@@ -56,6 +65,7 @@ export class WritableExactTable {
     this.#words[offset + SLOT.usageRow] = usageRow;
     this.#doubles[offset / 2 + SLOT.limit] = limit;
     this.#doubles[offset / 2 + SLOT.durationMs] = isAsync ? -durationMs : durationMs;
+    this.#doubles[this.#concurrencyIndex(offset)] = concurrency;
   }
 
   /** The override of an identity. */
@@ -63,11 +73,13 @@ export class WritableExactTable {
     const offset = this.#find(identity);
     if (this.#isFree(offset)) return undefined;
     const durationMs = this.#doubles[offset / 2 + SLOT.durationMs];
+    const concurrency = this.#doubles[this.#concurrencyIndex(offset)];
     return {
       id: decodeId(this.#words, offset + SLOT.id),
       limit: this.#doubles[offset / 2 + SLOT.limit],
       durationMs: Math.abs(durationMs),
       isAsync: durationMs < 0,
+      ...(concurrency !== NO_CONCURRENCY && { concurrency }),
     };
   }
 
@@ -77,12 +89,13 @@ export class WritableExactTable {
     if (this.#isFree(hole)) throw new Error(`${DESCRIPTION}: no entry to remove`);
     this.records--;
     const mask = this.#mask;
-    const slotOf = (offset: number) => (offset - HEADER_WORDS) / SLOT_WORDS;
     let offset = this.#nextOffset(hole);
     for (; !this.#isFree(offset); offset = this.#nextOffset(offset)) {
-      const probes = (slotOf(offset) - this.#words[offset]) & mask;
-      if (probes < ((slotOf(offset) - slotOf(hole)) & mask)) continue;
+      const probes = (slotAt(offset) - this.#words[offset]) & mask;
+      if (probes < ((slotAt(offset) - slotAt(hole)) & mask)) continue;
       this.#words.copyWithin(hole, offset, offset + SLOT_WORDS);
+      const concurrency = this.#doubles[this.#concurrencyIndex(offset)];
+      this.#doubles[this.#concurrencyIndex(hole)] = concurrency;
       hole = offset;
     }
     this.#words.fill(0, hole, hole + SLOT_WORDS);
@@ -104,6 +117,10 @@ export class WritableExactTable {
     return offset === slotOffset(this.#mask) ? HEADER_WORDS : offset + SLOT_WORDS;
   }
 
+  #concurrencyIndex(offset: number): number {
+    return concurrencyIndex(offset, this.#mask + 1);
+  }
+
   #isFree(offset: number): boolean {
     return this.#doubles[offset / 2 + SLOT.durationMs] === 0;
   }
@@ -121,12 +138,14 @@ export class WritableExactTable {
       const [h0, h1, h2, h3] = oldWords.subarray(from, from + 4);
       const to = this.#find({ h0, h1, h2, h3 });
       this.#words.set(oldWords.subarray(from, from + SLOT_WORDS), to);
+      const concurrency = oldDoubles[concurrencyIndex(from, slots)];
+      this.#doubles[this.#concurrencyIndex(to)] = concurrency;
     }
   }
 }
 
 function allocate(slots: number): SharedArrayBuffer {
-  return allocateMemory(4 * slotOffset(slots), EXACT, { ...HEADER, slots });
+  return allocateMemory(tableBytes(slots), EXACT, { ...HEADER, slots });
 }
 
 /**
@@ -155,7 +174,7 @@ export class ExactTable {
   constructor(buffer: SharedArrayBuffer) {
     const words = attachMemory(buffer, DESCRIPTION, EXACT, HEADER);
     const slots = words[EXACT.slots];
-    if (4 * slotOffset(slots) > buffer.byteLength) {
+    if (tableBytes(slots) > buffer.byteLength) {
       throw new MemoryError(`${DESCRIPTION}: ${slots} slots in ${buffer.byteLength} bytes`);
     }
     this.#words = words;
@@ -195,5 +214,9 @@ export class ExactTable {
 
   usageRow(offset: number): number {
     return this.#words[offset + SLOT.usageRow];
+  }
+
+  concurrency(offset: number): number {
+    return this.#doubles[concurrencyIndex(offset, this.#mask + 1)];
   }
 }

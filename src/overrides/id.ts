@@ -11,9 +11,14 @@ export interface OverrideValue {
   limit: number;
   durationMs: number;
   isAsync: boolean;
+  /** Tokens that leases may use at once. Default: those that each acquire names. */
+  concurrency?: number;
   /** Where acceptors count the checks to which it applies. Default: they do not count them. */
   usageRow?: number;
 }
+
+/** The concurrency of an override that has none, in the tables. */
+export const NO_CONCURRENCY = -1;
 
 /** Behind all rows: what is stored there is lost. */
 export const NO_USAGE_ROW = USAGE_ROWS;

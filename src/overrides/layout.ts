@@ -3,17 +3,18 @@
  * UTF-16 code unit. Numbers of nodes and roots begin at 1, and offsets of entries too, so 0 means
  * "none".
  *
- *   header       16 int32; fields in TRIE
- *   nodes        8 int32 each, half a cache line; fields in NODE
- *   values       4 float64 each, in order of precedence: limit | duration, ms, negative if
- *                asynchronous | id, as 3 int32 | usage row, as int32
- *   roots        4 int32 each; fields in ROOT
- *   entries      lists of int32: count | entries, sorted by key; fields in ENTRY
- *   infixes      4 int32 each; fields in INFIX
- *   segments     int32: those of an infix in order, each as length, characters | number of its
- *                chunks | these
- *   first units  1 uint16 for each node: the unit on the edge from its parent
- *   units        uint16: labels of nodes after their first unit
+ *   header         16 int32; fields in TRIE
+ *   nodes          8 int32 each, half a cache line; fields in NODE
+ *   values         4 float64 each, in order of precedence: limit | duration, ms, negative if
+ *                  asynchronous | id, as 3 int32 | usage row, as int32
+ *   concurrencies  1 float64 for each value; NO_CONCURRENCY for none. Checks do not read them
+ *   roots          4 int32 each; fields in ROOT
+ *   entries        lists of int32: count | entries, sorted by key; fields in ENTRY
+ *   infixes        4 int32 each; fields in INFIX
+ *   segments       int32: those of an infix in order, each as length, characters | number of its
+ *                  chunks | these
+ *   first units    1 uint16 for each node: the unit on the edge from its parent
+ *   units          uint16: labels of nodes after their first unit
  */
 
 import {
@@ -126,13 +127,14 @@ export function sectionOffsets(counts: SectionCounts) {
   const { values, nodes, roots, entries, infixes, segments, units } = counts;
   const nodesAt = HEADER_BYTES;
   const valuesAt = nodesAt + 4 * NODE_WORDS * nodes;
-  const rootsAt = valuesAt + 8 * VALUE_DOUBLES * values;
+  const concurrenciesAt = valuesAt + 8 * VALUE_DOUBLES * values;
+  const rootsAt = concurrenciesAt + 8 * values;
   const entriesAt = rootsAt + 4 * ROOT_WORDS * roots;
   const infixesAt = entriesAt + 4 * entries;
   const segmentsAt = infixesAt + 4 * INFIX_WORDS * infixes;
   const firstUnitsAt = segmentsAt + 4 * segments;
   const unitsAt = firstUnitsAt + 2 * nodes;
   const bytes = Math.ceil((unitsAt + 2 * units) / 8) * 8;
-  const offsets = { nodesAt, valuesAt, rootsAt, entriesAt, infixesAt, segmentsAt };
+  const offsets = { nodesAt, valuesAt, concurrenciesAt, rootsAt, entriesAt, infixesAt, segmentsAt };
   return { ...offsets, firstUnitsAt, unitsAt, bytes };
 }

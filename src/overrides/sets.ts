@@ -8,7 +8,7 @@ import { Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { encodeValues, type SerializedWildcards } from './build.ts';
 import { addressBits } from './cidr.ts';
 import { WritableExactTable } from './exact.ts';
-import type { OverrideValue } from './id.ts';
+import { NO_CONCURRENCY, type OverrideValue } from './id.ts';
 import { VALUE_DOUBLES } from './layout.ts';
 import { collapseStars, escapeStars, isPattern, matchesPattern, STAR } from './pattern.ts';
 import {
@@ -173,6 +173,7 @@ export class WildcardOverrideSet {
     const lengths = new Int32Array(2 * count);
     const areBlocks = new Uint8Array(count);
     const values = new Float64Array(VALUE_DOUBLES * count);
+    const concurrencies = new Float64Array(count);
     let text = '';
     for (const [index, { override, trieTexts, encodedValue }] of this.#sorted.entries()) {
       text += trieTexts.join('');
@@ -182,8 +183,9 @@ export class WildcardOverrideSet {
       );
       areBlocks[index] = Number(override.isCidr === true);
       values.set(encodedValue, VALUE_DOUBLES * index);
+      concurrencies[index] = override.concurrency ?? NO_CONCURRENCY;
     }
-    return { text, lengths, areBlocks, values };
+    return { text, lengths, areBlocks, values, concurrencies };
   }
 
   /** The index of an override in the order, or the index at which to insert it. */

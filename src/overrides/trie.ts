@@ -77,6 +77,7 @@ export class Trie {
   steps = 0;
   readonly #values: Float64Array;
   readonly #valueWords: Int32Array;
+  readonly #concurrencies: Float64Array;
   readonly #nodes: Int32Array;
   readonly #roots: Int32Array;
   readonly #entries: Int32Array;
@@ -139,6 +140,7 @@ export class Trie {
     this.#nodes = new Int32Array(buffer, at.nodesAt, NODE_WORDS * counts.nodes);
     this.#values = new Float64Array(buffer, at.valuesAt, VALUE_DOUBLES * counts.values);
     this.#valueWords = new Int32Array(buffer, at.valuesAt, 2 * VALUE_DOUBLES * counts.values);
+    this.#concurrencies = new Float64Array(buffer, at.concurrenciesAt, counts.values);
     this.#roots = new Int32Array(buffer, at.rootsAt, ROOT_WORDS * counts.roots);
     this.#entries = new Int32Array(buffer, at.entriesAt, counts.entries);
     this.#infixes = new Int32Array(buffer, at.infixesAt, INFIX_WORDS * counts.infixes);
@@ -229,6 +231,10 @@ export class Trie {
 
   usageRow(valueIndex: number): number {
     return this.#valueWords[2 * VALUE_DOUBLES * valueIndex + VALUE.usageRow];
+  }
+
+  concurrency(valueIndex: number): number {
+    return this.#concurrencies[valueIndex];
   }
 
   #beginText(): void {

@@ -51,6 +51,24 @@ describe('the resolution of overrides', () => {
     expect(resolver.resolve('n', 'user_1').overrideId).toBe(overrideId(2));
   });
 
+  test('says in which row an acquire is counted whose limit it replaces', () => {
+    const { tables, resolver } = publish();
+    const resolved = () =>
+      ['exact', 'user_1', 'other'].map((it) => resolver.resolveAcquire('n', it));
+    const own = { limit: -1, usageRow: NOT_OVERRIDDEN };
+    expect(resolved()).toEqual([own, own, own]);
+    const leases = { concurrency: 0, usageRow: 7 };
+    tables.apply(entry(1, 'exact'), { ...entry(1, 'exact'), ...leases });
+    tables.apply(entry(2, 'user_*'), { ...entry(2, 'user_*'), concurrency: 5, usageRow: 8 });
+    resolver.overrides.activate(tables.compileSync());
+    expect(resolved()).toEqual([{ limit: 0, usageRow: 7 }, { limit: 5, usageRow: 8 }, own]);
+    // A set without it replaces the whole override.
+    tables.apply(entry(1, 'exact'), { ...entry(1, 'exact'), usageRow: 7 });
+    tables.apply(entry(2, 'user_*'), { ...entry(2, 'user_*'), usageRow: 8 });
+    resolver.overrides.activate(tables.compileSync());
+    expect(resolved()).toEqual([own, own, own]);
+  });
+
   test('leaves the id as it was resolved when the tables are replaced and rewritten', () => {
     const { tables, resolver } = publish();
     const checks = [resolver.resolve('n', 'exact'), resolver.resolve('n', 'user_1')];

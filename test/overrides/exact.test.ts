@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryError } from '../../src/core/errors.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import { copyExact, ExactTable, WritableExactTable } from '../../src/overrides/exact.ts';
+import { NO_CONCURRENCY } from '../../src/overrides/id.ts';
 import { trialCount } from '../support/guarantees.ts';
 import { overrideId } from '../support/override-model.ts';
 
@@ -21,7 +22,7 @@ const identities = fc.record({
   h2: fc.integer({ min: 0, max: 1 }),
   h3: fc.integer({ min: 1, max: 2 }),
 });
-const changes = fc.record({
+const values = fc.record({
   identity: identities,
   id: fc.bigInt({ min: 0n, max: 2n ** 96n - 1n }).map((id) => {
     return `rlor_${id.toString(16).padStart(24, '0')}`;
@@ -29,8 +30,14 @@ const changes = fc.record({
   limit: fc.integer({ min: 0, max: 1_000 }),
   durationMs: fc.integer({ min: 1_000, max: 2_000 }),
   isAsync: fc.boolean(),
+  concurrency: fc.integer({ min: 0, max: 9 }),
   isRemoval: fc.boolean(),
 });
+const changes = fc
+  .tuple(values, fc.boolean())
+  .map(([{ concurrency, ...change }, hasConcurrency]) => {
+    return { ...change, ...(hasConcurrency && { concurrency }) };
+  });
 
 describe('the table of exact overrides', () => {
   test('contains in each copy what was put and not removed, also when slots collide', () => {
@@ -59,6 +66,9 @@ describe('the table of exact overrides', () => {
           const found = [copy.limit(at), copy.durationMs(at), copy.isAsync(at), copy.id(at)];
           const { limit, durationMs, isAsync, id } = expected;
           expect(found).toEqual([limit, durationMs, isAsync, id]);
+          const { concurrency } = expected;
+          expect(copy.concurrency(at)).toBe(concurrency ?? NO_CONCURRENCY);
+          expect(table.get(identity)?.concurrency).toBe(concurrency);
         }
       }),
       { numRuns: trialCount(150, 1_000) },

@@ -31,7 +31,9 @@ const override = (
   isNamespacePattern = namespace.includes('*'),
 ): OverrideEntry => {
   const value = { id: overrideId(row), limit: row, durationMs: 1_000, isAsync: false };
-  return { row, namespace, isNamespacePattern, identifier, ...value };
+  // Also 0, which denies all leases.
+  const leases = row % 3 === 0 ? {} : { concurrency: row - 1 };
+  return { row, namespace, isNamespacePattern, identifier, ...value, ...leases };
 };
 
 const text = (stars: boolean) =>
@@ -67,6 +69,22 @@ describe('the tables of overrides', () => {
         for (const [namespace, identifier] of texts) {
           const expected = findOverride(all, namespace, identifier);
           expect(resolver.resolveLimit(namespace, identifier)).toBe(expected?.limit);
+        }
+      }),
+      { numRuns: trialCount(200, 1_000) },
+    );
+  });
+
+  test('give each acquire the concurrency of the override that a check would get', () => {
+    fc.assert(
+      fc.property(overrides, checks, (all, texts) => {
+        const resolver = new OverrideResolver(publish(all));
+        for (const [namespace, identifier] of texts) {
+          const expected = findOverride(all, namespace, identifier);
+          const found = resolver.resolveConcurrency(namespace, identifier);
+          expect(found).toBe(expected?.concurrency);
+          const { winner } = shared.match(namespace, identifier, 0);
+          expect(winner?.concurrency).toBe(found);
         }
       }),
       { numRuns: trialCount(200, 1_000) },
@@ -144,8 +162,10 @@ describe('the tables of overrides', () => {
       }
       for (let n = 0; n < 40; n++) {
         for (const identifier of [`user_${n}`, `user_${n % 10}-${n}`]) {
-          const expected = findOverride([...all.values()], 'n', identifier)?.limit;
-          expect(resolver.resolveLimit('n', identifier)).toBe(expected);
+          const expected = findOverride([...all.values()], 'n', identifier);
+          expect(resolver.resolveLimit('n', identifier)).toBe(expected?.limit);
+          const concurrency = resolver.resolveConcurrency('n', identifier);
+          expect(concurrency).toBe(expected?.concurrency);
         }
       }
     }

@@ -22,6 +22,7 @@ function wildcards(pairs: readonly (readonly [string, string])[]): SerializedWil
         isAsync: index % 2 === 1,
       })),
     ),
+    concurrencies: Float64Array.from(pairs, (_, index) => index + 5_000),
   };
 }
 
@@ -127,6 +128,7 @@ describe('the trie', () => {
           const terms = [trie.limit(value), trie.durationMs(value), trie.isAsync(value)];
           expect(terms).toEqual([value + 1, 1_000 + value, value % 2 === 1]);
           expect(trie.id(value)).toBe(overrideId(value));
+          expect(trie.concurrency(value)).toBe(value + 5_000);
         }
       }
       expect(found).toBeGreaterThan(PAIRS / 1_000);

@@ -136,6 +136,21 @@ export class OverrideResolver {
     return limit === OWN_LIMIT ? undefined : limit;
   }
 
+  /** The limit that the tables give an acquire; undefined where they leave it as it is. */
+  resolveConcurrency(namespace: string, identifier: string): number | undefined {
+    const { limit } = this.resolveAcquire(namespace, identifier);
+    return limit === OWN_LIMIT ? undefined : limit;
+  }
+
+  resolveAcquire(namespaceName: string, identifier: string) {
+    const namespace = this.#namespace(namespaceName);
+    const identity = newIdentity();
+    this.#hasher.hash(namespace.hashState, identifier, identity);
+    const acquire = { namespace, identifier, limit: OWN_LIMIT };
+    const usageRow = this.overrides.resolveAcquire(acquire, identity);
+    return { limit: acquire.limit, usageRow };
+  }
+
   #namespace(name: string): OverridableCheck['namespace'] {
     let namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
