@@ -26,6 +26,7 @@ interface MatchedOverride {
   cidr?: boolean;
   limit: number;
   duration: number;
+  concurrency?: number;
   async: boolean;
   expires?: number;
 }
@@ -150,10 +151,12 @@ function describe(response: ExplainResponse): string {
 function overrideParagraphs(response: ExplainResponse): string[] {
   const { override, otherOverrides, matchingOverrides } = response;
   if (override === undefined) return ['Override: none matches.'];
-  const { id, namespace, identifier, cidr, limit, duration, async: isAsync, expires } = override;
+  const { id, namespace, identifier, cidr, limit, duration, concurrency } = override;
+  const { async: isAsync, expires } = override;
   const selector = `${cidr ? 'CIDR block' : 'identifier'} ${quoted(identifier)}`;
   const texts = `${selector} in the namespace ${quoted(namespace)}`;
-  const values = `limit ${limit}, duration ${formatDuration(duration)}`;
+  const leases = concurrency === undefined ? '' : `, concurrency ${concurrency}`;
+  const values = `limit ${limit}, duration ${formatDuration(duration)}${leases}`;
   const end = expires === undefined ? '' : `, until ${isoTime(expires)}`;
   const applies = `Override: ${id} applies, ${texts}: ${values}${isAsync ? ', async' : ''}${end}.`;
   if (matchingOverrides < 2) return [applies];

@@ -36,6 +36,7 @@ interface Override {
   cidr?: boolean;
   limit: number;
   duration: number;
+  concurrency?: number;
   async: boolean;
   expires?: number;
   /** Absent from servers that do not know it. */
@@ -48,6 +49,7 @@ const HEADER = [
   'CIDR',
   'LIMIT',
   'DURATION',
+  'CONCURRENCY',
   'ASYNC',
   'EXPIRES',
   'LAST APPLIED',
@@ -61,10 +63,12 @@ const usageCells = (usage: Override['usage']) => {
   return [lastAppliedAt === undefined ? 'never' : isoTime(lastAppliedAt), `${applied}`];
 };
 const overrideRow = (override: Override) => {
-  const { identifier, cidr = false, limit, duration, async, expires, usage, id } = override;
+  const { identifier, cidr = false, limit, duration, concurrency, async } = override;
+  const { expires, usage, id } = override;
   const flags = { cidr: yesOrNo(cidr), async: yesOrNo(async) };
   const end = formatEnd(expires);
-  const terms = [`${limit}`, formatDuration(duration)];
+  const leases = concurrency === undefined ? '-' : `${concurrency}`;
+  const terms = [`${limit}`, formatDuration(duration), leases];
   return [formatCell(identifier), flags.cidr, ...terms, flags.async, end, ...usageCells(usage), id];
 };
 
@@ -86,6 +90,11 @@ const set = subcommand({
     ...CIDR_OPTION,
     limit: { type: 'string', value: '<tokens>', help: 'tokens in a window; 0 denies every check' },
     duration: WINDOW_OPTION,
+    concurrency: {
+      type: 'string',
+      value: '<tokens>',
+      help: 'tokens that leases may use at once; default: as each acquire says',
+    },
     expires: {
       ...EXPIRES_OPTION,
       help: 'when it ends: 7d, 2030-01-31 or 2030-01-31T12:00:00Z; default: never',
@@ -99,6 +108,9 @@ const set = subcommand({
       ...selectorOf(positionals[0], values.cidr),
       limit: parseInteger('limit', required('limit', values.limit)),
       duration: parseDuration('duration', required('duration', values.duration)),
+      ...(values.concurrency !== undefined && {
+        concurrency: parseInteger('concurrency', values.concurrency),
+      }),
       ...expiresFieldOf(values.expires),
     };
     const server = call.server();
@@ -118,9 +130,11 @@ const set = subcommand({
       const limit = `${tokens} per ${formatDuration(override.duration)}`;
       const what = `${limit} for ${describeSelector(override)}`;
       const place = `in the namespace ${quoted(namespace.text)}`;
+      const leases =
+        override.concurrency === undefined ? '' : `, concurrency ${override.concurrency}`;
       const mode = values.async ? ', asynchronous' : '';
       const end = override.expires === undefined ? '' : `, until ${isoTime(override.expires)}`;
-      return `Override ${overrideId} is set ${place}: ${what}${mode}${end}.`;
+      return `Override ${overrideId} is set ${place}: ${what}${leases}${mode}${end}.`;
     });
     return undefined;
   },
@@ -280,15 +294,19 @@ line, as JSON, for all namespaces. import reads the same format:
 
 An import sets all of its overrides in one transaction, or none. It changes no other override.
 
+With --concurrency an override also replaces the limit of acquires of leases (weir acquire, weir
+run --concurrency). 0 denies every new lease.
+
 With --expires an override ends by itself. A set replaces all values: without --expires, the
-override is permanent again. In a line of an import, "expires" is a Unix time in ms, in the future.
-LAST APPLIED and APPLIED say when an override last applied to a check, and to how many checks it
-applied. The server that answers counts its own checks; a check with cost 0 is not counted.
+override is permanent again, and without --concurrency it does not change leases. In a line of an import, "expires" is a Unix time in ms, in the future.
+LAST APPLIED and APPLIED say when an override last applied to a check or an acquire, and to how many
+it applied. The server that answers counts its own; a check with cost 0 is not counted.
 `,
   examples: [
     "weir overrides set 'user_*' --namespace default --limit 100 --duration 60s",
     'weir overrides set 203.0.113.0/24 --cidr --namespace default --limit 100 --duration 60s',
     'weir overrides set acme --namespace default --limit 1000 --duration 60s --expires 7d',
+    'weir overrides set acme --namespace jobs --limit 1000 --duration 60s --concurrency 20',
     'weir overrides list --namespace default --json',
     'weir overrides export > overrides.jsonl',
     'weir overrides export --usage',

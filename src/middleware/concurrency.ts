@@ -67,11 +67,11 @@ export function leaseSource(
 ): (identifier: string) => Promise<Lease> {
   // A header contains ASCII only.
   const name = encodeURIComponent(namespace);
-  const denied = {
-    'RateLimit-Policy': `"${name}";q=${limit};qu="concurrent-requests"`,
+  const denied = (applied: number) => ({
+    'RateLimit-Policy': `"${name}";q=${applied};qu="concurrent-requests"`,
     RateLimit: `"${name}";r=0`,
     ...RETRY_SOON,
-  };
+  });
 
   return async (text) => {
     try {
@@ -80,7 +80,7 @@ export function leaseSource(
       // Sent once: weir may have granted a lease without a response.
       const acquired = await client.call('v1/ratelimits.acquire', fields, readAcquired);
       const { success, leaseId } = acquired;
-      if (!success) return { allowed: false, headers: denied, ...NO_LEASE };
+      if (!success) return { allowed: false, headers: denied(acquired.limit), ...NO_LEASE };
       // The table of holds is full, and weir has granted it without a record.
       if (leaseId === null) return { allowed: true, headers: {}, ...NO_LEASE };
       const release = keepLease(client, leaseId, ttl);
@@ -127,10 +127,17 @@ function keepLease(client: WeirClient, leaseId: string, ttl: number): () => Prom
   };
 }
 
-function readAcquired(body: unknown): { success: boolean; leaseId: string | null } | undefined {
-  const { success, leaseId } = body as { success?: unknown; leaseId?: unknown };
-  const isLease = leaseId === null || typeof leaseId === 'string';
-  return typeof success === 'boolean' && isLease ? { success, leaseId } : undefined;
+interface Acquired {
+  success: boolean;
+  leaseId: string | null;
+  /** An override may have replaced that of the options. */
+  limit: number;
+}
+
+function readAcquired(body: unknown): Acquired | undefined {
+  const { success, leaseId, limit } = body as { [Name in keyof Acquired]?: unknown };
+  const isLease = (leaseId === null || typeof leaseId === 'string') && isCount(limit, 0);
+  return typeof success === 'boolean' && isLease ? { success, leaseId, limit } : undefined;
 }
 
 function readSuccess(body: unknown): boolean | undefined {

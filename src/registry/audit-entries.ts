@@ -67,8 +67,9 @@ export function overrideChange(
 
 function overrideFields(field: 'before' | 'after', override: Override | undefined): object {
   if (override === undefined) return {};
-  const { limit, durationMs: duration, isAsync, expiresMs: expires } = override;
-  const values = { limit, duration, async: isAsync };
+  const { limit, durationMs: duration, concurrency, isAsync, expiresMs: expires } = override;
+  const leases = concurrency !== undefined && { concurrency };
+  const values = { limit, duration, ...leases, async: isAsync };
   return { [field]: { ...values, ...(expires !== undefined && { expires }) } };
 }
 

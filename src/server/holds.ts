@@ -9,7 +9,7 @@ import { holdNotFound } from '../api/common/holds.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { readBody, type UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
-import { acquire, acquireResult, readAcquire } from '../api/operations/v1/acquire.ts';
+import { type Acquire, acquire, acquireResult, readAcquire } from '../api/operations/v1/acquire.ts';
 import { cancel } from '../api/operations/v1/cancel.ts';
 import { commit, commitResult, costsOf } from '../api/operations/v1/commit.ts';
 import { release } from '../api/operations/v1/release.ts';
@@ -69,6 +69,8 @@ interface PendingReserve {
   readonly usageRows: readonly number[];
   readonly activation: number;
 }
+
+type IdentifiedAcquire = Acquire & LeaseRequest;
 
 interface ReserveAnswer extends Reservation {
   /** Whether nothing was decided now. */
@@ -142,16 +144,16 @@ export class HoldHandler {
   };
 
   readonly acquire: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, finder, hasher, clock, engine, onUnknownFields } = this.#dependencies;
+    const { keyring, finder, hasher, clock, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
     const startedMs = clock.monotonicMs();
     const body = readAcquire(finder, key, bytes, onUnknownFields);
-    const { namespace, identifier, limit, cost, ttlMs, requestId } = body;
+    const { namespace, identifier, requestId } = body;
     const identity = hasher.hash(namespace.hashState, identifier, this.#identity);
-    const request = { namespace, identity, limit, cost, ttlMs };
+    const request = { ...body, identity };
     const acquired =
       requestId === undefined
-        ? engine.holds.acquire(request)
+        ? this.#acquire(request, startedMs)
         : this.#acquireOnce(request, key, requestId, startedMs);
     if (acquired instanceof Promise) request.identity = { ...identity };
     this.#respond(res, acquired, acquireResult);
@@ -242,19 +244,27 @@ export class HoldHandler {
     if (reserved.isRepetition !== true) stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
+  /** Acquires a lease by its own limit, or by that of an override, whose use is counted. */
+  #acquire(request: IdentifiedAcquire, startedMs: number): Eventual<Lease> {
+    const { engine, overrides, stats } = this.#dependencies;
+    const usageRow = overrides.resolveAcquire(request, request.identity);
+    if (usageRow !== NOT_OVERRIDDEN) stats.usage.record(usageRow, startedMs);
+    return engine.holds.acquire(request);
+  }
+
   #acquireOnce(
-    request: LeaseRequest,
+    request: IdentifiedAcquire,
     key: Key,
     requestId: string,
     startedMs: number,
   ): Eventual<Lease> {
-    const { engine, repeatable } = this.#dependencies;
+    const { repeatable } = this.#dependencies;
     const { identity, limit, cost, ttlMs } = request;
     const parameters = { limit, cost, ttl: ttlMs };
     const terms = { operation: acquire.name, key, requestId, identity, parameters, startedMs };
     const answer = repeatable.answer(terms, () => {
-      const acquired = engine.holds.acquire(request);
-      return whenKnown(acquired, ({ granted: allowed, id, inUse, expiresAt }) => {
+      const acquired = this.#acquire(request, startedMs);
+      return whenKnown(acquired, ({ granted: allowed, id, inUse, limit, expiresAt }) => {
         return { allowed, limit, remaining: 0, reset: 0, id, expiresAt, inUse };
       });
     });

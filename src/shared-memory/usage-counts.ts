@@ -1,6 +1,6 @@
 /**
- * How often each override applied to checks of one acceptor, in its stats block. A row has two
- * float64: checks | monotonic ms of the last one. The acceptor is the only writer. Most rows are
+ * How often each override applied to checks and acquires of one acceptor, in its stats block. A row
+ * has two float64: their count | monotonic ms of the last one. The acceptor is the only writer. Most rows are
  * never written, and so use no memory.
  */
 
@@ -16,7 +16,7 @@ export class UsageCounts {
     this.#doubles = doubles;
   }
 
-  /** Counts a check to which an override applied. @param row see `UsageRows` */
+  /** Counts a check or an acquire to which an override applied. @param row see `UsageRows` */
   record(row: number, monotonicMs: number): void {
     const at = ROW_DOUBLES * row;
     // The count comes last: a reader of the count finds its time, or a later one.
@@ -24,7 +24,7 @@ export class UsageCounts {
     this.#doubles[at]++;
   }
 
-  /** How many checks were counted in a row. */
+  /** How many were counted in a row. */
   count(row: number): number {
     return this.#doubles[ROW_DOUBLES * row];
   }

@@ -29,13 +29,16 @@ describe('weir overrides', () => {
     const list = ['overrides', 'list', '--namespace', 'over*'];
     expect(await lines(list)).toEqual([shown]);
     expect((await weir(list)).stdout).toBe(
-      'IDENTIFIER  CIDR  LIMIT  DURATION  ASYNC  EXPIRES  LAST APPLIED  APPLIED  ID\n' +
-        `user_*      no    7      1h        yes    never    never         0        ${overrideId}\n`,
+      'IDENTIFIER  CIDR  LIMIT  DURATION  CONCURRENCY  ASYNC  EXPIRES  LAST APPLIED  APPLIED  ID\n' +
+        'user_*      no    7      1h        -            yes    never    never         0        ' +
+        `${overrideId}\n`,
     );
     expect((await weir(['overrides', 'get', ...target])).stdout).toBe((await weir(list)).stdout);
     const args = ['--namespace', 'overridden', '--limit', '99', '--duration', '1s'];
     expect(await lines(['check', 'user_1', ...args])).toMatchObject([{ remaining: 6, limit: 7 }]);
-    const row = new RegExp(`\\nuser_\\* +no +7 +1h +yes +never +${ISO_TIME} +1 +${overrideId}\\n$`);
+    const row = new RegExp(
+      `\\nuser_\\* +no +7 +1h +- +yes +never +${ISO_TIME} +1 +${overrideId}\\n$`,
+    );
     expect((await weir(list)).stdout).toMatch(row);
     // Without --async it is synchronous again, and keeps its id.
     const again = await weir(['overrides', 'set', ...target, '--limit', '1', '--duration', '90s']);
@@ -70,6 +73,32 @@ describe('weir overrides', () => {
     expect(stderr).toContain(
       `got "*a*b": the namespace "many" has the maximum of ${INFIX_OVERRIDES_MAX} overrides`,
     );
+  });
+
+  test('sets the limit of leases with --concurrency; without it there is none', async () => {
+    const target = ['user_*', '--namespace', 'leases'];
+    const set = ['overrides', 'set', ...target, '--limit', '7', '--duration', '1h'];
+    const { stdout } = await weir([...set, '--concurrency', '2', '--async']);
+    expect(stdout).toContain('7 tokens per 1h for "user_*", concurrency 2, asynchronous.\n');
+    const get = ['overrides', 'get', ...target];
+    expect(await lines(get)).toMatchObject([{ concurrency: 2, async: true }]);
+    expect((await weir(get)).stdout).toMatch(/^user_\* +no +7 +1h +2 +yes /m);
+    const acquire = ['acquire', 'user_1', '--namespace', 'leases', '--limit', '1', '--ttl', '1m'];
+    expect(await lines(acquire)).toMatchObject([{ inUse: 1, limit: 2 }]);
+    const explained = (await weir(['explain', 'leases', 'user_1'])).stdout;
+    expect(explained).toContain(': limit 7, duration 1h, concurrency 2, async.');
+    const [line] = (await weir(['overrides', 'export'])).stdout.match(/.*"leases".*/)!;
+    const input = line.replace(/"concurrency":2/, '"concurrency":0');
+    expect((await weir(['overrides', 'import', '-'], undefined, input)).code).toBe(0);
+    expect(await lines(get)).toMatchObject([{ concurrency: 0 }]);
+    const audited = (await weir(['audit', 'list', '--limit', '3'])).stdout;
+    expect(audited).toContain('concurrency=2');
+    await weir(set);
+    expect((await lines(get))[0]).not.toHaveProperty('concurrency');
+    const invalid = await weir([...set, '--concurrency', 'many']);
+    expect([invalid.code, invalid.stderr]).toEqual([
+      ...[EXIT.USAGE, expect.stringContaining('--concurrency must be an integer from 0 to ')],
+    ]);
   });
 
   test('sets an end with --expires, as a duration or a time; without it there is none', async () => {

@@ -70,6 +70,14 @@ export function settingFields(identifierMin: number, limitMin: number, limitNote
 
 export function settingOptions() {
   return {
+    concurrency: Type.Optional(
+      field(
+        integer(0, AMOUNT_MAX),
+        'Tokens that the leases of the identifier may use at once, in place of the `limit` of ' +
+          '`ratelimits.acquire`. 0 denies every new lease. Without it, each acquire has its own ' +
+          'limit, also if the override had one before.',
+      ),
+    ),
     cidr: Type.Optional(
       field(
         flag(),
@@ -135,21 +143,28 @@ export function selectorOf({
   return { identifier, ...(isCidr && { isCidr }) };
 }
 
-export type OverrideValues = Pick<Override, 'limit' | 'durationMs' | 'isAsync' | 'expiresMs'>;
+export type OverrideValues = Pick<
+  Override,
+  'limit' | 'durationMs' | 'isAsync' | 'concurrency' | 'expiresMs'
+>;
 
 /** The values of an override, as a request has them. */
 export function valuesOf({
   limit,
   duration: durationMs,
+  concurrency,
   async: isAsync = false,
   expires,
 }: {
   limit: number;
   duration: number;
+  concurrency?: number;
   async?: boolean;
   expires?: number;
 }): OverrideValues {
-  return { limit, durationMs, isAsync, ...(expires !== undefined && { expiresMs: expires }) };
+  const leases = concurrency !== undefined && { concurrency };
+  const end = expires !== undefined && { expiresMs: expires };
+  return { limit, durationMs, isAsync, ...leases, ...end };
 }
 
 /** An override in a response of v1. */
@@ -168,9 +183,13 @@ function selectorShown({ identifier, isCidr }: OverrideSelector) {
 }
 
 /** @param more the fields that a version has before `expires` */
-function valuesShown<More>({ limit, durationMs, expiresMs }: OverrideValues, more: More) {
+function valuesShown<More>(
+  { limit, durationMs, concurrency, expiresMs }: OverrideValues,
+  more: More,
+) {
+  const leases = concurrency !== undefined && { concurrency };
   const end = expiresMs !== undefined && { expires: expiresMs };
-  return { limit, duration: durationMs, ...more, ...end };
+  return { limit, duration: durationMs, ...leases, ...more, ...end };
 }
 
 /** The field `usage` of a response, for a request that asks for it. */
@@ -203,6 +222,11 @@ export function overrideV2() {
     ),
     limit: amount('Tokens that may be used in one window.'),
     duration: amount('Length of the window in milliseconds.'),
+    concurrency: Type.Optional(
+      amount(
+        'Tokens that leases may use at once. Absent if the override does not replace that limit.',
+      ),
+    ),
     expires: Type.Optional(
       unixMs('Time at which the override ends by itself. Absent if it has no end'),
     ),
@@ -222,12 +246,13 @@ export function overrideUsage() {
           applied: Type.Integer({
             minimum: 0,
             description:
-              'Number of checks to which the override applied, whether allowed or denied.',
+              'Number of checks and acquires to which the override applied, whether allowed or ' +
+              'denied.',
           }),
           lastAppliedAt: Type.Optional(
             amount('Time of the last of them, in Unix milliseconds. Absent if there was none.'),
           ),
-          since: unixMs('Time from which on checks were counted'),
+          since: unixMs('Time from which on they were counted'),
         },
         {
           description:

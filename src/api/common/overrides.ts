@@ -120,8 +120,9 @@ function findLive(
 }
 
 function hasSameValues(before: Override, values: OverrideValues): boolean {
-  const { limit, durationMs, isAsync, expiresMs } = values;
+  const { limit, durationMs, concurrency, isAsync, expiresMs } = values;
   if (before.limit !== limit || before.durationMs !== durationMs) return false;
+  if (before.concurrency !== concurrency) return false;
   return before.isAsync === isAsync && before.expiresMs === expiresMs;
 }
 

@@ -48,6 +48,9 @@ export const APPLIES =
   'Each identifier that matches a pattern has its own counter. The algorithm and the cost stay ' +
   'those of the check. An override replaces all windows of a policy by one window, which has the ' +
   'algorithm and the burst of the first one.';
+export const LIMITS_LEASES =
+  'An override with `concurrency` also replaces the `limit` of `ratelimits.acquire` for its ' +
+  'identifiers.';
 export const CHECK_NOT_FOUND =
   'The namespace does not exist, and the key lacks the permission to create it.';
 export const ENDS =

@@ -76,7 +76,16 @@ function Overrides({ explanation }: { explanation: Explanation }) {
     <>
       <Table
         caption="Overrides that match"
-        columns={['Namespace', 'Identifier', 'Kind', 'Limit#', 'Window', 'Expires', 'Result']}
+        columns={[
+          'Namespace',
+          'Identifier',
+          'Kind',
+          'Limit#',
+          'Window',
+          'Concurrency#',
+          'Expires',
+          'Result',
+        ]}
       >
         <tr>
           <OverrideCells override={override} />
@@ -97,7 +106,7 @@ function Overrides({ explanation }: { explanation: Explanation }) {
 }
 
 function OverrideCells({ override }: { override: NonNullable<Explanation['override']> }) {
-  const { namespace, identifier, limit, duration, expires } = override;
+  const { namespace, identifier, limit, duration, concurrency, expires } = override;
   return (
     <>
       <td>
@@ -109,6 +118,7 @@ function OverrideCells({ override }: { override: NonNullable<Explanation['overri
       <td>{kindOf(override)}</td>
       <td class="number">{formatWhole(limit)}</td>
       <td>{formatDuration(duration)}</td>
+      <td class="number">{concurrency !== undefined && formatWhole(concurrency)}</td>
       <td>
         <End ms={expires} />
       </td>

@@ -279,9 +279,9 @@ function OverridesSection(props: { namespaceName: string; namespaceId: string })
       {list.data !== undefined && list.data.overrides.length > 0 && (
         <Table
           caption="Overrides of this namespace"
-          columns={['Identifier', 'Kind', 'Limit#', 'Window#', 'Expires']}
+          columns={['Identifier', 'Kind', 'Limit#', 'Window#', 'Concurrency#', 'Expires']}
         >
-          {list.data.overrides.map(({ id, limit, duration, expires, ...selector }) => (
+          {list.data.overrides.map(({ id, limit, duration, concurrency, expires, ...selector }) => (
             <tr key={id}>
               <th scope="row">
                 <Name text={selector.identifier} />
@@ -289,6 +289,7 @@ function OverridesSection(props: { namespaceName: string; namespaceId: string })
               <td>{kindOf(selector)}</td>
               <td class="number">{formatWhole(limit)}</td>
               <td class="number">{formatDuration(duration)}</td>
+              <td class="number">{concurrency !== undefined && formatWhole(concurrency)}</td>
               <td>
                 <End ms={expires} />
               </td>

@@ -34,6 +34,7 @@ interface OverrideName {
 export interface Override extends OverrideName {
   limit: number;
   duration: number;
+  concurrency?: number;
   async: boolean;
   expires?: number;
   /** Absent while it cannot be read. */
@@ -79,6 +80,7 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
   const [isCidr, setCidr] = useState(override?.cidr ?? false);
   const [limit, setLimit] = useState(String(override?.limit ?? ''));
   const [duration, setDuration] = useState(durationText(override?.duration ?? 60_000));
+  const [concurrency, setConcurrency] = useState(String(override?.concurrency ?? ''));
   const [isAsync, setAsync] = useState(override?.async ?? false);
   const knownEnd = dateTimeText(override?.expires);
   const [end, setEnd] = useState(knownEnd);
@@ -90,6 +92,7 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
       cidr: isCidr,
       limit: Number(limit),
       duration: parseDuration(duration) ?? duration,
+      concurrency: concurrency === '' ? undefined : Number(concurrency),
       async: isAsync,
       expires: end === knownEnd ? override?.expires : timeOf(end),
     });
@@ -137,6 +140,14 @@ export function EditOverride({ override, namespace, onDone, onClose }: EditProps
             value={duration}
             onInput={({ currentTarget }) => setDuration(currentTarget.value)}
             hint="As in 30s, 5m, 1h or 1d"
+          />
+          <Field
+            label="Concurrency"
+            type="number"
+            min="0"
+            value={concurrency}
+            onInput={({ currentTarget }) => setConcurrency(currentTarget.value)}
+            hint="Tokens of leases at once. Empty: as each acquire says"
           />
           <Field
             label="Expires"

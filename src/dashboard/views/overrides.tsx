@@ -32,8 +32,8 @@ const LOADED_MAX = 10_000;
 /** Rows of the table. The filter finds the others. */
 const ROWS_MAX = 200;
 const COLUMNS = [
-  ...['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Async', 'Expires'],
-  ...['Last applied', 'Applied#', 'Actions'],
+  ...['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Concurrency#', 'Async'],
+  ...['Expires', 'Last applied', 'Applied#', 'Actions'],
 ];
 const USAGE = { usage: true };
 type Open =
@@ -207,7 +207,7 @@ interface RowProps {
 }
 
 function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
-  const { identifier, limit, duration, usage } = override;
+  const { identifier, limit, duration, concurrency, usage } = override;
   const name = visibleText(identifier);
   return (
     <tr>
@@ -220,6 +220,7 @@ function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
       </td>
       <td class="number">{formatWhole(limit)}</td>
       <td class="number">{formatDuration(duration)}</td>
+      <td class="number">{concurrency !== undefined && formatWhole(concurrency)}</td>
       <td>{override.async ? 'yes' : 'no'}</td>
       <td>
         <End ms={override.expires} />

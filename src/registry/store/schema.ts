@@ -30,6 +30,8 @@ export interface OverrideRecord {
   durationMs: number;
   isAsync: boolean;
   createdMs: number;
+  /** Tokens that leases may use at once. Only set where the override replaces that limit too. */
+  concurrency?: number;
   /** The end, Unix time in ms: from then on it does not apply. Only set where there is one. */
   expiresMs?: number;
 }
@@ -100,6 +102,7 @@ export const isObject = (value: unknown) => typeof value === 'object' && value !
 export const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
 const isOptionalCount = (value: unknown) => value === undefined || isCount(value);
 const isAmount = (value: unknown) => isCount(value) && (value as number) <= AMOUNT_MAX;
+const isOptionalAmount = (value: unknown) => value === undefined || isAmount(value);
 const isDigest = (value: unknown) => isText(value) && /^[0-9a-f]{64}$/.test(value as string);
 const isOverrideId = (value: unknown) =>
   isText(value) && /^rlor_[0-9a-f]{24}$/.test(value as string);
@@ -160,6 +163,7 @@ export const TABLES: { readonly [Name in TableName]: Table<RecordTypes[Name]> } 
       durationMs: isAmount,
       isAsync: (value) => typeof value === 'boolean',
       createdMs: isCount,
+      concurrency: isOptionalAmount,
       expiresMs: isOptionalCount,
     },
   },

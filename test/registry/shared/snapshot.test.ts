@@ -26,6 +26,15 @@ test('the end of an override from Redis is a time, or missing', () => {
   }
 });
 
+test('the concurrency of an override from Redis is an amount, or missing', () => {
+  for (const concurrency of [0, AMOUNT_MAX]) {
+    expect(decode({ concurrency })()).toEqual({ ...override, concurrency, row: 7 });
+  }
+  for (const concurrency of [null, '5', -1, 1.5, AMOUNT_MAX + 1]) {
+    expect(decode({ concurrency })).toThrow('an invalid record of overrides');
+  }
+});
+
 test('an override from Redis is rejected unless a counter can hold its limit and duration', () => {
   expect(decode({})()).toEqual({ ...override, row: 7 });
   expect(decode({ limit: 0 })()).toMatchObject({ limit: 0 });

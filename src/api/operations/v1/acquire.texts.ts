@@ -20,6 +20,8 @@ export const acquireTexts = documented(acquire, response, {
       'checks do not count.',
     'A lease is live until it is released, or until its `ttl` has passed since the acquire or ' +
       'the last renewal. A lower `limit` ends no lease; it applies to the next acquire.',
+    'The override that a check of the identifier would get replaces `limit` if it has ' +
+      '`concurrency`. `limit` in the response is then that of the override.',
     FULL_HOLDS,
     REPEATABLE,
     CREATES_NAMESPACE,

@@ -27,7 +27,7 @@ export function response() {
         'because there is no room for one and `WEIR_ON_FULL` is `allow`.',
     ),
     inUse: amount('Tokens of all live leases of the identifier, with this one.'),
-    limit: amount('The limit of the request.'),
+    limit: amount('The limit that applied: that of the request, or that of an override.'),
     expiresAt: expiresAt('`null` without a `leaseId`.'),
   });
 }
@@ -40,7 +40,7 @@ export const acquire = counterOperation({
     ...holderFields,
     limit: field(
       integer(1, AMOUNT_MAX),
-      'Tokens that may be in use at once. Overrides do not replace it.',
+      'Tokens that may be in use at once. An override with `concurrency` replaces it.',
     ),
     cost: Type.Optional(
       field(integer(1, AMOUNT_MAX), 'Tokens that the lease uses while it is live.', DEFAULT_COST),

@@ -76,10 +76,11 @@ function target() {
 }
 
 function values(description: string) {
-  const { limit, duration, async } = overrideV1();
+  const { limit, duration, concurrency, async } = overrideV1();
   const overrideFields = {
     limit: Type.Optional(limit),
     duration: Type.Optional(duration),
+    concurrency,
     async: Type.Optional(async),
   };
   const keyFields = {

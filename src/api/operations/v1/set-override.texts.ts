@@ -13,7 +13,13 @@ import {
 import { numberText } from '../../texts/number-text.ts';
 import { documented } from '../../texts/operation-texts.ts';
 import { requireNamespace } from '../../texts/request-rules.ts';
-import { APPLIES, CREATES_NAMESPACE, ENDS, SETS_OVERRIDE } from '../../texts/sentences.ts';
+import {
+  APPLIES,
+  CREATES_NAMESPACE,
+  ENDS,
+  LIMITS_LEASES,
+  SETS_OVERRIDE,
+} from '../../texts/sentences.ts';
 import { response, setOverrideV1 } from './set-override.ts';
 
 const OVERRIDE_PRECEDENCE = [
@@ -33,6 +39,7 @@ export const setOverrideV1Texts = documented(setOverrideV1, response, {
   description: [
     SETS_OVERRIDE,
     APPLIES,
+    LIMITS_LEASES,
     ENDS,
     'If several overrides match, the first difference in this order decides:',
     OVERRIDE_PRECEDENCE,
@@ -66,6 +73,17 @@ export const setOverrideV1Texts = documented(setOverrideV1, response, {
         cidr: true,
         limit: 100,
         duration: 60_000,
+      },
+      ...ok({ overrideId: OVERRIDE_ID }),
+    },
+    leases: {
+      summary: 'Another limit of checks, and of leases',
+      request: {
+        namespaceName: 'email.send',
+        identifier: 'acme',
+        limit: 1_000,
+        duration: 60_000,
+        concurrency: 20,
       },
       ...ok({ overrideId: OVERRIDE_ID }),
     },

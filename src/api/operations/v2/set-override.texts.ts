@@ -10,7 +10,13 @@ import {
   okV2,
 } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
-import { APPLIES, CREATES_NAMESPACE, ENDS, SETS_OVERRIDE } from '../../texts/sentences.ts';
+import {
+  APPLIES,
+  CREATES_NAMESPACE,
+  ENDS,
+  LIMITS_LEASES,
+  SETS_OVERRIDE,
+} from '../../texts/sentences.ts';
 import { response, setOverrideV2 } from './set-override.ts';
 
 export const setOverrideV2Texts = documented(setOverrideV2, response, {
@@ -20,6 +26,7 @@ export const setOverrideV2Texts = documented(setOverrideV2, response, {
     SETS_OVERRIDE,
     'An override that v2 sets is synchronous. A limit of 0 denies every check with a cost.',
     APPLIES,
+    LIMITS_LEASES,
     ENDS,
     'The precedence, patterns and maximums are those of `ratelimits.setOverride`.',
     CREATES_NAMESPACE,
