@@ -334,7 +334,8 @@ describe('a lease', () => {
     });
 
     test('is denied with a 429 that says why', async () => {
-      recorded.answers.acquire = [{ success: false, leaseId: null, inUse: 2, limit: 2 }];
+      // An override has replaced the limit of the options.
+      recorded.answers.acquire = [{ success: false, leaseId: null, inUse: 3, limit: 3 }];
       const handler = vi.fn();
       const response = await wrap(handler)(request());
       expect([response.status, await response.text()]).toEqual([
@@ -342,7 +343,7 @@ describe('a lease', () => {
         'Too many requests at once\n',
       ]);
       expect(Object.fromEntries(response.headers)).toMatchObject({
-        'ratelimit-policy': '"n";q=2;qu="concurrent-requests"',
+        'ratelimit-policy': '"n";q=3;qu="concurrent-requests"',
         ratelimit: '"n";r=0',
         'retry-after': '1',
         'cache-control': 'no-store',

@@ -361,6 +361,41 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await see(page, 'The override of ending_9 in login was deleted.');
   });
 
+  test('an override gets a concurrency, keeps it when other values change, and loses it', async () => {
+    const page = await openSignedIn();
+    await goTo(page, '#/overrides?namespace=login', 'Overrides');
+    const dialog = page.getByRole('dialog');
+    const leased = async () => {
+      return (await listedOverrides()).find(({ identifier }) => identifier === 'leased_9');
+    };
+    await press(page, 'Add override');
+    const fields = { Namespace: 'login', Identifier: 'leased_9', Limit: '50', Window: '5m' };
+    await fill(dialog, { ...fields, Concurrency: '0' });
+    await submit(page, 'Save');
+    await page
+      .getByRole('row', { name: /^leased_9 identifier login 50 5 min 0 no never / })
+      .waitFor();
+    expect(await leased()).toMatchObject({ limit: 50, concurrency: 0 });
+    await press(page, 'Change leased_9');
+    await dialog.getByLabel('Limit').fill('60');
+    await submit(page, 'Save');
+    await see(page, 'The override of leased_9 in login was changed.');
+    expect(await leased()).toMatchObject({ limit: 60, concurrency: 0 });
+    await goTo(page, '#/identifier?namespace=login&identifier=leased_9', 'Identifier');
+    const explained = /^login leased_9 identifier 60 5 min 0 never applies$/;
+    await page.getByRole('row', { name: explained }).waitFor();
+    await goTo(page, '#/namespaces/login', 'login');
+    await page.getByRole('row', { name: /^leased_9 identifier 60 5 min 0 never/ }).waitFor();
+    await goTo(page, '#/overrides?namespace=login', 'Overrides');
+    await press(page, 'Change leased_9');
+    await dialog.getByLabel('Concurrency').fill('');
+    await submit(page, 'Save');
+    await expect.poll(leased).not.toHaveProperty('concurrency');
+    await press(page, 'Delete leased_9');
+    await submit(page, 'Delete');
+    await see(page, 'The override of leased_9 in login was deleted.');
+  });
+
   test('errors of an action are shown in its form, with the message of the API', async () => {
     const page = await openSignedIn();
     await goTo(page, '#/overrides', 'Overrides');
