@@ -294,13 +294,15 @@ line, as JSON, for all namespaces. import reads the same format:
 
 An import sets all of its overrides in one transaction, or none. It changes no other override.
 
-With --concurrency an override also replaces the limit of acquires of leases (weir acquire, weir
-run --concurrency). 0 denies every new lease.
+With --concurrency an override also replaces the limit of leases (weir acquire, weir run). 0 denies
+every new lease.
 
 With --expires an override ends by itself. A set replaces all values: without --expires, the
-override is permanent again, and without --concurrency it does not change leases. In a line of an import, "expires" is a Unix time in ms, in the future.
-LAST APPLIED and APPLIED say when an override last applied to a check or an acquire, and to how many
-it applied. The server that answers counts its own; a check with cost 0 is not counted.
+override is permanent again, and without --concurrency it does not change leases. In a line of an
+import, "expires" is a Unix time in ms, in the future.
+
+LAST APPLIED and APPLIED say when an override last applied to a check or an acquire, and how
+often. The server that answers counts its own; a check with cost 0 is not counted.
 `,
   examples: [
     "weir overrides set 'user_*' --namespace default --limit 100 --duration 60s",

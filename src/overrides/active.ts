@@ -1,8 +1,8 @@
 /**
- * The overrides that one acceptor applies to its checks and acquires. It reads the two tables that were last
- * published to it. It activates both in one turn of the event loop, so that each check sees one
- * published version and never a mix of two. After the acceptor has acknowledged a version, it never
- * reads an earlier one, so that the buffers of earlier versions can be reused.
+ * The overrides that one acceptor applies to its checks and acquires. It reads the two tables that
+ * were last published to it. It activates both in one turn of the event loop, so that each check
+ * sees one published version and never a mix of two. After the acceptor has acknowledged a version,
+ * it never reads an earlier one, so that the buffers of earlier versions can be reused.
  */
 
 import type { Check } from '../core/check.ts';

@@ -1,7 +1,7 @@
 /**
  * How often each override applied to checks and acquires of one acceptor, in its stats block. A row
- * has two float64: their count | monotonic ms of the last one. The acceptor is the only writer. Most rows are
- * never written, and so use no memory.
+ * has two float64: their count | monotonic ms of the last one. The acceptor is the only writer.
+ * Most rows are never written, and so use no memory.
  */
 
 import { USAGE_ROWS } from '../core/constants.ts';
