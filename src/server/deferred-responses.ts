@@ -1,6 +1,6 @@
 /**
  * Responses that are written in a later turn of the loop than their request was read. A client may
- * disconnect before: its response is dropped, and counted as undelivered.
+ * disconnect before: its response is dropped, and that of a check is counted as undelivered.
  */
 
 import type { Eventual } from '../core/eventual.ts';
@@ -21,9 +21,9 @@ export class DeferredResponses {
   }
 
   /**
-   * Responds when a value is known: at once if it is, and then a failure of `write` is thrown. In a
-   * later turn a failure becomes the error response. Called as `defer`.
-   * @param isCheck whether a response that a client does not get is counted
+   * Responds in this turn if the value is known, else in a later one, where a rejection becomes the
+   * error response. Called in the turn of the request, before the handler returns.
+   * @param isCheck whether a dropped response is counted
    */
   respond<T>(
     res: HttpResponse,
