@@ -1,7 +1,8 @@
 /**
  * Stored answers that all machines share in Redis. A request is claimed there before it is decided,
  * so that its repetitions wait, and its answer is stored before the client gets it. The claim of an
- * acceptor that dies ends after CLAIM_MS. A failure is an ApiError (503).
+ * acceptor that dies ends after CLAIM_MS. A failure is an ApiError (503). If only the answer cannot
+ * be stored, the client gets it all the same, and a repetition is decided anew.
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -65,19 +66,21 @@ export class RedisRequests implements RequestEngine {
   ): Promise<RepeatableAnswer | undefined> {
     const request = { key: copyOf(key), parameters: copyOf(parameters) };
     const claim = newSecret().join('.');
-    const earlier = await this.#claim({ request, claim }, startedMs + CHECK_DEADLINE_MS);
-    if (earlier.status === REQUEST_STATUS.conflict) return undefined;
-    if (earlier.answer !== undefined) return { ...earlier.answer, isRepetition: true };
-    const drop = () => this.#send({ operation: 'drop', request, claim }).catch(() => {});
+    const drop = () => void this.#send({ operation: 'drop', request, claim }).catch(() => {});
     let answer: RequestAnswer;
     try {
+      const earlier = await this.#claim({ request, claim }, startedMs + CHECK_DEADLINE_MS);
+      if (earlier.status === REQUEST_STATUS.conflict) return undefined;
+      if (earlier.answer !== undefined) return { ...earlier.answer, isRepetition: true };
       answer = await decide();
     } catch (error) {
-      void drop();
+      // The claim too, if only the answer to it was lost.
+      drop();
       throw error;
     }
-    if (answer.allowed) await this.#send({ operation: 'store', request, claim, answer });
-    else void drop();
+    if (answer.allowed) {
+      await this.#send({ operation: 'store', request, claim, answer }).catch(() => {});
+    } else drop();
     return { ...answer, isRepetition: false };
   }
 
