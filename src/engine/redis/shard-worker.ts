@@ -326,9 +326,10 @@ export class RedisShardWorker {
       const { isIdle } = this.client;
       await this.#sync.takeAllLeases();
       if ((await this.#sync.run()) && isIdle) {
-        // A heartbeat after it would count as a return.
+        // A call after it would count as a return.
         clearInterval(this.#tickTimer);
         clearInterval(this.#heartbeatTimer);
+        this.#holds.close();
         const usageEndMs = await this.#sync.usageEndMs();
         await Promise.all(this.#buckets.map((bucket) => bucket.leave(usageEndMs)));
         return 0;

@@ -13,7 +13,11 @@ import {
   forgetMembers,
   listMembers,
 } from '../../../src/engine/redis/scripts/members.ts';
-import { LIVE_US, REPORT_PAUSE_MS } from '../../../src/engine/redis/scripts/protocol-constants.ts';
+import {
+  EXPIRE_POLL_MS,
+  LIVE_US,
+  REPORT_PAUSE_MS,
+} from '../../../src/engine/redis/scripts/protocol-constants.ts';
 import { WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
@@ -242,6 +246,14 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     expect(silent.map(({ member }) => member)).toEqual([holder.member]);
     // Its window is long: it is not removed until it has been silent for a day.
     expect(silent[0].silentMs).toBeLessThan(3_600_000);
+  });
+
+  test('is the last thing that a machine returns: it calls Redis no more', async () => {
+    const [holder] = await group.start(1);
+    expect(await holder.worker.drain()).toBe(0);
+    const calls = holder.count(WORKER_STAT.redisCalls);
+    await delay(EXPIRE_POLL_MS + 200);
+    expect(holder.count(WORKER_STAT.redisCalls)).toBe(calls);
   });
 
   test('is returned when it comes while the machine stops', async () => {
