@@ -213,6 +213,18 @@ describe.skipIf(isRedisMissing)('a reservation', () => {
     await expect.poll(() => used(one)).toBe(30);
   });
 
+  test('recorded after the second of two resets returns nothing', async () => {
+    const [one] = await group.start(1);
+    const all = { durationsMs: undefined, rule: undefined };
+    await one.engine.reset(ID, all, () => {});
+    // As if nearly all of the time had passed for which the first is known.
+    const sums = one.keys.holdSums(ID);
+    await group.redis.command('PEXPIRE', sums, '1000');
+    const before = Number(await group.redis.command('PEXPIRETIME', sums));
+    await one.engine.reset(ID, all, () => {});
+    expect(Number(await group.redis.command('PEXPIRETIME', sums))).toBeGreaterThan(before);
+  });
+
   test('made after a reset returns its tokens', async () => {
     const [one] = await group.start(1);
     await reserve(one, 10);

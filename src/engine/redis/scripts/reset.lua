@@ -89,12 +89,15 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
 end
 -- Reservations return nothing to what was reset. Some may be about to be recorded.
 local sumsKey = bucketKey:sub(1, -2) .. HOLD_SUMS_KEY .. identity
-local isNew = call('HLEN', sumsKey) == 0
 for kind in kinds:gmatch('%a') do
   if selectsAll then call('HSET', sumsKey, HOLD_VOIDED .. kind, format('%d', clockUs)) end
   for digits in pairs(isSelected) do
     call('HSET', sumsKey, HOLD_VOIDED .. kind .. ':' .. digits, format('%d', clockUs))
   end
 end
-if isNew then call('PEXPIREAT', sumsKey, format('%d', nowMs + UNRECORDED_MS)) end
+local untilMs = format('%d', nowMs + UNRECORDED_MS)
+-- A key that was just made does not expire, for which GT does nothing.
+if call('PEXPIREAT', sumsKey, untilMs, 'NX') == 0 then
+  call('PEXPIREAT', sumsKey, untilMs, 'GT')
+end
 return {format(RESET_ANSWER, 0, count)}
