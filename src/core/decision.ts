@@ -7,14 +7,24 @@ import type { RuleNumber } from './window-rules.ts';
  * because tokens of machines that did not answer count as used, or because the machines that share
  * a sliding window pause between their requests for its tokens.
  */
-export const OUTCOME = { decided: 0, evicted: 1, full: 2, doubted: 3, shared: 4 } as const;
+export const OUTCOME = {
+  decided: 0,
+  evicted: 1,
+  full: 2,
+  doubted: 3,
+  shared: 4,
+  uncounted: 5,
+} as const;
 
 /** The decision for a check that needs a new counter when the table is full. */
 export const FULL_TABLE_POLICIES = ['deny', 'allow'] as const;
 export type FullTablePolicy = (typeof FULL_TABLE_POLICIES)[number];
 
 export interface TableDecision extends Decision {
-  /** OUTCOME.evicted: a live counter was evicted. OUTCOME.full: no slot, nothing was counted. */
+  /**
+   * OUTCOME.evicted: a live counter was evicted. OUTCOME.full: no slot, nothing was counted.
+   * OUTCOME.uncounted: it was allowed without Redis, and nothing was counted.
+   */
   outcome: number;
 }
 

@@ -215,6 +215,8 @@ export class RedisHolds implements HoldEngine {
   ): HoldTerms {
     const { state, policies } = this.#options;
     const [namespace0, namespace1] = namespace.hashState;
+    const { outcome } = decision;
+    const isCounted = outcome !== OUTCOME.full && outcome !== OUTCOME.uncounted;
     return {
       ...name,
       bucket: state.bucketOf(identity),
@@ -222,8 +224,8 @@ export class RedisHolds implements HoldEngine {
       identity,
       namespace: [namespace0, namespace1],
       limit,
-      // The policy for a full table of counters has allowed it without counting it.
-      tokens: decision.outcome === OUTCOME.full ? 0 : cost,
+      // A policy has allowed it without counting it: for a full table, or without Redis.
+      tokens: isCounted ? cost : 0,
       durationMs,
       rule,
       // What has refilled of a GCRA bucket since then does not return: it may be too much.

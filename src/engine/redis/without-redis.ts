@@ -89,6 +89,7 @@ export class DecisionsWithoutRedis {
     const redisMs = this.#state.redisMs(identity.h3, nowMs);
     const window = windowOf(redisMs, durationMs);
     decision.allowed = isAllowed || cost === 0;
+    if (isAllowed && cost !== 0) decision.outcome = OUTCOME.uncounted;
     decision.remaining = isAllowed ? Math.max(0, limit - cost) : 0;
     decision.window = hasWindows(rule) ? window : redisMs;
     decision.reset = hasWindows(rule) ? windowEndMs(window, durationMs) : redisMs;

@@ -113,6 +113,22 @@ describe.skipIf(isRedisMissing)('a reservation', () => {
     expect(await used(one)).toBe(20);
   });
 
+  test('that Redis has not counted returns nothing, and its commit is counted', async () => {
+    const timeouts = { timeoutMs: 20, callTimeoutMs: 2_000 };
+    const [one, two] = await group.start(2, { onEngineDown: 'allow', ...timeouts });
+    expect((await reserve(two, 50)).allowed).toBe(true);
+    let resume = () => {};
+    const resumed = new Promise<void>((resolve) => {
+      resume = resolve;
+    });
+    one.interceptAnswer = (script) => (script === 'exchange' ? resumed : Promise.resolve());
+    const reserved = await reserve(one, 90);
+    expect(reserved.allowed).toBe(true);
+    resume();
+    expect(await one.engine.holds.commit(idOf(reserved), [20])).toMatchObject({ charged: 20 });
+    await expect.poll(() => used(one)).toBe(70);
+  });
+
   test('that was cancelled leaves nothing', async () => {
     const [one] = await group.start(1);
     const reserved = await reserve(one, 100);
