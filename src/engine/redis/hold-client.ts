@@ -146,9 +146,16 @@ export class HoldClient {
     return answer;
   }
 
-  #endAll(call: EndHolds): Promise<HoldsAnswer> {
+  async #endAll(call: EndHolds): Promise<HoldsAnswer> {
     const { bucket } = call;
-    return this.#repeat(bucket, () => this.#options.buckets[bucket].endHolds(call));
+    // Leases are ended by several calls, if there are many.
+    let count = 0;
+    const answer = await this.#repeat(bucket, async () => {
+      const result = await this.#options.buckets[bucket].endHolds(call);
+      if (result.kind === 'answer') count += result.answer.count;
+      return result;
+    });
+    return { ...answer, count };
   }
 
   /**
@@ -169,7 +176,11 @@ export class HoldClient {
       if (result.kind === 'answer') {
         const { answer } = result;
         this.#onAnswer(bucket, answer);
-        if (answer.holdStatus === HOLD_STATUS.again) continue;
+        if (answer.holdStatus === HOLD_STATUS.again) {
+          mayBeDone = true;
+          if (isLast) break;
+          continue;
+        }
         if (answer.holdStatus !== HOLD_STATUS.recovering || isLast) return answer;
       }
       if (isLast) break;
@@ -180,7 +191,7 @@ export class HoldClient {
   }
 
   /** Learns when the next hold of a bucket expires, to end it then. */
-  #onAnswer(bucket: number, { expired, nextMs, holdStatus }: HoldAnswer): void {
+  #onAnswer(bucket: number, { expired, nextMs }: HoldAnswer): void {
     const { stats, redisMs, nowMs, pollsOthers } = this.#options;
     if (expired > 0) stats.add(WORKER_STAT.holdsExpired, expired);
     clearTimeout(this.#expiryTimers[bucket]);
@@ -188,7 +199,7 @@ export class HoldClient {
     const leftMs = nextMs - redisMs(bucket, nowMs());
     // A poll learns it again before.
     if (pollsOthers && leftMs > EXPIRE_POLL_MS) return;
-    const waitMs = holdStatus === HOLD_STATUS.again ? 0 : Math.max(EXPIRE_PAUSE_MS, leftMs);
+    const waitMs = Math.max(EXPIRE_PAUSE_MS, leftMs);
     this.#expiryTimers[bucket] = setTimeout(() => void this.#expire(bucket), waitMs);
   }
 

@@ -62,6 +62,15 @@ async function remaining(machine: TestMachine): Promise<number> {
   return (await machine.decide(ID, terms)).remaining;
 }
 
+/** Counts the answers to calls of a script from now on. */
+function countCalls(machine: TestMachine, name: string): () => number {
+  let calls = 0;
+  machine.interceptAnswer = async (script) => {
+    if (script === name) calls++;
+  };
+  return () => calls;
+}
+
 const liveHolds = async (machine: TestMachine) => await machine.engine.holds.liveHolds(ID);
 
 describe.skipIf(isRedisMissing)('a reservation', () => {
@@ -326,6 +335,31 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     await expect.poll(() => acquire(two, 2), { timeout: 10_000 }).toMatchObject(denied);
     expect(await two.engine.holds.release(idOf(kept))).toBe(1);
     expect(await one.engine.holds.renew(idOf(renewed), TTL_MS)).toMatchObject({ granted: true });
+  });
+
+  test('does not wait until expired ones of other identities are ended', async () => {
+    const [one] = await group.start(1);
+    const { namespace } = checkOf('shared');
+    const others = Array.from({ length: 500 }, (_, n) => identityOf(`other ${n}`));
+    await Promise.all(
+      others.map((identity) => {
+        return one.engine.holds.acquire({ namespace, identity, limit: 1, cost: 1, ttlMs: 1_000 });
+      }),
+    );
+    const calls = countCalls(one, 'beginHold');
+    await moveClock(group.redis, 1_000);
+    expect(await acquire(one, 1)).toMatchObject({ granted: true, inUse: 1 });
+    expect(calls()).toBe(1);
+  });
+
+  test('of many that are ended as a whole is ended in parts', async () => {
+    const [one] = await group.start(1);
+    await reserve(one, 7);
+    await Promise.all(Array.from({ length: 500 }, () => acquire(one, 500)));
+    const calls = countCalls(one, 'endHold');
+    expect(await one.engine.holds.endLeases(ID)).toBe(500);
+    expect(calls()).toBeGreaterThan(2);
+    expect(await liveHolds(one)).toMatchObject({ count: 1, inUse: 0, reservedTokens: 7 });
   });
 
   test('is not granted while Redis is down', async () => {

@@ -11,7 +11,7 @@ local others = ARGV[HEADER_ARGUMENTS + 3]
 local operation, kind, limit, durationMs, rule, window, reservedUs, tokens, ttlMs, expiresMs,
   namespace0, namespace1, flags = unpack(BEGIN_HOLD, numbers, firstMessage)
 
-local isMore = expireDue()
+local isMore = expireDue(identity)
 local hold = readHold(name)
 local status, isGranted = HOLD_DONE, true
 if hold then

@@ -20,17 +20,22 @@ local function settle(hold)
   storeHold(hold, nowMs)
 end
 
+-- Returns how many leases were ended, and whether there may be more.
 local function endLeases(identity)
-  local ended = 0
-  for _, of in ipairs(call('ZRANGE', head .. IDENTITY_HOLDS_KEY .. identity, 0, -1)) do
-    local hold = readHold(of)
-    if hold and hold.kind == KIND_LEASE and isLive(hold) then
-      finish(hold, STATE_ENDED)
-      storeHold(hold, nowMs)
-      ended = ended + 1
+  local ended, first, names = 0, 0, nil
+  repeat
+    names = call('ZRANGE', head .. IDENTITY_HOLDS_KEY .. identity, first,
+      first + ENDED_PER_CALL - 1)
+    for _, of in ipairs(names) do
+      local hold = readHold(of)
+      if hold and hold.kind == KIND_LEASE and isLive(hold) then
+        finish(hold, STATE_ENDED)
+        storeHold(hold, nowMs)
+        ended = ended + 1
+      else first = first + 1 end
     end
-  end
-  return ended
+  until #names < ENDED_PER_CALL or ended >= ENDED_PER_CALL
+  return ended, #names == ENDED_PER_CALL
 end
 
 -- Appends lines about the holds of an identity, the first to expire before the others.
@@ -51,14 +56,17 @@ local function list(identity, lines)
   end
 end
 
-local isMore = expireDue()
-local lines = {''}
+local isOfIdentity = operation == END_LIST or operation == END_END_LEASES
+local isMore = expireDue(isOfIdentity and name)
+local lines = {'', ''}
 if operation >= END_EXPIRE then
-  lines[2] = answerOf(isMore and HOLD_AGAIN or HOLD_DONE)
   if not isMore and operation == END_LIST then list(name, lines)
   elseif not isMore and operation == END_END_LEASES then
-    lines[3] = format(HOLDS_HEADER, endLeases(name), 0, 0)
+    local ended
+    ended, isMore = endLeases(name)
+    lines[3] = format(HOLDS_HEADER, ended, 0, 0)
   end
+  lines[2] = answerOf(isMore and HOLD_AGAIN or HOLD_DONE)
 else
   local hold = readHold(name)
   if not hold then lines[2] = answerOf(fenceUs > 0 and HOLD_RECOVERING or HOLD_UNKNOWN)

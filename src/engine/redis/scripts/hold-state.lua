@@ -218,18 +218,27 @@ local function expire(hold)
   storeHold(hold, nowMs)
 end
 
--- Ends holds of the bucket whose time is over. Returns whether there may be more of them.
-local function expireDue()
-  local due = call('ZRANGE', endsKey, '-inf', format('%d', nowMs), 'BYSCORE', 'LIMIT', 0,
-    EXPIRED_PER_CALL)
-  for _, entry in ipairs(due) do
-    local name, identity, kind, tokens = match(entry, '^(%S+) (%S+) (%d+) (%d+)$')
+-- Ends holds that have expired: the first ones of the bucket, and those of the identity of the call,
+-- so that no client waits for the holds of others. Returns whether there may be more of them.
+local function expireDue(identity)
+  local untilMs = format('%d', nowMs)
+  local entries = call('ZRANGE', endsKey, '-inf', untilMs, 'BYSCORE', 'LIMIT', 0, ENDED_PER_CALL)
+  for _, entry in ipairs(entries) do
+    local name, ofIdentity, kind, tokens = match(entry, '^(%S+) (%S+) (%d+) (%d+)$')
     local hold = readHold(name)
     if hold and hold.state == STATE_LIVE then expire(hold)
-    else removeLive(name, identity, tonumber(kind), tonumber(tokens), entry) end
+    else removeLive(name, ofIdentity, tonumber(kind), tonumber(tokens), entry) end
   end
-  expiredCount = #due
-  return #due == EXPIRED_PER_CALL
+  expiredCount = #entries
+  if #entries < ENDED_PER_CALL or not identity then return #entries == ENDED_PER_CALL end
+  local names = call('ZRANGE', head .. IDENTITY_HOLDS_KEY .. identity, '-inf', untilMs, 'BYSCORE',
+    'LIMIT', 0, ENDED_PER_CALL)
+  for _, name in ipairs(names) do
+    local hold = readHold(name)
+    if hold and hold.state == STATE_LIVE then expire(hold) end
+  end
+  expiredCount = expiredCount + #names
+  return #names == ENDED_PER_CALL
 end
 
 local function isLive(hold) return hold.state == STATE_LIVE and hold.expiresMs > nowMs end
