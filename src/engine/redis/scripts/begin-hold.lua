@@ -1,6 +1,6 @@
 -- Records a reservation whose tokens are deducted, or grants a lease. A call may be repeated: what
 -- it has recorded is there then, and the answer is the same.
--- KEYS: the bucket, the hold, the live holds and the sums of its identity.
+-- KEYS: the bucket, the hold, the live holds and the sums of its identity, the key of no hold.
 -- ARGV after the header: the hold, its identity, the references of the other holds of its list.
 --#include clock.lua
 --#include enter.lua

@@ -1,6 +1,6 @@
 -- Finds, settles, renews and releases a hold, or is about all holds of an identity. It frees memory
 -- or needs little, so it runs at `maxmemory`. A call may be repeated.
--- KEYS: the bucket, the hold, or the live holds and the sums of the identity.
+-- KEYS: the bucket, the key of no hold, the hold, or the live holds and the sums of the identity.
 -- ARGV after the header: the hold, or the identity.
 --#include clock.lua
 --#include enter.lua

@@ -161,6 +161,7 @@ export function encodeBeginHold(
       keys.hold(bucket, name),
       keys.holdsOf(identity),
       keys.holdSums(identity),
+      keys.noHold(bucket),
     ],
     args: [
       ...headerArguments(header, context, numbers),
@@ -184,13 +185,14 @@ export function encodeEndHold(
   if ('name' in call) {
     const { kind, bucket, secret, number } = call.name;
     const name = nameOfHold(kind, secret, number);
-    return { keys: [keys.members(bucket), keys.hold(bucket, name)], args: [...first, name] };
+    const holdKeys = [keys.members(bucket), keys.noHold(bucket), keys.hold(bucket, name)];
+    return { keys: holdKeys, args: [...first, name] };
   }
-  const bucketKey = keys.members(call.bucket);
-  if (call.operation === 'expire') return { keys: [bucketKey], args: [...first, ''] };
+  const bucketKeys = [keys.members(call.bucket), keys.noHold(call.bucket)];
+  if (call.operation === 'expire') return { keys: bucketKeys, args: [...first, ''] };
   const { identity } = call;
   return {
-    keys: [bucketKey, keys.holdsOf(identity), keys.holdSums(identity)],
+    keys: [...bucketKeys, keys.holdsOf(identity), keys.holdSums(identity)],
     args: [...first, hexOf(identity)],
   };
 }

@@ -59,6 +59,11 @@ export class KeySpace {
     return this.#heads[bucket] + NAMES.HOLD_KEY + name;
   }
 
+  /** No hold has this key: scripts of holds name it for the same reason as that of `counter`. */
+  noHold(bucket: number): string {
+    return this.hold(bucket, '');
+  }
+
   /** The live holds of an identity. */
   holdsOf(identity: Identity): string {
     return this.#head(identity) + NAMES.IDENTITY_HOLDS_KEY + hexOf(identity);
