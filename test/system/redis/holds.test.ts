@@ -2,9 +2,12 @@
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
+import { ENDED_HOLD_MS } from '../../../src/core/constants.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { Lease, Reservation } from '../../../src/engine/hold-engine.ts';
 import { HOLD_KIND, type HoldId } from '../../../src/engine/hold-id.ts';
+import { nameOfHold } from '../../../src/engine/redis/scripts/keys.ts';
+import { KEPT_HOLD_MS } from '../../../src/engine/redis/scripts/protocol-constants.ts';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { checkOf } from '../../support/engines.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
@@ -217,6 +220,19 @@ describe.skipIf(isRedisMissing)('a reservation', () => {
     const commit = await two.engine.holds.commit(idOf(reserved), [30]);
     expect(commit).toMatchObject({ charged: 30, isLate: true });
     await expect.poll(() => used(one)).toBe(30);
+  });
+
+  test('is kept for a day after its expiry, if no machine ends it before', async () => {
+    const [one] = await group.start(1);
+    const reserved = await reserve(one, 80);
+    const name = nameOfHold(HOLD_KIND.reservation, idOf(reserved).secret, 0);
+    const kept = [one.keys.hold(0, name), one.keys.holdSums(ID)];
+    const keptMs = (key: string) => group.redis.command('PTTL', key);
+    for (const key of [...kept, one.keys.holdsOf(ID)]) {
+      expect(await keptMs(key)).toBeGreaterThan(KEPT_HOLD_MS);
+    }
+    await one.engine.holds.cancel(idOf(reserved));
+    for (const key of kept) expect(await keptMs(key)).toBeLessThanOrEqual(ENDED_HOLD_MS);
   });
 
   test('of a dead machine is ended by another one', async () => {

@@ -17,7 +17,7 @@ local function settle(hold)
   else hold.state, hold.flags = STATE_ENDED, hold.flags + FLAG_IS_LATE end
   hold.released = giveBack(hold, max(0, hold.charged - cost))
   hold.charged = hold.charged - hold.released + charge(hold, max(0, cost - hold.charged))
-  storeHold(hold, nowMs)
+  storeEnded(hold)
 end
 
 -- Returns how many leases were ended, and whether there may be more.
@@ -30,7 +30,7 @@ local function endLeases(identity)
       local hold = readHold(of)
       if hold and hold.kind == KIND_LEASE and isLive(hold) then
         finish(hold, STATE_ENDED)
-        storeHold(hold, nowMs)
+        storeEnded(hold)
         ended = ended + 1
       else first = first + 1 end
     end
@@ -78,7 +78,7 @@ else
       keepLive(hold, false)
     elseif operation == END_RELEASE and isGranted then
       finish(hold, STATE_ENDED)
-      storeHold(hold, nowMs)
+      storeEnded(hold)
     end
     lines[2] = answerOf(HOLD_DONE, hold, isGranted)
   end

@@ -21,13 +21,13 @@ local function readHold(name)
   }
 end
 
--- An ended hold is known for a time after `lastMs`.
-local function storeHold(hold, lastMs)
+-- `untilMs` is when the record is forgotten.
+local function storeHold(hold, untilMs)
   local stored = pack(HOLD, hold.kind, hold.state, hold.limit, hold.durationMs, hold.rule,
     hold.window, hold.reservedUs, hold.tokens, hold.charged, hold.released, hold.expiresMs,
     hold.namespace0, hold.namespace1, hold.flags)
   call('SET', head .. HOLD_KEY .. hold.name, stored .. hold.identity .. hold.others,
-    'PXAT', format('%d', lastMs + ENDED_HOLD_MS))
+    'PXAT', format('%d', untilMs))
 end
 
 local function keepUntil(key, expiryMs)
@@ -50,7 +50,11 @@ local function setSum(identity, kind, tokens)
   call('HSET', head .. HOLD_SUMS_KEY .. identity, format('%d', kind), format('%d', tokens))
 end
 
--- Makes a hold live, or sets a new expiry.
+-- An ended hold is known for a time.
+local function storeEnded(hold) storeHold(hold, nowMs + ENDED_HOLD_MS) end
+
+-- Makes a hold live, or sets a new expiry. Its keys are kept beyond the expiry: a machine must find
+-- them to end it, and all machines may be stopped.
 local function keepLive(hold, isNew)
   local holdsKey = head .. IDENTITY_HOLDS_KEY .. hold.identity
   local sumsKey = head .. HOLD_SUMS_KEY .. hold.identity
@@ -60,10 +64,9 @@ local function keepLive(hold, isNew)
   if isNew then
     setSum(hold.identity, hold.kind, min(sumOf(hold.identity, hold.kind) + hold.tokens, AMOUNT_MAX))
   end
-  for _, key in ipairs({endsKey, holdsKey, sumsKey}) do
-    keepUntil(key, hold.expiresMs + ENDED_HOLD_MS)
-  end
-  storeHold(hold, hold.expiresMs)
+  local untilMs = hold.expiresMs + KEPT_HOLD_MS
+  for _, key in ipairs({endsKey, holdsKey, sumsKey}) do keepUntil(key, untilMs) end
+  storeHold(hold, untilMs)
 end
 
 local function removeLive(name, identity, kind, tokens, entry)
@@ -71,6 +74,10 @@ local function removeLive(name, identity, kind, tokens, entry)
   call('ZREM', endsKey, entry)
   if call('ZREM', holdsKey, name) == 1 then
     setSum(identity, kind, max(0, sumOf(identity, kind) - tokens))
+    -- Its resets are known as long as its ended holds.
+    if call('EXISTS', holdsKey) == 0 then
+      call('PEXPIREAT', head .. HOLD_SUMS_KEY .. identity, format('%d', nowMs + ENDED_HOLD_MS))
+    end
   end
 end
 
@@ -215,7 +222,7 @@ local function expire(hold)
   if hold.kind == KIND_RESERVATION and not hasFlag(hold, FLAG_CHARGES) then
     hold.charged = hold.charged - giveBack(hold, hold.charged)
   end
-  storeHold(hold, nowMs)
+  storeEnded(hold)
 end
 
 -- Ends holds that have expired: the first ones of the bucket, and those of the identity of the call,

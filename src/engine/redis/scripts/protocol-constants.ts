@@ -172,6 +172,8 @@ export const ENDED_PER_CALL = 16;
 export const EXPIRE_PAUSE_MS = 4;
 /** Each machine looks for holds of others that have expired this often, ms. */
 export const EXPIRE_POLL_MS = 1_000;
+/** How long Redis keeps a hold that has expired and that no machine has ended, ms. */
+export const KEPT_HOLD_MS = 86_400_000;
 /** The longest time between the check of a reservation and its record, ms. */
 export const UNRECORDED_MS = 3 * CHECK_DEADLINE_MS;
 /** Holds that a shard worker knows, to report them to a Redis that has lost its memory. */
