@@ -235,6 +235,47 @@ describe.skipIf(isRedisMissing)('a reservation', () => {
     for (const key of kept) expect(await keptMs(key)).toBeLessThanOrEqual(ENDED_HOLD_MS);
   });
 
+  test.each([
+    ['fixed', RULE.fixed, 0],
+    ['sliding', RULE.sliding, 90],
+  ])('of the window before with %s returns %s', async (_, rule, released) => {
+    const [one, two] = await group.start(2);
+    const terms = { rule, durationMs: MINUTE_MS };
+    const reserved = await reserve(one, 90, terms, 2 * MINUTE_MS);
+    await moveClock(group.redis, MINUTE_MS);
+    expect(await two.engine.holds.commit(idOf(reserved), [0])).toMatchObject({ released });
+    expect((await reserve(two, 99, terms)).allowed).toBe(true);
+    expect((await reserve(one, 2, terms)).allowed).toBe(false);
+  });
+
+  test('charges the current window, if its own has ended', async () => {
+    const [one, two] = await group.start(2);
+    const terms = { durationMs: MINUTE_MS };
+    const reserved = await reserve(one, 50, terms, 2 * MINUTE_MS);
+    await moveClock(group.redis, MINUTE_MS);
+    const commit = await two.engine.holds.commit(idOf(reserved), [80]);
+    expect(commit).toEqual({ charged: 80, released: 0, isLate: false });
+    expect((await reserve(one, 71, terms)).allowed).toBe(false);
+    expect((await reserve(two, 70, terms)).allowed).toBe(true);
+  });
+
+  test.each(['beginHold', 'endHold'])('is counted once, if answers to %s are lost', async (name) => {
+    const [one, two] = await group.start(2);
+    let lost = 0;
+    one.interceptAnswer = async (script) => {
+      if (script === name && ++lost <= 2) throw new Error('the answer is lost');
+    };
+    const reserved = await reserve(one, 90);
+    const lease = await acquire(one, 1);
+    lost = 0;
+    expect(await liveHolds(two)).toMatchObject({ count: 2, inUse: 1, reservedTokens: 90 });
+    expect(await one.engine.holds.commit(idOf(reserved), [30])).toMatchObject({ charged: 30 });
+    lost = 0;
+    await one.engine.holds.release(idOf(lease));
+    expect(await liveHolds(two)).toMatchObject({ count: 0, inUse: 0, reservedTokens: 0 });
+    expect(await used(two)).toBe(30);
+  });
+
   test('of a dead machine is ended by another one', async () => {
     const [one, two] = await group.start(2);
     await reserve(one, 80, {}, 1_000);
