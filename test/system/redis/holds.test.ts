@@ -259,7 +259,7 @@ describe.skipIf(isRedisMissing)('a reservation', () => {
     expect((await reserve(two, 70, terms)).allowed).toBe(true);
   });
 
-  test.each(['beginHold', 'endHold'])('is counted once, if answers to %s are lost', async (name) => {
+  test.each(['beginHold', 'endHold'])('is counted once, if %s is repeated', async (name) => {
     const [one, two] = await group.start(2);
     let lost = 0;
     one.interceptAnswer = async (script) => {

@@ -1,5 +1,6 @@
--- Records a reservation whose tokens are deducted, or grants a lease. A call may be repeated: what
--- it has recorded is there then, and the answer is the same.
+-- Records a reservation, whose tokens were deducted before, or grants a lease. It also records what
+-- machines report to a Redis that has lost its memory. A machine may repeat a call: a hold that is
+-- recorded already stays as it is, and the answer is the same.
 -- KEYS: the bucket, the hold, the live holds and the sums of its identity, the key of no hold.
 -- ARGV after the header: the hold, its identity, the references of the other holds of its list.
 --#include clock.lua
@@ -16,7 +17,7 @@ local hold = readHold(name)
 local status, isGranted = HOLD_DONE, true
 if hold then
   isGranted = isLive(hold)
-  -- Machines report what they know of it, and another may have renewed it.
+  -- The machine that reports the lease may have renewed it later than one that reported it before.
   if operation == BEGIN_REPORT and isGranted and expiresMs > hold.expiresMs then
     hold.expiresMs = expiresMs
     keepLive(hold, false)

@@ -1,5 +1,6 @@
--- Finds, settles, renews and releases a hold, or is about all holds of an identity. It frees memory
--- or needs little, so it runs at `maxmemory`. A call may be repeated.
+-- Finds, settles, renews or releases a hold; ends holds of a bucket that have expired; lists the
+-- holds of an identity, or ends its leases. The script frees memory or needs little, so Redis runs
+-- it at `maxmemory`. A machine may repeat a call.
 -- KEYS: the bucket, the key of no hold, the hold, or the live holds and the sums of the identity.
 -- ARGV after the header: the hold, or the identity.
 --#include clock.lua
@@ -20,7 +21,7 @@ local function settle(hold)
   storeEnded(hold)
 end
 
--- Returns how many leases were ended, and whether there may be more.
+-- Ends leases of an identity. Returns how many, and whether there may be more.
 local function endLeases(identity)
   local ended, first, names = 0, 0, nil
   repeat

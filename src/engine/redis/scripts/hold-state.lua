@@ -1,5 +1,5 @@
--- Holds of a bucket: their records, which of them are live, and how they end. A script runs as a
--- whole, so a record, the sums of its identity and its counter change together.
+-- Holds of a bucket: their records, which of them are live, and how they end. Redis runs a script
+-- as a whole, so a record, the sums of its identity and its counter change together.
 --#include quotient.lua
 --#include gcra-bucket.lua
 
@@ -36,7 +36,7 @@ local function keepUntil(key, expiryMs)
   if call('PEXPIREAT', key, digits, 'GT') == 0 then call('PEXPIREAT', key, digits, 'NX') end
 end
 
--- The entry of a live hold: with what its sums need if its record is lost.
+-- The entry of a live hold in HOLD_ENDS_KEY. If the record is lost, the sums are corrected by it.
 local function entryOf(hold)
   return format('%s %s %d %d', hold.name, hold.identity, hold.kind, hold.tokens)
 end
@@ -95,8 +95,8 @@ local function isVoided(hold)
   return false
 end
 
--- Wakes the members that wait for tokens of a counter, or deny checks by its known usage, which has
--- fallen. The caller is woken too: it has not read the counter.
+-- Wakes the members that wait for tokens of a counter, or that deny checks by its known usage: the
+-- usage has fallen. The member of this call is woken too: it has not read the counter.
 local function wakeMembers(keyPrefix, durationMs, currentWindow)
   local me = ''
   local key = format('%s:%d', keyPrefix, currentWindow)
@@ -117,7 +117,7 @@ local function wakeMembers(keyPrefix, durationMs, currentWindow)
     recalledUs, limit, flags))
 end
 
--- Has machines return what they have leased of a window that is used up.
+-- Recalls the leases that all machines have of a window that is used up.
 local function recallAll(keyPrefix, durationMs, window, number)
   --#include publish.lua
   --#include counter-name.lua
@@ -132,8 +132,9 @@ local function recallAll(keyPrefix, durationMs, window, number)
   end
 end
 
--- Adds tokens to a window; a negative number returns some. They belong to no machine: the totals
--- alone have them, and what machines report later does not change that. Returns how many.
+-- Adds tokens to a window, or returns some if the number is negative. Only the totals contain them,
+-- no account of a machine: what machines report later does not change them. Returns how many tokens
+-- were added.
 local function addToWindow(hold, window, tokens)
   local durationMs = hold.durationMs
   local keyPrefix = format('%s%s:%d', head .. COUNTER_KEY, hold.identity, durationMs)
@@ -159,8 +160,8 @@ local function addToWindow(hold, window, tokens)
   return tokens
 end
 
--- The same for a GCRA bucket. Tokens that have refilled since the reservation are in it already:
--- they are not returned. Under another limit by now the higher one counts.
+-- The same for a GCRA bucket. Tokens that have refilled since the reservation do not return a
+-- second time. If the limit has changed since, the refill is that of the higher limit.
 local function addToBucket(hold, tokens)
   local durationMs = hold.durationMs
   local key = format('%s%s:%d', head .. GCRA_KEY, hold.identity, durationMs)
@@ -194,8 +195,8 @@ local function addToBucket(hold, tokens)
   return -returned
 end
 
--- Returns tokens to the window from which they were deducted, or to the bucket. A sliding window
--- also carries over the window before. Returns how many.
+-- Returns tokens to the window from which they were deducted, or to the bucket. With a sliding
+-- window that may be the window before, which is carried over. Returns their number.
 local function giveBack(hold, tokens)
   if tokens == 0 or isVoided(hold) then return 0 end
   if hold.rule == RULE_GCRA then return -addToBucket(hold, -tokens) end
@@ -204,7 +205,7 @@ local function giveBack(hold, tokens)
   return -addToWindow(hold, hold.window, -tokens)
 end
 
--- Counts tokens beyond those of a reservation, in the current window. Returns how many.
+-- Counts tokens beyond those of a reservation, in the current window. Returns their number.
 local function charge(hold, tokens)
   if tokens == 0 then return 0 end
   if hold.rule == RULE_GCRA then return addToBucket(hold, tokens) end
@@ -225,8 +226,8 @@ local function expire(hold)
   storeEnded(hold)
 end
 
--- Ends holds that have expired: the first ones of the bucket, and those of the identity of the call,
--- so that no client waits for the holds of others. Returns whether there may be more of them.
+-- Ends holds that have expired: the first ones of the bucket, and those of the identity of the
+-- call, so that no client waits for holds of others. Returns whether there may be more of them.
 local function expireDue(identity)
   local untilMs = format('%d', nowMs)
   local entries = call('ZRANGE', endsKey, '-inf', untilMs, 'BYSCORE', 'LIMIT', 0, ENDED_PER_CALL)

@@ -164,8 +164,8 @@ export const BUCKET_HOLD_MS = 10;
 // Holds
 
 /**
- * Holds that a call ends: of those that have expired in the bucket, of those of its identity, and of
- * the leases of an identity. Redis runs nothing else meanwhile, some 0.3 ms for so many.
+ * Holds that a call ends: of those that have expired in the bucket, of those of its identity, and
+ * of the leases of an identity. Redis runs nothing else meanwhile, some 0.3 ms for so many.
  */
 export const ENDED_PER_CALL = 16;
 /** How long after an answer a worker ends more holds that have expired, at least, ms. */

@@ -344,7 +344,8 @@ export const ANSWERS = {
     ...{ lent: '%d' },
   }),
   RESET_ANSWER: fields({ isRecovering: '%d', count: '%d' }),
-  // `expired` holds were ended for the call; the next expires then, Unix ms, or 0 if none is live.
+  // `expired` holds were ended for the call. `nextMs` is when the next one expires, Unix ms; 0 if
+  // none is live.
   HOLD_ANSWER: fields({
     ...{ status: '%d', isGranted: '%d', inUse: '%d', limit: '%d', expiresMs: '%d' },
     ...{ charged: '%d', released: '%d', isLate: '%d', namespace0: '%d', namespace1: '%d' },

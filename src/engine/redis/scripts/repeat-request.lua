@@ -1,4 +1,5 @@
--- Stores the answer to a request that may be repeated. It is claimed while it is decided.
+-- Stores the answers to requests that clients may repeat. An acceptor claims a request before it
+-- decides it.
 -- KEYS: the request. ARGV: the operation, its parameters, the claim, the answer.
 local call, format = redis.call, string.format
 local key = KEYS[1]
@@ -15,7 +16,7 @@ if operation == REQUEST_CLAIM then
   if ofAnswer ~= parameters then return {format(REQUEST_ANSWER, REQUEST_CONFLICT, '-')} end
   return {format(REQUEST_ANSWER, REQUEST_ANSWERED, text)}
 end
--- A claim that took too long may have been replaced by another, whose answer stays.
+-- The claim may have ended, and another acceptor may have claimed the request: its answer stays.
 if not stored or stored == claimed then
   if operation == REQUEST_STORE then
     call('SET', key, 'a ' .. parameters .. ' ' .. answer, 'PX', REQUEST_ID_MS)

@@ -87,7 +87,8 @@ for _, name in ipairs(call('HKEYS', KEYS[2])) do
     end
   end
 end
--- Reservations return nothing to what was reset. Some may be about to be recorded.
+-- Reservations return nothing to a counter that was reset after their tokens were deducted. Some of
+-- these reservations may not be recorded yet.
 local sumsKey = bucketKey:sub(1, -2) .. HOLD_SUMS_KEY .. identity
 for kind in kinds:gmatch('%a') do
   if selectsAll then call('HSET', sumsKey, HOLD_VOIDED .. kind, format('%d', clockUs)) end
