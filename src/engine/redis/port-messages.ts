@@ -10,6 +10,7 @@
 
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
+import { RedisError } from '../../redis/errors.ts';
 import type { CounterSelector } from '../engine.ts';
 import type { BeginHold, EndHold, EndHolds, HoldAnswer, HoldsAnswer } from './scripts/holds.ts';
 import type { StoredCounter } from './scripts/protocol.ts';
@@ -82,7 +83,9 @@ export async function answerRequest(
   try {
     result = await act(request.action);
   } catch (error) {
-    const isUnchanged = error instanceof Unchanged || request.action.kind === 'inspect';
+    const hasNotRun = error instanceof RedisError && !error.mayHaveRun;
+    const isUnchanged =
+      error instanceof Unchanged || hasNotRun || request.action.kind === 'inspect';
     const reason = error instanceof Error ? error.message : String(error);
     result = { kind: 'failure', reason, isUnchanged };
   }

@@ -65,4 +65,15 @@ describe.skipIf(isRedisMissing)('a request that may be repeated', () => {
     expect(await answer(two)).toEqual({ ...ALLOWED, isRepetition: true });
     expect(decided).toBe(1);
   });
+
+  test('is not decided while Redis is full', async () => {
+    const [one] = await group.start(1);
+    await group.redis.command('CONFIG', 'SET', 'maxmemory', '1');
+    try {
+      await expect(answer(one)).rejects.toThrow('nothing was changed');
+    } finally {
+      await group.redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    }
+    expect(decided).toBe(0);
+  });
 });
