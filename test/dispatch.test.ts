@@ -22,6 +22,7 @@ const COMMAND_LINES = [
   ['renew', NO_LEASE_ID, '--ttl', '1s'],
   ['release', NO_LEASE_ID],
   ['run', '--concurrency', '5', '--identifier', 'job', '--', 'sh', '-c', 'exit 9'],
+  ['holds', 'end', 'a', '1c-09f3'],
   ['overrides', 'list', '--namespace', 'default'],
   ['keys', 'list', '--json'],
   ['namespaces', 'list'],

@@ -68,6 +68,11 @@ const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | un
       ? formatCount(namespaceCount, 'namespace')
       : undefined;
   },
+  hold: ({ namespace, identifier, kind, handle }) => {
+    return areStrings(namespace, identifier, kind, handle)
+      ? [valueCell(namespace), quoted(identifier as string), kind, valueCell(handle)].join(' ')
+      : undefined;
+  },
   policy: ({ namespace }) => (areStrings(namespace) ? valueCell(namespace) : undefined),
   namespace: ({ namespace, namespaceId }) => {
     return areStrings(namespace, namespaceId)

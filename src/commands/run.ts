@@ -62,6 +62,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'run a command while it holds a concurrency lease',
     load: async () => (await import('./job.ts')).job,
   },
+  holds: {
+    summary: 'end a reservation or a lease of another client',
+    load: async () => (await import('./holds.ts')).holds,
+  },
   overrides: {
     summary: 'set, get, list, delete, import or export overrides',
     load: async () => (await import('./overrides.ts')).overrides,

@@ -83,6 +83,13 @@ export interface LiveHold {
   expiresAt: number;
 }
 
+/** A hold that an operator has ended. */
+export interface EndedHold {
+  kind: HoldKind;
+  /** Of a reservation: the tokens that returned to their window. Of a lease: those in use. */
+  released: number;
+}
+
 /** What the live holds of an identity use. */
 export interface LiveHolds {
   reservedTokens: number;
@@ -122,4 +129,11 @@ export interface HoldEngine {
   liveHolds(identity: Identity): Eventual<LiveHolds>;
   /** Ends all live leases of an identity. @returns how many */
   endLeases(identity: Identity): Eventual<number>;
+  /**
+   * Ends a live hold of an identity: cancels a reservation, releases a lease. Of a reservation of
+   * several checks it cancels only the check of this identity. The others stay live.
+   * @param handle of `liveHolds`
+   * @returns undefined if the identity has no live hold with this handle
+   */
+  endHold(identity: Identity, handle: string): Eventual<EndedHold | undefined>;
 }

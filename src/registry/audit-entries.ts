@@ -73,6 +73,19 @@ function overrideFields(field: 'before' | 'after', override: Override | undefine
   return { [field]: { ...values, ...(expires !== undefined && { expires }) } };
 }
 
+/**
+ * @param hold its namespace by its name, and the tokens that its end has released
+ * @param namespaceId undefined if the namespace is not durable
+ */
+export function holdEnd(
+  hold: { namespace: string; identifier: string; kind: string; handle: string; released: number },
+  namespaceId: string | undefined,
+): AuditDetails {
+  const { released, ...names } = hold;
+  const target = { ...names, ...(namespaceId !== undefined && { namespaceId }) };
+  return { action: 'hold.end', target, after: { released } };
+}
+
 /** @param namespaces names and patterns */
 export function overridesImport(
   namespaces: ReadonlySet<string>,

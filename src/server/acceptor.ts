@@ -122,6 +122,9 @@ export class Acceptor {
     const onUnknownFields = createUnknownFieldReporter(stats, (field) => {
       this.#send({ kind: 'unknownField', field });
     });
+    this.#operations = new OperationForwarder(stats, servers, (number, request) => {
+      this.#send({ kind: 'operation', number, request });
+    });
     const shared = {
       onUnknownFields,
       keyring,
@@ -135,18 +138,12 @@ export class Acceptor {
       repeatable: new RepeatableRequests(engine.requests, keyring, hasher, stats),
       deferredResponses,
       turns,
+      operations: this.#operations,
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
     const corrections = new CorrectionHandler({ ...shared, responder: responders.v1 });
     const holds = new HoldHandler({ ...shared, responder: responders.v1 });
-    this.#operations = new OperationForwarder(stats, servers, (number, request) => {
-      this.#send({ kind: 'operation', number, request });
-    });
-    const explanations = new ExplanationHandler({
-      ...shared,
-      operations: this.#operations,
-      responder: responders.v1,
-    });
+    const explanations = new ExplanationHandler({ ...shared, responder: responders.v1 });
     this.#gateway = new GatewayCheckHandler({
       ...shared,
       knownNamespaces,

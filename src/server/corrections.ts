@@ -1,17 +1,22 @@
 /**
  * The routes that correct and show counters: refund, reset and inspect. The engine does each of
  * them after the deductions of all checks that were answered before, so a response may come in a
- * later turn. A client that disconnects gets none; its correction is made all the same.
+ * later turn. Here is also the route by which an operator ends a hold: its response waits for the
+ * audit log. A client that disconnects gets none; its correction is made all the same.
  */
 
 import type { CounterReference, CounterSelection } from '../api/common/counters.ts';
+import type { HoldEnd } from '../api/common/hold-end.ts';
+import { noLiveHold } from '../api/common/holds.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
+import { endHoldResult, type HoldReference, readEndHold } from '../api/operations/v1/end-hold.ts';
 import { inspectResult, readInspect } from '../api/operations/v1/inspect.ts';
 import { readRefund, resetMismatch } from '../api/operations/v1/refund.ts';
 import { readReset } from '../api/operations/v1/reset.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
+import { ApiError } from '../core/errors.ts';
 import { type Eventual, whenKnown } from '../core/eventual.ts';
 import { type Hasher, type Identity, newIdentity } from '../core/hash.ts';
 import { hasWindows, NO_BURST, RULE } from '../core/window-rules.ts';
@@ -20,6 +25,7 @@ import { isWindowEnd, windowEndingAt } from '../engine/windows/window.ts';
 import type { ActiveOverrides, OverridableCheck } from '../overrides/active.ts';
 import type { BodyHandler } from './body.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
+import type { OperationForwarder } from './operation-forwarder.ts';
 import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
@@ -31,6 +37,7 @@ interface CorrectionDependencies {
   engine: Engine;
   onUnknownFields: UnknownFieldListener<CounterOperationV1>;
   deferredResponses: DeferredResponses;
+  operations: Pick<OperationForwarder, 'ask'>;
   responder: Responder;
 }
 
@@ -88,6 +95,28 @@ export class CorrectionHandler {
     this.#respond(res, result);
   };
 
+  /** Ends one live hold of an identifier, by the handle that an inspection shows. */
+  readonly endHold: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, finder, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
+    const reference = readEndHold(finder, key, bytes, onUnknownFields);
+    this.#respond(res, this.#endHold(key, reference));
+  };
+
+  async #endHold(key: Key, { namespace, identifier, handle }: HoldReference): Promise<object> {
+    const { hasher, engine, operations } = this.#dependencies;
+    const identity = newIdentity();
+    hasher.hash(namespace.hashState, identifier, identity);
+    const ended = await engine.holds.endHold(identity, handle);
+    if (ended === undefined) throw noLiveHold(handle, identifier);
+    const body = endHoldResult(ended);
+    const end: HoldEnd = { namespace: namespace.name, identifier, handle, ...body };
+    await operations.ask('ratelimits.endHold', key, end).catch((error) => {
+      throw unrecorded(error);
+    });
+    return body;
+  }
+
   /** Which counters a request means. An override may have given its checks another duration. */
   #countersOf(reference: CounterSelection): { identity: Identity; selector: CounterSelector } {
     const { durationMs, rule } = reference;
@@ -116,4 +145,12 @@ export class CorrectionHandler {
       responder.sendJson(res, JSON.stringify(result));
     });
   }
+}
+
+/** An error after a hold has ended. */
+function unrecorded(error: unknown): unknown {
+  if (!(error instanceof ApiError)) return error;
+  const cause = error.message.replace(/; nothing was changed$/, '');
+  const message = `the hold has ended, but the audit log has no entry of it: ${cause}`;
+  return new ApiError(error.code, message);
 }

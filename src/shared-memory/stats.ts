@@ -117,6 +117,8 @@ const acceptorStats = {
   unknownFieldsRelease: 48,
   /** Requests with the `requestId` of an earlier one, which got its answer. */
   repeatedRequests: 49,
+  /** Requests of v1 with unknown fields that end a hold by its handle. */
+  unknownFieldsEndHold: 50,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

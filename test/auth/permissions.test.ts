@@ -150,6 +150,7 @@ const ROWS: OperationCase[] = [
   row('analytics.getIdentifiers', 'read_analytics', {}, NAME_TARGETS),
   row('ratelimits.refund', 'refund', counted, ID_OR_NAME_TARGETS),
   row('ratelimits.reset', 'reset', { identifier }, ID_OR_NAME_TARGETS),
+  row('ratelimits.endHold', 'reset', { identifier, handle: '1c-09f3' }, missing(READ_TARGETS)),
   row('ratelimits.inspect', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.explain', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS, 'read_override'),
   row('ratelimits.reserve', 'limit', { ...check, ttl }, known(ID_OR_NAME_TARGETS)),

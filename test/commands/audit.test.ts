@@ -32,6 +32,10 @@ test('weir audit list shows the target, the author and the change of every kind 
     return JSON.stringify({ namespaceName, identifier: 'u', limit: 1, duration: 1_000 });
   });
   await weir(['overrides', 'import', '-'], lines.join('\n'));
+  await weir(['acquire', 'a b', '--namespace', 'api', '--limit', '1', '--ttl', '1h']);
+  const shown = await weir(['inspect', 'a b', '--namespace', 'api', '--json']);
+  const { handle } = JSON.parse(shown).holds.list[0];
+  await weir(['holds', 'end', 'a b', handle, '--namespace', 'api']);
   const count = async () => (await callOperationOk(server.port, 'audit.list')).total as number;
   const total = await count();
   writeConfig(place, { login: { limit: 200, duration: 60_000, onError: 'deny' } });
@@ -70,6 +74,7 @@ test('weir audit list shows the target, the author and the change of every kind 
       'login',
       'onError: allow -> deny, windows: [{limit=100 duration=1m}] -> [{limit=200 duration=1m}]',
     ],
+    ['hold.end', root, `api "a b" lease ${handle}`, 'released=1'],
     ['overrides.import', root, '2 namespaces', 'created=2 updated=0 unchanged=0'],
     ['key.revoke', root, `"my gateway" ${keyId}`, grant],
     ['key.create', root, `"my gateway" ${keyId}`, grant],

@@ -140,6 +140,7 @@ function newRun(overrides = new ActiveOverrides()) {
     deferredResponses: new DeferredResponses(clock, stats),
     ...{ onUnknownFields: () => {}, turns: new Turns(clock, stats), ids: new RequestIds() },
     ...{ responder, responders: { v1: responder, v2: responder } },
+    operations: { ask: () => Promise.reject(new Error('no operation asks the main thread')) },
   };
   const { limitV1 } = new CheckHandler(shared);
   const { reserve, commit, cancel, acquire, renew, release } = new HoldHandler(shared);

@@ -2,9 +2,11 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import { NO_LEASE_ID, NO_RESERVATION_ID } from '../../src/api/texts/examples.ts';
 import { AMOUNT_MAX } from '../../src/core/constants.ts';
+import { STORE_FILE } from '../../src/registry/store/directory.ts';
 import { describeEngines, describeOnce } from '../support/engine-modes.ts';
 import { LONGEST_WINDOW_MS, waitForCheckpoint } from '../support/http.ts';
 import type { Fields, Operation } from '../support/operations.ts';
@@ -22,6 +24,7 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'ratelimits.acquire': { identifier: 'a', limit: 1, ttl: TTL_MS },
   'ratelimits.renew': { leaseId: NO_LEASE_ID, ttl: TTL_MS },
   'ratelimits.release': { leaseId: NO_LEASE_ID },
+  'ratelimits.endHold': { identifier: 'a', handle: '1c-09f3' },
 };
 
 interface Reserved {
@@ -326,6 +329,150 @@ describeEngines(
       expect(await acquire(identifier)).toMatchObject({ inUse: 1 });
     });
 
+    describe('an operator ends by its handle', () => {
+      const handlesOf = async (fields: Fields) => {
+        const shown = await server.ok<{ holds: { list: { handle: string }[] } }>(
+          'ratelimits.inspect',
+          fields,
+        );
+        return shown.holds.list.map(({ handle }) => handle);
+      };
+      const end = (fields: Fields) => server.ok('ratelimits.endHold', fields);
+
+      test('a lease, whose place is free at once, and none of the others', async () => {
+        const identifier = fresh();
+        const [ended, kept] = [
+          await acquire(identifier),
+          await acquire(identifier, { ttl: 2 * TTL_MS }),
+        ];
+        const [handle] = await handlesOf({ identifier });
+        const before = await server.metric('weir_lease_releases_total');
+        expect(await end({ identifier, handle })).toEqual({ kind: 'lease', released: 1 });
+        expect(await server.metric('weir_lease_releases_total')).toBe(before + 1);
+        expect(await renew(ended.leaseId)).toMatchObject({ success: false });
+        expect(await release(ended.leaseId)).toEqual({ released: 0 });
+        expect(await renew(kept.leaseId)).toMatchObject({ success: true, inUse: 1 });
+        expect(await acquire(identifier)).toMatchObject({ success: true, inUse: 2 });
+      });
+
+      test('a reservation, whose tokens return, and whose commit then counts nothing', async () => {
+        const identifier = fresh();
+        const { reservationId } = await reserve(identifier, 40);
+        const [handle] = await handlesOf({ identifier });
+        expect(await end({ identifier, handle })).toEqual({ kind: 'reservation', released: 40 });
+        expect(await remaining(identifier)).toBe(100);
+        expect(await commit(reservationId, 15)).toMatchObject({ charged: 0, released: 40 });
+        expect(await remaining(identifier)).toBe(100);
+      });
+
+      test.each([
+        ['first', 0],
+        ['second', 1],
+      ])('the %s check of a reservation alone, and the commit corrects the other', async (_, n) => {
+        const identifiers = [fresh(), fresh()];
+        const checks = identifiers.map((identifier) => ({ identifier, ...WINDOW, cost: 10 }));
+        const body = { checks, ttl: TTL_MS };
+        const { reservationId } = await server.ok<Reserved>('ratelimits.reserve', body);
+        const identifier = identifiers[n];
+        const [handle] = await handlesOf({ identifier });
+        expect(await end({ identifier, handle })).toEqual({ kind: 'reservation', released: 10 });
+        expect(await remaining(identifiers[1 - n])).toBe(90);
+        expect(await handlesOf({ identifier: identifiers[1 - n] })).toHaveLength(1);
+        await server.ok('ratelimits.commit', { reservationId, costs: [4, 4] });
+        const left = [await remaining(identifier), await remaining(identifiers[1 - n])];
+        expect(left).toEqual([100, 96]);
+      });
+
+      test('no hold that has ended, or is one of another identifier or namespace', async () => {
+        const identifier = fresh();
+        const { leaseId } = await acquire(identifier, { namespace: 'here' });
+        await server.check({ identifier, ...WINDOW, cost: 1, namespace: 'elsewhere' });
+        await server.namespaceId('here');
+        const [handle] = await handlesOf({ identifier, namespace: 'here' });
+        const other = handle.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'));
+        const error = async (fields: Fields) => {
+          const all = { identifier, namespace: 'here', handle, ...fields };
+          return server.errorOf('ratelimits.endHold', all);
+        };
+        const notFound = (name: string, of = identifier) => {
+          return [404, `"${of}" has no live reservation or lease with the handle "${name}"`];
+        };
+        expect(await error({ identifier: 'nobody' })).toEqual(notFound(handle, 'nobody'));
+        for (const namespace of ['elsewhere', 'unknown']) {
+          expect(await error({ namespace })).toEqual(notFound(handle));
+        }
+        const texts = [
+          other,
+          handle.slice(0, -1),
+          `0${handle}`,
+          `${handle}0`,
+          'zzzzzz-0000',
+          '-',
+          'x',
+        ];
+        for (const text of texts) expect(await error({ handle: text })).toEqual(notFound(text));
+        expect(await renew(leaseId)).toMatchObject({ success: true });
+        await release(leaseId);
+        expect(await error({})).toEqual(notFound(handle));
+      });
+
+      test('no lease that has expired', async () => {
+        const identifier = fresh();
+        await acquire(identifier, { ttl: 1_000 });
+        const [handle] = await handlesOf({ identifier });
+        await server.stepClock(1_500);
+        const [status] = await server.errorOf('ratelimits.endHold', { identifier, handle });
+        expect(status).toBe(404);
+      });
+
+      test('a hold, with an entry in the audit log for each end, and for nothing else', async () => {
+        const [identifier, namespace] = [fresh(), 'audited'];
+        const entries = async () => {
+          const page = await server.ok<{ entries: Fields[] }>('audit.list');
+          return page.entries.filter(({ action }) => action === 'hold.end');
+        };
+        const before = await entries();
+        await acquire(identifier, { namespace, limit: 9, cost: 5 });
+        const namespaceId = await server.namespaceId(namespace);
+        const [handle] = await handlesOf({ identifier, namespace });
+        const { key } = await server.ok<{ key: string; keyId: string }>('keys.create', {
+          ...{ name: 'operator', permissions: [`ratelimit.${namespaceId}.reset`] },
+        });
+        const hold = { identifier, namespace, handle };
+        await server.errorOf('ratelimits.endHold', { ...hold, handle: 'g-0000' }, key);
+        expect(await entries()).toEqual(before);
+        await server.ok('ratelimits.endHold', hold, key);
+        await server.errorOf('ratelimits.endHold', hold, key);
+        const { keys } = await server.ok<{ keys: Fields[] }>('keys.list');
+        expect(await entries()).toEqual([
+          {
+            ...{ id: expect.any(Number), at: expect.any(Number), action: 'hold.end' },
+            keyId: keys.find(({ name }) => name === 'operator')?.keyId,
+            target: { ...hold, kind: 'lease', namespaceId },
+            after: { released: 5 },
+          },
+          ...before,
+        ]);
+      });
+
+      test('a hold while the store cannot be written, and gets an error that says so', async () => {
+        const identifier = fresh();
+        await acquire(identifier, { cost: 2 });
+        const [handle] = await handlesOf({ identifier });
+        const lock = new Database(join(server.dataDir, STORE_FILE), { timeout: 1_000 });
+        lock.exec('BEGIN IMMEDIATE');
+        const error = await server.errorOf('ratelimits.endHold', { identifier, handle });
+        lock.close();
+        expect(error).toEqual([
+          503,
+          expect.stringMatching(
+            /^the hold has ended, but the audit log has no entry of it: the store cannot be written to at the moment [^;]*$/,
+          ),
+        ]);
+        expect(await acquire(identifier, { cost: 2 })).toMatchObject({ success: true });
+      });
+    });
+
     test('a lease ends by itself unless it is renewed, and is then not granted again', async () => {
       const identifier = fresh();
       const [kept, lost] = [
@@ -620,6 +767,8 @@ describeEngines(
         ['ratelimits.renew', { ttl: 0 }, '"ttl" must be'],
         ['ratelimits.renew', { leaseId: null }, '"leaseId" must be the "leaseId" of an acquire'],
         ['ratelimits.release', { leaseId: undefined }, '"leaseId" is required'],
+        ['ratelimits.endHold', { handle: '' }, '"handle" must be the "handle" of an inspection'],
+        ['ratelimits.endHold', { handle: 'a'.repeat(65) }, '"handle" must be'],
       ])('of %s with %o names the field', async (operation, changes, message) => {
         const error = await server.errorOf(operation, { ...REQUESTS[operation], ...changes });
         expect(error).toEqual([400, expect.stringContaining(message)]);

@@ -59,14 +59,26 @@ export function expiresAt(when: string) {
   return orNull(amount(''), `Time at which it ends by itself, in Unix milliseconds. ${when}`);
 }
 
-const KINDS: Readonly<Record<HoldKind, string>> = {
+/** What requests, responses and messages call the kinds of holds. */
+export const HOLD_KINDS = {
   [HOLD_KIND.reservation]: 'reservation',
   [HOLD_KIND.lease]: 'lease',
-};
+} as const;
+
+export function holdKind() {
+  return Type.Enum(Object.values(HOLD_KINDS), { description: 'What it is.' });
+}
+
+/** @param identifier of the request */
+export function noLiveHold(handle: string, identifier: string): ApiError {
+  const who = formatValue(identifier);
+  const message = `${who} has no live reservation or lease with the handle ${formatValue(handle)}`;
+  return new ApiError('NOT_FOUND', message);
+}
 
 /** The same error for a hold in a namespace that the key may not use: it reveals no holds. */
 export function holdNotFound(kind: HoldKind, id: string): ApiError {
-  const name = KINDS[kind];
+  const name = HOLD_KINDS[kind];
   return new ApiError(
     'NOT_FOUND',
     `there is no ${name} ${formatValue(id)}, it ended more than 10 minutes ago, or the API key ` +

@@ -5,15 +5,14 @@ import { ALGORITHMS } from '../../core/algorithm-fields.ts';
 import { LISTED_HOLDS_MAX } from '../../core/constants.ts';
 import type { LiveHolds } from '../../engine/hold-engine.ts';
 import { HOLD_KIND } from '../../engine/hold-id.ts';
+import { HOLD_KINDS, holdKind } from './holds.ts';
 import { amount, listOf, named, unixMs } from './responses.ts';
-
-const KINDS = ['reservation', 'lease'] as const;
 
 /** The schema of `shownHolds`. */
 export function liveHoldsField() {
   const hold = Type.Object({
-    kind: Type.Enum([...KINDS], { description: 'What it is.' }),
-    handle: named('Short name of the hold. It is not its id, and ends nothing.'),
+    kind: holdKind(),
+    handle: named('Short name of the hold, for `ratelimits.endHold`. It is not its id.'),
     tokens: amount('Tokens that are reserved, or in use.'),
     limit: amount('The limit of its request, or of the override that applied.'),
     duration: Type.Optional(amount('Length of the window in milliseconds. Of a reservation.')),
@@ -47,9 +46,10 @@ export function shownHolds({
   listed,
 }: LiveHolds): Static<ReturnType<typeof liveHoldsField>> {
   const list = listed.map(({ kind, handle, tokens, limit, durationMs, rule, expiresAt }) => {
-    if (kind === HOLD_KIND.lease) return { kind: KINDS[1], handle, tokens, limit, expiresAt };
+    const hold = { kind: HOLD_KINDS[kind], handle, tokens, limit };
+    if (kind === HOLD_KIND.lease) return { ...hold, expiresAt };
     const window = { duration: durationMs, algorithm: ALGORITHMS[rule] };
-    return { kind: KINDS[0], handle, tokens, limit, ...window, expiresAt };
+    return { ...hold, ...window, expiresAt };
   });
   return { reserved: reservedTokens, inUse, live: count, list };
 }

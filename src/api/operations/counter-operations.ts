@@ -7,6 +7,7 @@ import { byName } from '../common/operation.ts';
 import { acquire } from './v1/acquire.ts';
 import { cancel } from './v1/cancel.ts';
 import { commit } from './v1/commit.ts';
+import { endHold } from './v1/end-hold.ts';
 import { explain } from './v1/explain.ts';
 import { inspect } from './v1/inspect.ts';
 import { limitV1 } from './v1/limit.ts';
@@ -25,6 +26,7 @@ export const COUNTER_OPERATIONS = byName([
   reset,
   inspect,
   explain,
+  endHold,
   reserve,
   commit,
   cancel,

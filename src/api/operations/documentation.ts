@@ -13,6 +13,7 @@ import { cancelTexts } from './v1/cancel.texts.ts';
 import { commitTexts } from './v1/commit.texts.ts';
 import { deleteNamespaceTexts } from './v1/delete-namespace.texts.ts';
 import { deleteOverrideV1Texts } from './v1/delete-override.texts.ts';
+import { endHoldTexts } from './v1/end-hold.texts.ts';
 import { explainTexts } from './v1/explain.texts.ts';
 import { exportOverridesTexts } from './v1/export-overrides.texts.ts';
 import { getOverrideV1Texts } from './v1/get-override.texts.ts';
@@ -52,6 +53,7 @@ export const DOCUMENTED = [
   resetTexts,
   inspectTexts,
   explainTexts,
+  endHoldTexts,
   setOverrideV1Texts,
   getOverrideV1Texts,
   listOverridesV1Texts,

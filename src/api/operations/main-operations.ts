@@ -5,6 +5,7 @@
  * `operation-executor.ts`.
  */
 
+import { recordHoldEnd } from '../common/hold-end.ts';
 import { byName, type MainRoute } from '../common/operation.ts';
 import { explainFacts } from '../explain/facts.ts';
 import { getIdentifiers } from './v1/analytics-get-identifiers.ts';
@@ -67,7 +68,10 @@ export function mainRoutes(): MainRoute<OperationName>[] {
  * Calls from acceptors to the main thread, by the name of the operation on counters that needs the
  * answer. No client makes these calls.
  */
-const QUESTIONS = { 'ratelimits.explain': { isWrite: false, execute: explainFacts } };
+const QUESTIONS = {
+  'ratelimits.explain': { isWrite: false, execute: explainFacts },
+  'ratelimits.endHold': { isWrite: true, execute: recordHoldEnd },
+};
 export type QuestionName = keyof typeof QUESTIONS;
 
 /** All that the main thread executes. */

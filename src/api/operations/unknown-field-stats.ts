@@ -18,4 +18,5 @@ export const UNKNOWN_FIELD_STATS: Readonly<Record<CounterOperationV1, AcceptorSt
   'ratelimits.acquire': ACCEPTOR_STAT.unknownFieldsAcquire,
   'ratelimits.renew': ACCEPTOR_STAT.unknownFieldsRenew,
   'ratelimits.release': ACCEPTOR_STAT.unknownFieldsRelease,
+  'ratelimits.endHold': ACCEPTOR_STAT.unknownFieldsEndHold,
 };

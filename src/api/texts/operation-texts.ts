@@ -16,14 +16,16 @@ export const TAGS = {
     'A reservation is a check whose cost is corrected when it is known. A lease limits how much ' +
     'runs at once. Both end by themselves. weir adds these operations to v1.',
   'Refund, reset, inspect, explain':
-    'These operations correct, show and explain counters. weir adds them to v1.',
+    'These operations correct, show and explain counters, and end holds. weir adds them to v1.',
   Overrides:
     'An override gives an identifier, or all identifiers that match a pattern, another limit and ' +
     'duration than those of the check.',
   'Namespaces and policies':
     'The namespaces and policies of a server. weir adds these operations to v1.',
   Keys: 'API keys. weir adds these operations to v1.',
-  'Audit log': 'The changes to keys, namespaces, overrides and policies. weir adds it to v1.',
+  'Audit log':
+    'The changes to keys, namespaces, overrides and policies, and the holds that operators have ' +
+    'ended. weir adds it to v1.',
   Analytics:
     'Figures of namespaces by minute and by hour, and their busiest identifiers. weir adds these ' +
     'operations to v1.',

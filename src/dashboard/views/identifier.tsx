@@ -1,7 +1,7 @@
 /**
- * One identifier: what applies to it, its counters, a check with a cost, and a reset. A check
- * counts like one of a client. The address has the question, and the view shows its answer alone:
- * a button first goes to the address of what is in the form.
+ * One identifier: what applies to it, its counters and holds, a check with a cost, a reset, and the
+ * end of a hold. A check counts like one of a client. The address has the question, and the view
+ * shows its answer alone: a button first goes to the address of what is in the form.
  */
 
 import { useState } from 'preact/hooks';
@@ -25,6 +25,7 @@ import { Name, Time } from '../common/text.tsx';
 import { ExplanationSection } from './explanation.tsx';
 
 type Holds = Response<'ratelimits.inspect'>['holds'];
+type Hold = Holds['list'][number];
 type Counter = Response<'ratelimits.inspect'>['counters'][number];
 type Decision = Response<'ratelimits.limit'>;
 
@@ -74,6 +75,8 @@ interface Outcome {
   decision?: Decision;
   /** Counters that a reset has removed. */
   cleared?: number;
+  /** A hold that was ended. */
+  ended?: Response<'ratelimits.endHold'> & { handle: string };
   error?: Error;
 }
 
@@ -95,6 +98,8 @@ export function IdentifierView({ grant, route }: ViewProps) {
   const [form, setForm] = useStateAt(address, question);
   const [outcome, setOutcome] = useStateAt<Outcome>(address, {});
   const [resetting, setResetting] = useState<Question>();
+  const [ending, setEnding] = useState<Hold>();
+  const mayReset = grant.mayInSome('reset');
   const mayRead = grant.mayInSome('read_namespace');
   const isAsked = route.query.has('identifier');
   const answer = useLoad(async (): Promise<Knowledge | undefined> => {
@@ -210,7 +215,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
               Check
             </button>
           )}
-          {grant.mayInSome('reset') && (
+          {mayReset && (
             <button type="button" class="danger" onClick={() => setResetting(form)}>
               Reset
             </button>
@@ -220,9 +225,21 @@ export function IdentifierView({ grant, route }: ViewProps) {
       {outcome.cleared !== undefined && (
         <Note kind="success">{`Counters that were reset: ${formatWhole(outcome.cleared)}.`}</Note>
       )}
+      {outcome.ended !== undefined && (
+        <Note kind="success">
+          {`The ${outcome.ended.kind} ${outcome.ended.handle} has ended. `}
+          {`Released tokens: ${formatWhole(outcome.ended.released)}.`}
+        </Note>
+      )}
       <ErrorNote error={outcome.error ?? answer.error} />
       {outcome.decision !== undefined && <DecisionNote decision={outcome.decision} />}
-      {answer.data !== undefined && <KnowledgeSection knowledge={answer.data} {...question} />}
+      {answer.data !== undefined && (
+        <KnowledgeSection
+          knowledge={answer.data}
+          {...question}
+          onRelease={mayReset ? setEnding : undefined}
+        />
+      )}
       {resetting !== undefined && (
         <Confirm
           title="Reset the counters?"
@@ -240,6 +257,26 @@ export function IdentifierView({ grant, route }: ViewProps) {
           <p>
             All counters of <Name text={resetting.identifier} /> in{' '}
             <Name text={resetting.namespace} /> are removed. Its next check finds all tokens.
+          </p>
+        </Confirm>
+      )}
+      {ending !== undefined && (
+        <Confirm
+          title={`Release the ${ending.kind}?`}
+          action="Release"
+          run={async () => {
+            const { namespace, identifier } = question;
+            const { handle } = ending;
+            const hold = { namespace, identifier, handle };
+            setOutcome({ ended: { ...(await call('ratelimits.endHold', hold)), handle } }, address);
+            answer.reload();
+          }}
+          onClose={() => setEnding(undefined)}
+        >
+          <p>
+            Another client has the {ending.kind} {ending.handle} of{' '}
+            <Name text={question.identifier} /> in <Name text={question.namespace} />. Its tokens
+            are free at once, although the work of that client may go on.
           </p>
         </Confirm>
       )}
@@ -262,9 +299,11 @@ interface KnowledgeProps {
   knowledge: Knowledge;
   namespace: string;
   identifier: string;
+  /** Undefined without the permission for it. */
+  onRelease: ((hold: Hold) => void) | undefined;
 }
 
-function KnowledgeSection({ knowledge, namespace, identifier }: KnowledgeProps) {
+function KnowledgeSection({ knowledge, namespace, identifier, onRelease }: KnowledgeProps) {
   const { counters, holds, explanation } = knowledge;
   return (
     <>
@@ -304,12 +343,17 @@ function KnowledgeSection({ knowledge, namespace, identifier }: KnowledgeProps) 
           </Table>
         )}
       </section>
-      {holds.live > 0 && <HoldSection holds={holds} />}
+      {holds.live > 0 && <HoldSection holds={holds} onRelease={onRelease} />}
     </>
   );
 }
 
-function HoldSection({ holds: { reserved, inUse, live, list } }: { holds: Holds }) {
+interface HoldProps extends Pick<KnowledgeProps, 'onRelease'> {
+  holds: Holds;
+}
+
+function HoldSection({ holds: { reserved, inUse, live, list }, onRelease }: HoldProps) {
+  const columns = ['Handle', 'Kind', 'Tokens#', 'Limit#', 'Window', 'Ends'];
   return (
     <section aria-labelledby="holds">
       <h2 id="holds">Reservations and leases</h2>
@@ -319,21 +363,35 @@ function HoldSection({ holds: { reserved, inUse, live, list } }: { holds: Holds 
       </p>
       <Table
         caption="Live reservations and leases, the first to end first"
-        columns={['Handle', 'Kind', 'Tokens#', 'Limit#', 'Window', 'Ends']}
+        columns={onRelease === undefined ? columns : [...columns, 'Actions']}
       >
-        {list.map(({ handle, kind, tokens, limit, duration, algorithm, expiresAt }) => (
-          <tr key={handle}>
-            <th scope="row">{handle}</th>
-            <td>{kind}</td>
-            <td class="number">{formatWhole(tokens)}</td>
-            <td class="number">{formatWhole(limit)}</td>
-            <td>{duration === undefined ? '' : `${formatDuration(duration)} ${algorithm}`}</td>
-            <td>
-              <Time ms={expiresAt} />
-            </td>
-          </tr>
+        {list.map((hold) => (
+          <HoldRow key={hold.handle} hold={hold} onRelease={onRelease} />
         ))}
       </Table>
     </section>
+  );
+}
+
+function HoldRow({ hold, onRelease }: Pick<HoldProps, 'onRelease'> & { hold: Hold }) {
+  const { handle, kind, tokens, limit, duration, algorithm, expiresAt } = hold;
+  return (
+    <tr>
+      <th scope="row">{handle}</th>
+      <td>{kind}</td>
+      <td class="number">{formatWhole(tokens)}</td>
+      <td class="number">{formatWhole(limit)}</td>
+      <td>{duration === undefined ? '' : `${formatDuration(duration)} ${algorithm}`}</td>
+      <td>
+        <Time ms={expiresAt} />
+      </td>
+      {onRelease !== undefined && (
+        <td class="actions">
+          <button type="button" aria-label={`Release ${handle}`} onClick={() => onRelease(hold)}>
+            Release
+          </button>
+        </td>
+      )}
+    </tr>
   );
 }

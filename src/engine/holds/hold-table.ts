@@ -10,7 +10,7 @@
 import { ENDED_HOLD_MS } from '../../core/constants.ts';
 import type { Identity } from '../../core/hash.ts';
 import type { RuleNumber } from '../../core/window-rules.ts';
-import { HOLD_KIND, type HoldId, newSecret, type Secret } from '../hold-id.ts';
+import { HOLD_KIND, type HoldId, handleOf, newSecret, type Secret } from '../hold-id.ts';
 import { groupOfIdentity } from '../table/group.ts';
 import { acquire, release } from '../table/lock.ts';
 import { ExpiryQueue } from './expiry-queue.ts';
@@ -28,6 +28,7 @@ import {
   NONE,
   RECORD,
   RECORD_DOUBLE,
+  recordOfReference,
   ruleOfFlags,
 } from './layout.ts';
 
@@ -118,6 +119,21 @@ export class HoldTable {
     }
     const isForgotten = state !== HOLD_STATE.live && this.#isForgotten(record, nowMs);
     return isForgotten ? NONE : record;
+  }
+
+  /**
+   * Finds the record of a live hold by the handle that operators see.
+   * @returns NONE if the identity has no hold with this handle, or it has ended or expired
+   */
+  findLive(identity: Identity, handle: string, nowMs: number): number {
+    const { memory } = this;
+    const { shard } = memory;
+    // A handle begins with the reference, and the comparison of all of it proves the rest.
+    const record = recordOfReference(Number.parseInt(handle, 36));
+    if (!(record >= 1 && record <= memory.capacity)) return NONE;
+    if (!this.isLive(record) || !this.hasIdentity(record, identity)) return NONE;
+    if (memory.double(record, RECORD_DOUBLE.expiresAt) <= nowMs) return NONE;
+    return handleOf({ shard, record, secret: this.secretOf(record) }) === handle ? record : NONE;
   }
 
   /**

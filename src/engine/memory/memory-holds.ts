@@ -9,6 +9,7 @@ import type { Clock } from '../../shared-memory/clock.ts';
 import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts';
 import type {
   Commit,
+  EndedHold,
   HoldEngine,
   HoldPolicies,
   Lease,
@@ -17,7 +18,7 @@ import type {
   NamespaceFingerprint,
   Reservation,
 } from '../hold-engine.ts';
-import type { HoldId } from '../hold-id.ts';
+import { HOLD_KIND, type HoldId } from '../hold-id.ts';
 import type { HoldTable } from '../holds/hold-table.ts';
 import { NONE, RECORD, recordOfReference, shardOfReference } from '../holds/layout.ts';
 import { Leases } from '../holds/leases.ts';
@@ -138,6 +139,18 @@ export class MemoryHolds implements HoldEngine {
 
   endLeases(identity: Identity): number {
     return this.#leases[shardOf(identity)].endAll(identity, this.#clock.nowMs());
+  }
+
+  endHold(identity: Identity, handle: string): EndedHold | undefined {
+    const holds = this.#shards[shardOf(identity)];
+    const ended = holds.endByHandle(identity, handle, this.#clock.nowMs());
+    if (ended === undefined) return undefined;
+    this.#stats.increment(
+      ended.kind === HOLD_KIND.lease
+        ? ACCEPTOR_STAT.concurrencyLeasesReleased
+        : ACCEPTOR_STAT.cancellations,
+    );
+    return ended;
   }
 
   /** Applies the actual costs to the checks of a reservation, one after the other. */

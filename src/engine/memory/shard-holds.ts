@@ -11,8 +11,8 @@
 import type { CheckParameters } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
-import type { Commit, HoldPolicies } from '../hold-engine.ts';
-import type { HoldId } from '../hold-id.ts';
+import type { Commit, EndedHold, HoldPolicies } from '../hold-engine.ts';
+import { HOLD_KIND, type HoldId } from '../hold-id.ts';
 import type { HoldTable } from '../holds/hold-table.ts';
 import { HOLD_FLAG, HOLD_STATE, NONE, RECORD, RECORD_DOUBLE } from '../holds/layout.ts';
 import { ruleOf } from '../windows/registry.ts';
@@ -39,6 +39,24 @@ export class ShardHolds {
     return this.#underLocks(holds.identityOf(id.record), nowMs, (now) => {
       const record = holds.find(id, now);
       return record === NONE ? undefined : this.#settle(record, cost, now);
+    });
+  }
+
+  /**
+   * Ends a live hold of an identity, without a cost.
+   * @returns undefined if the identity has no live hold with this handle
+   */
+  endByHandle(identity: Identity, handle: string, nowMs: number): EndedHold | undefined {
+    const holds = this.#holds;
+    return this.#underLocks(identity, nowMs, (now) => {
+      const record = holds.findLive(identity, handle, now);
+      if (record === NONE) return undefined;
+      if (!holds.isLease(record)) {
+        return { kind: HOLD_KIND.reservation, released: this.#settle(record, 0, now).released };
+      }
+      holds.end(record, HOLD_STATE.ended, now);
+      const released = holds.memory.double(record, RECORD_DOUBLE.amount);
+      return { kind: HOLD_KIND.lease, released };
     });
   }
 

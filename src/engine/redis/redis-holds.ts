@@ -16,6 +16,7 @@ import { ACCEPTOR_STAT, type AcceptorStats } from '../../shared-memory/stats.ts'
 import type { BatchCompletion, BatchDecision, Engine } from '../engine.ts';
 import type {
   Commit,
+  EndedHold,
   HoldEngine,
   HoldPolicies,
   Lease,
@@ -30,7 +31,7 @@ import { windowEndingAt } from '../windows/window.ts';
 import { restoreUnchanged } from './check-batch.ts';
 import type { EngineState } from './engine-state.ts';
 import { WITHOUT_CHECK } from './hold-client.ts';
-import type { HoldAnswer, HoldTerms, ListedHold } from './scripts/holds.ts';
+import type { HoldAnswer, HoldTerms } from './scripts/holds.ts';
 import { HOLD_STATUS } from './scripts/records.ts';
 import type { WorkerRequests } from './worker-requests.ts';
 
@@ -179,13 +180,26 @@ export class RedisHolds implements HoldEngine {
   async liveHolds(identity: Identity): Promise<LiveHolds> {
     const answer = await this.#callAll(identity, 'list');
     const { count, reservedTokens, inUse, listed } = answer;
-    const shard = shardOf(identity);
     return {
       ...{ count, reservedTokens, inUse },
-      listed: listed.map(({ secret, ...hold }: ListedHold) => {
-        return { ...hold, handle: handleOf({ shard, record: handleNumber(secret), secret }) };
+      listed: listed.map(({ secret, number: _, ...hold }) => {
+        return { ...hold, handle: handleOfSecret(identity, secret) };
       }),
     };
+  }
+
+  async endHold(identity: Identity, handle: string): Promise<EndedHold | undefined> {
+    const { h0, h1, h2, h3 } = identity;
+    const copy = { h0, h1, h2, h3 };
+    const { listed } = await this.#callAll(copy, 'list');
+    const hold = listed.find(({ secret }) => handleOfSecret(copy, secret) === handle);
+    if (hold === undefined) return undefined;
+    const { kind, secret, number } = hold;
+    const record = this.#options.state.bucketOf(copy);
+    const id = { kind, shard: shardOf(copy), record, secret, number };
+    const released =
+      kind === HOLD_KIND.lease ? await this.release(id) : (await this.#settle(id, []))?.released;
+    return released === undefined ? undefined : { kind, released };
   }
 
   async endLeases(identity: Identity): Promise<number> {
@@ -354,9 +368,9 @@ function referenceOf({ bucket, identity }: HoldTerms): number {
   return bucket * SHARDS + shardOf(identity);
 }
 
-/** Tells holds of an identity apart: a part of the secret, of which enough is left. */
-function handleNumber([word]: Secret): number {
-  return word >>> 12;
+/** The number in the handle is a part of the secret, of which enough is left. */
+function handleOfSecret(identity: Identity, secret: Secret): string {
+  return handleOf({ shard: shardOf(identity), record: secret[0] >>> 12, secret });
 }
 
 function sum(amounts: readonly number[]): number {

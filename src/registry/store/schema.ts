@@ -37,6 +37,7 @@ export interface OverrideRecord {
 }
 
 export const AUDIT_ACTIONS = [
+  'hold.end',
   'key.create',
   'key.revoke',
   'namespace.create',

@@ -46,8 +46,8 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
 /** Their requests name a hold. */
 const HOLD_OPERATIONS = ['commit', 'cancel', 'renew', 'release'].map((it) => `ratelimits.${it}`);
 
-/** What they delete is gone for a second request. */
-const DELETIONS = ['keys.revoke', 'ratelimits.deleteNamespace'];
+/** What they delete or end is gone for a second request. */
+const DELETIONS = ['keys.revoke', 'ratelimits.deleteNamespace', 'ratelimits.endHold'];
 
 const server = useServer({ args: ['--acceptors', '2'] });
 beforeAll(() =>
@@ -93,6 +93,10 @@ test('every operation of v1 counts requests with unknown fields, and only those'
   }
   const { keyId } = await server.ok('keys.create', { name: 'gone', permissions: ['*'] });
   await server.ok('keys.revoke', { keyId, algoritm: 'gcra' });
+  await server.ok('ratelimits.acquire', REQUESTS['ratelimits.acquire']);
+  const shown = await server.ok('ratelimits.inspect', COUNTER);
+  const [{ handle }] = (shown.holds as { list: { handle: string }[] }).list;
+  await server.ok('ratelimits.endHold', { ...COUNTER, handle, algoritm: 'gcra' });
   await server.ok('ratelimits.deleteNamespace', { namespaceName: 'fields', algoritm: 'gcra' });
   for (const name of DELETIONS) expect([name, await requestsWith(name)]).toEqual([name, 1]);
   const series = [...(await readMetrics(server.adminUrl)).keys()].filter((name) => {

@@ -94,6 +94,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     for (let i = 0; i < 3; i++) {
       await sendCheck(server.port, { ...check, duration: LONGEST_WINDOW_MS });
     }
+    await callOperationOk(server.port, 'ratelimits.acquire', { ...check, ttl: 3_600_000 });
   });
   afterEach(async () => {
     const found = reports.splice(0);
@@ -454,6 +455,31 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await submit(page, 'Reset');
     await see(page, 'Counters that were reset: 1.');
     await see(page, 'user_7 has no counters in login.');
+  });
+
+  test('a live hold of an identifier is released, once confirmed', async () => {
+    const hold = { namespace: 'login', identifier: 'user_8' };
+    const lease = { ...hold, limit: 5, cost: 3, ttl: 3_600_000 };
+    await callOperationOk(server.port, 'ratelimits.acquire', lease);
+    const page = await openSignedIn();
+    await goTo(page, '#/identifier?namespace=login&identifier=user_8', 'Identifier');
+    const row = page.getByRole('row', { name: / lease 3 5 .* Release \w+-\w+$/ });
+    await row.waitFor();
+    await row.getByRole('button').click();
+    await submit(page, 'Cancel');
+    await row.getByRole('button').click();
+    await submit(page, 'Release');
+    await see(page, /^The lease \w+-\w+ has ended\. Released tokens: 3\.$/);
+    await row.waitFor({ state: 'detached' });
+    expect(await callOperationOk(server.port, 'ratelimits.inspect', hold)).toMatchObject({
+      holds: { live: 0 },
+    });
+    const { key } = await createKey('reader', ['ratelimit.*.read_namespace']);
+    await callOperationOk(server.port, 'ratelimits.acquire', lease);
+    const reader = await openSignedIn(key);
+    await goTo(reader, '#/identifier?namespace=login&identifier=user_8', 'Identifier');
+    await reader.getByRole('row', { name: / lease 3 5 / }).waitFor();
+    expect(await reader.getByRole('button', { name: /^Release/ }).count()).toBe(0);
   });
 
   describe('shows the answer to its address, and no other:', () => {

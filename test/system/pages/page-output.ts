@@ -16,6 +16,9 @@ const VARYING: readonly [pattern: RegExp, replacement: string][] = [
   [/\r/g, ''],
   [/\b(req|key|rlor|rlns)_[0-9a-f]{8,}(?:_\d+)?/g, '$1_<id>'],
   [/\b(rlrs|rlls)_[\w-]{22}/g, '$1_<id>'],
+  // The handle of a hold, and the width of its column.
+  [/\b[0-9a-z]{1,6}-[0-9a-f]{4}\b */g, '<handle> '],
+  [/\bHANDLE +/g, 'HANDLE '],
   [/(?<=WEIR_KEY=|Bearer |^key: {4})[\w-]{16,}/gm, '<key>'],
   [/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, '<time>'],
   [/\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT/g, '<time>'],

@@ -161,6 +161,8 @@ const HOLDS: Record<string, Call> = {
   'ratelimits.cancel cancelled': reservation(),
   'ratelimits.renew renewed': lease('tenant_3', 1),
   'ratelimits.release released': lease('tenant_3', 1),
+  'ratelimits.endHold lease': lease('tenant_5', 1),
+  'ratelimits.endHold reservation': reservation(),
 };
 
 /**
@@ -288,6 +290,7 @@ describe.each(GROUPS)('operations (%s)', (group) => {
       async function withRealIds(example: string, body: unknown): Promise<unknown> {
         if (HOLDS[example] !== undefined) {
           const { reservationId, leaseId } = await callOperationOk(server.port, ...HOLDS[example]);
+          if (operationId === 'ratelimits.endHold') return withRealHandle(body as Fields);
           const id = reservationId === undefined ? { leaseId } : { reservationId };
           return { ...(body as Fields), ...id };
         }
@@ -296,6 +299,12 @@ describe.each(GROUPS)('operations (%s)', (group) => {
         const { keys } = await callOperationOk(server.port, 'keys.list');
         const [configured, created] = keys as { keyId: string }[];
         return { keyId: (isConfigured ? configured : created).keyId };
+      }
+
+      async function withRealHandle({ handle: _, ...hold }: Fields): Promise<Fields> {
+        const shown = await callOperationOk(server.port, 'ratelimits.inspect', hold);
+        const { list } = shown.holds as { list: { handle: string }[] };
+        return { ...hold, handle: list[0].handle };
       }
     },
   );

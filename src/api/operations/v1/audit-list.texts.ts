@@ -11,13 +11,13 @@ export const listAuditTexts = documented(listAudit, response, {
   summary: 'List the audit log',
   description: [
     `Lists the newest ${numberText(AUDIT_ENTRIES_MAX)} changes to keys, namespaces, overrides ` +
-      'and policies, the newest first. The fields of `target`, `before` and `after` depend on ' +
-      '`action`.',
+      'and policies, and holds that were ended by their handles, the newest first. The fields ' +
+      'of `target`, `before` and `after` depend on `action`.',
     'An entry is written in the same transaction as its change. A request that is rejected or ' +
       'changes nothing has no entry. An import has one entry, and so has the deletion of a ' +
       'namespace with its overrides. A namespace that a check creates has no entry; one that ' +
-      '`setOverride` creates has one. The log on standard error has the ' +
-      'same entries.',
+      '`setOverride` creates has one. The entry of a hold is written after its end. The log on ' +
+      'standard error has the same entries.',
   ],
   examples: {
     page: {

@@ -7,6 +7,7 @@ import Type from 'typebox';
 import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX, PAGE_MAX } from '../../../core/constants.ts';
 import { publicEntry } from '../../../registry/audit-entries.ts';
 import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../../registry/store/schema.ts';
+import { holdKind } from '../../common/holds.ts';
 import { type Result, readOperation } from '../../common/operation.ts';
 import { overrideV1 } from '../../common/override-fields.ts';
 import { pageFields } from '../../common/pages.ts';
@@ -58,11 +59,15 @@ function target() {
       name: Type.Optional(named('Name of a key.')),
       overrideId: Type.Optional(idText('rlor', 'Id of an override.')),
       namespace: Type.Optional(
-        named('Namespace of an override or a policy, or a pattern of namespaces.'),
+        named('Namespace of an override, a policy or a hold, or a pattern of namespaces.'),
       ),
       namespaceId: Type.Optional(namespaceId('Id of a namespace. Absent for a pattern.')),
-      identifier: Type.Optional(named('Identifier, pattern or CIDR block of an override.')),
+      identifier: Type.Optional(
+        named('Identifier, pattern or CIDR block of an override, or identifier of a hold.'),
+      ),
       cidr: Type.Optional(flagged('`true` if `identifier` is a CIDR block.')),
+      kind: Type.Optional(holdKind()),
+      handle: Type.Optional(named('Handle of a hold that was ended by it.')),
       namespaces: Type.Optional(
         listOf(
           Type.String(),
@@ -101,9 +106,12 @@ function values(description: string) {
       amount('Number of the overrides of a deleted namespace, or of many that ended at a time.'),
     ),
   };
+  const holdFields = {
+    released: Type.Optional(amount('Tokens that the end of a hold has released.')),
+  };
   const note = 'A policy has the fields that `ratelimits.listPolicies` returns.';
   return Type.Object(
-    { ...overrideFields, ...keyFields, ...namespaceFields },
+    { ...overrideFields, ...keyFields, ...namespaceFields, ...holdFields },
     { additionalProperties: true, description: `${description} ${note}` },
   );
 }

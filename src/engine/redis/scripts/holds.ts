@@ -10,7 +10,7 @@ import { HOLD_KIND, type HoldKind, type Secret } from '../../hold-id.ts';
 import beginHoldLua from './begin-hold.lua';
 import endHoldLua from './end-hold.lua';
 import holdState from './hold-state.lua';
-import { hexOf, identityFromHex, nameOfHold, secretOfName } from './keys.ts';
+import { hexOf, identityFromHex, nameOfHold, parseNameOfHold } from './keys.ts';
 import { memberScript } from './lua.ts';
 import { CALL_STATUS, type CallAnswer, type CallHeader } from './protocol.ts';
 import {
@@ -121,6 +121,8 @@ export interface HoldsAnswer extends HoldAnswer {
 export interface ListedHold {
   kind: HoldKind;
   secret: Secret;
+  /** As in `HoldName`. */
+  number: number;
   tokens: number;
   limit: number;
   durationMs: number;
@@ -258,7 +260,7 @@ function decodeListed(line: string): ListedHold {
   const { at, count } = ANSWERS.HOLDS_LINE;
   const fields = new Line(endHold.name, line);
   const hold = {
-    secret: secretOfName(fields.text(at.hold, /^\S+$/)),
+    ...parseNameOfHold(fields.text(at.hold, /^\S+$/)),
     kind: fields.integer(at.kind, HOLD_KIND.reservation, HOLD_KIND.lease) as HoldKind,
     tokens: fields.integer(at.tokens, 0),
     limit: fields.integer(at.limit, 0),

@@ -104,11 +104,12 @@ export function nameOfHold(kind: HoldKind, secret: Secret, number: number): stri
 }
 
 /** @throws Error if it is not the name of a hold */
-export function secretOfName(name: string): Secret {
-  const hex = /^[12]\.([0-9a-f]{24})\.[0-9]{1,2}$/.exec(name)?.[1];
-  if (hex === undefined) throw new Error(`"${name}" is not a hold`);
+export function parseNameOfHold(name: string): { secret: Secret; number: number } {
+  const match = /^[12]\.([0-9a-f]{24})\.([0-9]{1,2})$/.exec(name);
+  if (match === null) throw new Error(`"${name}" is not a hold`);
+  const [, hex, number] = match;
   const word = (at: number) => Number.parseInt(hex.slice(at, at + 8), 16) | 0;
-  return [word(0), word(8), word(16)];
+  return { secret: [word(0), word(8), word(16)], number: Number(number) };
 }
 
 function wordHex(word: number): string {
