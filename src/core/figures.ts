@@ -42,6 +42,12 @@ export const NAMESPACE_METRICS = {
     help: 'Costs of the checks decided, by namespace and outcome.',
     panel: 'Tokens',
   },
+  weir_lease_requests_total: {
+    group: 'Reservations and leases',
+    unit: 'requests',
+    help: 'Requests for a lease, by namespace and outcome.',
+    panel: 'Requests for leases',
+  },
   weir_shadow_denials_total: {
     group: 'Gateways',
     unit: 'checks',
@@ -111,6 +117,30 @@ export const NAMESPACE_COUNTS = [
       since: 1,
       description: 'Sum of the costs of the denied checks.',
       heading: 'TOKENS DENIED',
+    },
+  },
+  {
+    name: 'leasesGranted',
+    metric: 'weir_lease_requests_total',
+    outcome: 'granted',
+    figure: {
+      column: 'leases_granted',
+      since: 3,
+      description: 'Number of granted leases.',
+      heading: 'LEASES GRANTED',
+      label: 'Leases',
+    },
+  },
+  {
+    name: 'leasesDenied',
+    metric: 'weir_lease_requests_total',
+    outcome: 'denied',
+    figure: {
+      column: 'leases_denied',
+      since: 3,
+      description: 'Number of denied requests for a lease.',
+      heading: 'LEASES DENIED',
+      label: 'Leases denied',
     },
   },
   { name: 'shadowDenials', metric: 'weir_shadow_denials_total' },

@@ -8,9 +8,13 @@ import type { IdentifierRecorder } from '../analytics/recorder.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
 import type { Check } from '../core/check.ts';
 import type { Decision } from '../core/decision.ts';
+import type { Lease } from '../engine/hold-engine.ts';
 import type { DecisionEvent, RequestDetails } from '../events/decision-event.ts';
 import type { EventRecorder } from '../events/event-recorder.ts';
-import { countDecision } from '../shared-memory/stats.ts';
+import { countDecision, countLease } from '../shared-memory/stats.ts';
+
+/** What is recorded of a request for a lease. */
+type RequestedLease = Pick<Check, 'namespace' | 'identity' | 'identifier' | 'cost'>;
 
 export class DecisionRecorder {
   readonly #identifiers: IdentifierRecorder;
@@ -54,6 +58,12 @@ export class DecisionRecorder {
     this.#identifiers.recordText(namespace, identity, cost, isAllowed, identifier);
   }
 
+  /** Counts the decision on a lease, apart from those on checks. It spends no tokens. */
+  countLease({ namespace, identity, identifier }: RequestedLease, isGranted: boolean): void {
+    countLease(namespace.decisionCounts, isGranted);
+    if (!isGranted) this.#identifiers.recordText(namespace, identity, 1, false, identifier);
+  }
+
   /** Whether a decision on a request of the sample becomes an event. */
   selects(isAllowed: boolean): boolean {
     return this.#events?.selects(isAllowed) === true;
@@ -92,6 +102,27 @@ export function eventOf(
     cost,
     window: { limit, durationMs, remaining, reset },
     overrideId,
+    policy: undefined,
+    isShadow: false,
+    request,
+  };
+}
+
+/** What the event of a lease says. */
+export function leaseEventOf(
+  { namespace, identifier, identity, cost }: RequestedLease,
+  { granted, limit, inUse }: Pick<Lease, 'granted' | 'limit' | 'inUse'>,
+  request: RequestDetails,
+): DecisionEvent {
+  return {
+    namespace: namespace.name,
+    identifier,
+    identity,
+    isAllowed: granted,
+    cost,
+    window: undefined,
+    lease: { limit, inUse },
+    overrideId: undefined,
     policy: undefined,
     isShadow: false,
     request,

@@ -12,6 +12,8 @@ export interface DecisionEvent {
   cost: number;
   /** Undefined where no counter decided. */
   window: DecidedWindow | undefined;
+  /** Of a request for a lease, in place of the window. */
+  lease?: DecidedLease;
   overrideId: string | undefined;
   /** The namespace of the gateway policy that made the check. */
   policy: string | undefined;
@@ -26,6 +28,12 @@ export interface DecidedWindow {
   durationMs: number;
   remaining: number;
   reset: number;
+}
+
+export interface DecidedLease {
+  limit: number;
+  /** Tokens of all live leases of the identifier after the decision. */
+  inUse: number;
 }
 
 /** The parts of a request that an event repeats. weir does not use them. */

@@ -3,7 +3,12 @@
 import { EVENT_LINE_BYTES_MAX } from '../core/constants.ts';
 import type { Identity } from '../core/hash.ts';
 import { encodeFragment, JsonWriter } from '../core/json-writer.ts';
-import type { DecidedWindow, DecisionEvent, IdentifierForm } from './decision-event.ts';
+import type {
+  DecidedLease,
+  DecidedWindow,
+  DecisionEvent,
+  IdentifierForm,
+} from './decision-event.ts';
 
 const TIME = encodeFragment('{"time":');
 const NAMESPACE = encodeFragment(',"namespace":');
@@ -16,6 +21,8 @@ const LIMIT = encodeFragment(',"limit":');
 const DURATION = encodeFragment(',"duration":');
 const REMAINING = encodeFragment(',"remaining":');
 const RESET = encodeFragment(',"reset":');
+const LEASE_LIMIT = encodeFragment(',"kind":"lease","limit":');
+const IN_USE = encodeFragment(',"inUse":');
 const OVERRIDE = encodeFragment(',"override":');
 const POLICY = encodeFragment(',"policy":');
 const SHADOW = encodeFragment(',"shadow":true');
@@ -44,6 +51,7 @@ export class EventLineWriter {
     writer.writeFragment(event.isAllowed ? ALLOWED : DENIED);
     writer.writeInteger(event.cost);
     if (event.window !== undefined) this.#writeWindow(event.window);
+    if (event.lease !== undefined) this.#writeLease(event.lease);
     this.#writeOrigin(event);
     this.#writeRequest(event);
     writer.writeFragment(END);
@@ -72,6 +80,14 @@ export class EventLineWriter {
     writer.writeInteger(remaining);
     writer.writeFragment(RESET);
     writer.writeInteger(reset);
+  }
+
+  #writeLease({ limit, inUse }: DecidedLease): void {
+    const writer = this.#writer;
+    writer.writeFragment(LEASE_LIMIT);
+    writer.writeInteger(limit);
+    writer.writeFragment(IN_USE);
+    writer.writeInteger(inUse);
   }
 
   #writeOrigin({ overrideId, policy, isShadow }: DecisionEvent): void {

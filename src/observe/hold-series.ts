@@ -39,10 +39,6 @@ export function registerHoldSeries(
   series.unlabeledCounter('weir_reservation_cancellations_total', () => {
     return totalOf(acceptors, ACCEPTOR_STAT.cancellations);
   });
-  series.counter('weir_lease_requests_total', () => [
-    [{ outcome: 'granted' }, totalOf(acceptors, ACCEPTOR_STAT.concurrencyLeasesGranted)],
-    [{ outcome: 'denied' }, totalOf(acceptors, ACCEPTOR_STAT.concurrencyLeasesDenied)],
-  ]);
   series.unlabeledCounter('weir_lease_releases_total', () => {
     return totalOf(acceptors, ACCEPTOR_STAT.concurrencyLeasesReleased);
   });

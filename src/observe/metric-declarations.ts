@@ -285,18 +285,11 @@ export const METRICS = {
     unit: 'requests',
     help: 'Cancellations of known reservations, repetitions included.',
   },
-  weir_lease_requests_total: {
-    group: 'Reservations and leases',
-    type: 'counter',
-    unit: 'requests',
-    labels: { outcome: '`granted`, `denied`' },
-    help: 'Requests for a lease, by outcome.',
-  },
   weir_lease_releases_total: {
     group: 'Reservations and leases',
     type: 'counter',
     unit: 'leases',
-    help: 'Leases released by their owners.',
+    help: 'Leases released by their owners, or by an operator.',
   },
   weir_expired_holds_total: {
     group: 'Reservations and leases',

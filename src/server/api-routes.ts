@@ -29,7 +29,7 @@ const CONTENT_TYPE = fixedText('content-type');
 const TRACEPARENT = fixedText('traceparent');
 const JSON_TYPE = /^application\/json[ \t]*(;|$)/i;
 
-/** The operations that an acceptor answers itself. Only checks become events. */
+/** The operations that an acceptor answers itself. Only checks and leases become events. */
 export type CounterHandlers = Readonly<Record<CounterOperationName, CheckBodyHandler>>;
 
 export function counterHandlers(

@@ -20,7 +20,11 @@ import { newDecision } from '../core/decision.ts';
 import { type Eventual, whenKnown } from '../core/eventual.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
 import { type FlatObject, JsonWriter } from '../core/json-writer.ts';
-import { type DecisionRecorder, eventOf } from '../decision-thread/decision-recorder.ts';
+import {
+  type DecisionRecorder,
+  eventOf,
+  leaseEventOf,
+} from '../decision-thread/decision-recorder.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Lease, LeaseRequest, Reservation } from '../engine/hold-engine.ts';
 import { HOLD_KIND, type HoldId, type HoldKind, parseHoldId } from '../engine/hold-id.ts';
@@ -73,6 +77,11 @@ interface PendingReserve {
 type IdentifiedAcquire = Acquire & LeaseRequest;
 
 interface ReserveAnswer extends Reservation {
+  /** Whether nothing was decided now. */
+  isRepetition?: boolean;
+}
+
+interface AcquireAnswer extends Lease {
   /** Whether nothing was decided now. */
   isRepetition?: boolean;
 }
@@ -143,7 +152,8 @@ export class HoldHandler {
     });
   };
 
-  readonly acquire: BodyHandler<Key> = (res, key, bytes) => {
+  /** Its decision is recorded too, but apart from those on checks. */
+  readonly acquire: CheckBodyHandler = (res, key, bytes, details) => {
     const { keyring, finder, hasher, clock, onUnknownFields } = this.#dependencies;
     keyring.requireValid(key);
     const startedMs = clock.monotonicMs();
@@ -151,12 +161,13 @@ export class HoldHandler {
     const { namespace, identifier, requestId } = body;
     const identity = hasher.hash(namespace.hashState, identifier, this.#identity);
     const request = { ...body, identity };
-    const acquired =
+    const acquired: Eventual<AcquireAnswer> =
       requestId === undefined
         ? this.#acquire(request, startedMs)
         : this.#acquireOnce(request, key, requestId, startedMs);
     if (acquired instanceof Promise) request.identity = { ...identity };
-    this.#respond(res, acquired, acquireResult);
+    const recorded = whenKnown(acquired, (lease) => this.#recordLease(request, lease, details));
+    this.#respond(res, recorded, acquireResult);
   };
 
   readonly renew: BodyHandler<Key> = (res, key, bytes) => {
@@ -257,7 +268,7 @@ export class HoldHandler {
     key: Key,
     requestId: string,
     startedMs: number,
-  ): Eventual<Lease> {
+  ): Eventual<AcquireAnswer> {
     const { repeatable } = this.#dependencies;
     const { identity, limit, cost, ttlMs } = request;
     const parameters = { limit, cost, ttl: ttlMs };
@@ -269,6 +280,22 @@ export class HoldHandler {
       });
     });
     return whenKnown(answer, (answer) => ({ ...answer, granted: answer.allowed }));
+  }
+
+  /** @returns the lease */
+  #recordLease(
+    request: IdentifiedAcquire,
+    lease: AcquireAnswer,
+    details: RequestDetails | undefined,
+  ): Lease {
+    const { recorder } = this.#dependencies;
+    const { granted, isRepetition } = lease;
+    if (isRepetition === true) return lease;
+    recorder.countLease(request, granted);
+    if (details !== undefined && recorder.selects(granted)) {
+      recorder.recordEvent(leaseEventOf(request, lease, details));
+    }
+    return lease;
   }
 
   /**

@@ -104,21 +104,18 @@ const acceptorStats = {
   commits: 37,
   lateCommits: 38,
   cancellations: 39,
-  /** Concurrency leases granted, denied and released. */
-  concurrencyLeasesGranted: 40,
-  concurrencyLeasesDenied: 41,
-  concurrencyLeasesReleased: 42,
+  /** Concurrency leases released. */
+  concurrencyLeasesReleased: 40,
   /** Requests of v1 with unknown fields, by operation on holds. */
-  unknownFieldsReserve: 43,
-  unknownFieldsCommit: 44,
-  unknownFieldsCancel: 45,
-  unknownFieldsAcquire: 46,
-  unknownFieldsRenew: 47,
-  unknownFieldsRelease: 48,
+  unknownFieldsReserve: 41,
+  unknownFieldsCommit: 42,
+  unknownFieldsCancel: 43,
+  unknownFieldsAcquire: 44,
+  unknownFieldsRenew: 45,
+  unknownFieldsRelease: 46,
+  unknownFieldsEndHold: 47,
   /** Requests with the `requestId` of an earlier one, which got its answer. */
-  repeatedRequests: 49,
-  /** Requests of v1 with unknown fields that end a hold by its handle. */
-  unknownFieldsEndHold: 50,
+  repeatedRequests: 48,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<
@@ -217,6 +214,11 @@ const NAMESPACE_STAT_COUNT = NAMESPACE_STATS.length;
 export function countDecision(row: Float64Array, cost: number, isAllowed: boolean): void {
   row[isAllowed ? NAMESPACE_STAT.allowed : NAMESPACE_STAT.denied]++;
   row[isAllowed ? NAMESPACE_STAT.tokensAllowed : NAMESPACE_STAT.tokensDenied] += cost;
+}
+
+/** Counts the decision on a lease. @param row of its namespace */
+export function countLease(row: Float64Array, isGranted: boolean): void {
+  row[isGranted ? NAMESPACE_STAT.leasesGranted : NAMESPACE_STAT.leasesDenied]++;
 }
 
 /** Rows for namespaces that replace deleted ones, whose own rows are not free yet. */

@@ -23,6 +23,11 @@ test('an event is a line of JSON without the fields that have no value', () => {
     ...{ ...BASE, identifier: 'é "1"', override: 'rlor_1', policy: 'site', shadow: true },
     ...{ traceparent: 'x"', meta: { é: [1] }, resources: [] },
   });
+  const lease = { ...EVENT, window: undefined, lease: { limit: 5, inUse: 4 } };
+  expect(read(writer.write(TIME_MS, lease))).toEqual({
+    ...{ time: TIME_MS, namespace: 'a', identifier: 'é "1"', decision: 'denied', cost: 2 },
+    ...{ kind: 'lease', limit: 5, inUse: 4 },
+  });
   const undecided = { identifier: undefined, identity: undefined, window: undefined };
   expect(read(writer.write(1, { ...EVENT, ...undecided, isAllowed: true, cost: 0 }))).toEqual({
     ...{ time: 1, namespace: 'a', decision: 'allowed', cost: 0 },

@@ -317,6 +317,35 @@ describeEngines(
       expect(await remaining(identifier)).toBe(100);
     });
 
+    test('a decision on a lease is one of its namespace, apart from checks, and once', async () => {
+      const [identifier, namespace] = [fresh(), 'leased'];
+      await server.ok('ratelimits.setOverride', {
+        ...{ namespaceName: namespace, identifier: 'other', limit: 1, duration },
+      });
+      const lease = { namespace, limit: 2, cost: 2, requestId: 'once' };
+      const { leaseId } = await acquire(identifier, lease);
+      expect(await acquire(identifier, lease)).toMatchObject({ leaseId });
+      for (const requestId of ['twice', 'twice', undefined]) {
+        await acquire(identifier, { ...lease, requestId });
+      }
+      const requests = ['granted', 'denied'].map((outcome) => {
+        const labels = `{namespace="${namespace}",outcome="${outcome}"}`;
+        return server.metric(`weir_lease_requests_total${labels}`);
+      });
+      expect(await Promise.all(requests)).toEqual([1, 3]);
+      const query = { namespaceName: namespace };
+      const shown = await server.ok<{ points: Fields[] }>('analytics.getTimeline', query);
+      const counted = shown.points.filter(({ leasesDenied }) => leasesDenied !== 0);
+      const none = { allowed: 0, denied: 0, tokensAllowed: 0, tokensDenied: 0 };
+      expect(counted).toEqual([
+        { time: expect.any(Number), ...none, leasesGranted: 1, leasesDenied: 3 },
+      ]);
+      expect(await server.ok('analytics.getIdentifiers', query)).toMatchObject({
+        denied: [{ identifier, count: 3, error: 0 }],
+        spent: [],
+      });
+    });
+
     test('a reset ends leases only with "leases": true', async () => {
       const identifier = fresh();
       await acquire(identifier);
@@ -505,7 +534,7 @@ describeEngines(
     describeOnce(mode, 'with events', () => {
       const withEvents = useServer({ args: ['--events', 'all'] });
 
-      test('a reservation is one, and its commit and a lease are none', async () => {
+      test('a reservation and an acquire are one, and a commit and a release are none', async () => {
         const [identifier, namespace] = ['writer', 'events'];
         const override = { namespaceName: namespace, identifier, limit: 9, duration };
         const { overrideId } = await withEvents.ok('ratelimits.setOverride', override);
@@ -517,14 +546,19 @@ describeEngines(
         });
         const { reservationId } = JSON.parse(body);
         await withEvents.ok('ratelimits.commit', { reservationId, cost: 1 });
-        await withEvents.ok('ratelimits.acquire', { ...fields, limit: 1 });
+        const lease = { namespace, identifier, limit: 3, cost: 2, ttl: TTL_MS };
+        const { leaseId } = await withEvents.ok<Acquired>('ratelimits.acquire', lease);
+        await withEvents.ok('ratelimits.acquire', lease);
+        await withEvents.ok('ratelimits.release', { leaseId });
         await withEvents.ok('ratelimits.reserve', { ...fields, cost: 10 });
         const path = join(withEvents.dataDir, 'events.jsonl');
         const events = () => {
           const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n') : [];
           return lines.filter((line) => line !== '').map((line) => JSON.parse(line));
         };
-        await waitUntil('all events are written', () => events().length >= 2);
+        await waitUntil('all events are written', () => events().length >= 4);
+        const decided = { time: expect.any(Number), namespace, identifier };
+        const acquired = { ...decided, kind: 'lease', cost: 2, limit: 3, inUse: 2 };
         const event = { namespace, identifier, limit: 9, duration, override: overrideId };
         expect(events()).toEqual([
           expect.objectContaining({
@@ -534,6 +568,8 @@ describeEngines(
             remaining: 5,
             traceparent,
           }),
+          { ...acquired, decision: 'allowed' },
+          { ...acquired, decision: 'denied' },
           expect.objectContaining({ ...event, decision: 'denied', cost: 10, remaining: 8 }),
         ]);
       });

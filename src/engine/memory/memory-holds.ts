@@ -114,11 +114,6 @@ export class MemoryHolds implements HoldEngine {
     const leases = this.#leases[shardOf(request.identity)];
     const isFull = leases.acquire(request, this.#clock.nowMs(), lease);
     if (isFull) this.#stats.increment(ACCEPTOR_STAT.fullHoldDecisions);
-    this.#stats.increment(
-      lease.granted
-        ? ACCEPTOR_STAT.concurrencyLeasesGranted
-        : ACCEPTOR_STAT.concurrencyLeasesDenied,
-    );
     return lease;
   }
 

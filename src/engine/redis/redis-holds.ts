@@ -155,9 +155,6 @@ export class RedisHolds implements HoldEngine {
     const isFull = answer.holdStatus === HOLD_STATUS.full;
     const granted = answer.isGranted || (isFull && policies.whenFull === 'allow');
     if (isFull) stats.increment(ACCEPTOR_STAT.fullHoldDecisions);
-    stats.increment(
-      granted ? ACCEPTOR_STAT.concurrencyLeasesGranted : ACCEPTOR_STAT.concurrencyLeasesDenied,
-    );
     const { inUse, expiresAt, isGranted } = answer;
     return { granted, id: isGranted ? id : undefined, inUse, limit, expiresAt };
   }

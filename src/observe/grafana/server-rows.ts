@@ -208,14 +208,11 @@ export const SERVER_ROWS: readonly Row[] = [
           rateQuery('weir_reservation_cancellations_total', ['instance'], 'cancelled'),
         ],
       },
+      ...namespacePanels('Reservations and leases'),
       {
-        title: 'Requests for leases',
-        metrics: ['weir_lease_requests_total', 'weir_lease_releases_total'],
-        unit: 'cps',
-        queries: [
-          rateQuery('weir_lease_requests_total', ['instance', 'outcome']),
-          rateQuery('weir_lease_releases_total', ['instance'], 'released'),
-        ],
+        title: 'Leases released',
+        metrics: ['weir_lease_releases_total'],
+        queries: [rateQuery('weir_lease_releases_total')],
       },
       {
         title: 'Ended by their expiry',
@@ -376,7 +373,7 @@ export const SERVER_ROWS: readonly Row[] = [
 ];
 
 /** The panels of the counts of namespaces. @param group of their metrics */
-function namespacePanels(group: 'Decisions' | 'Gateways'): Panel[] {
+function namespacePanels(group: (typeof NAMESPACE_METRICS)[NamespaceMetric]['group']): Panel[] {
   const names = Object.keys(NAMESPACE_METRICS) as NamespaceMetric[];
   return names
     .filter((name) => NAMESPACE_METRICS[name].group === group)

@@ -21,7 +21,8 @@ export const getIdentifiersTexts = documented(getIdentifiers, response, {
   summary: 'Show the busiest identifiers of a namespace',
   description: [
     'Lists the identifiers that were denied most often, and those that used most tokens, ' +
-      'in whole hours. Without `start` it covers the current hour.',
+      'in whole hours. A denied lease counts as a denied check, and no lease uses tokens. ' +
+      'Without `start` it covers the current hour.',
     `weir keeps ${ANALYTICS_IDENTIFIERS_MAX} identifiers of each list at most. A page has the ` +
       'same positions of both lists.',
     'weir counts identifiers in a sketch of a fixed size, so counts may be too high: by ' +

@@ -38,7 +38,7 @@ export function response() {
     ...shownRange('an hour'),
     complete: flagged('`false` if some checks were not counted by identifier, to bound memory.'),
     denied: listOf(
-      identifier('denied checks'),
+      identifier('denied checks and leases'),
       'The identifiers that were denied most often, the first most.',
     ),
     spent: listOf(
