@@ -40,7 +40,7 @@ import {
   socketPath,
   text,
 } from '../core/setting.ts';
-import { EXPIRED_HOLD_POLICIES } from '../engine/hold-engine.ts';
+import { EXPIRED_HOLD_POLICIES, LOST_LEASE_POLICIES } from '../engine/hold-engine.ts';
 import { IDENTIFIER_FORMS } from '../events/decision-event.ts';
 import { EVENT_SELECTIONS } from '../events/event-recorder.ts';
 import { REDIS_SETTINGS } from '../redis/settings.ts';
@@ -297,6 +297,16 @@ export const Settings = Type.Object({
     description:
       'whether the tokens of a reservation that expires return to their window, or stay counted',
     details: 'See [Reservations and leases](reservations.md).',
+  }),
+  onLostLeases: choice({
+    choices: LOST_LEASE_POLICIES,
+    default: 'continue',
+    group: 'Counters',
+    description:
+      'whether leases are granted after a crash before the leases that it lost have ended',
+    details:
+      '`wait` denies every acquire until then, so that no limit is exceeded. Only with ' +
+      '`WEIR_ENGINE=memory`. See [Lost leases](reservations.md#lost-leases).',
   }),
   checkpointMs: duration({
     minimum: CHECKPOINT_INTERVAL_MIN_MS,

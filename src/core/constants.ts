@@ -31,6 +31,10 @@ export const HOLDS_MAX = 16_777_216;
 export const HOLD_TTL_MIN_MS = 1_000;
 export const HOLD_TTL_MAX_MS = 86_400_000;
 export const ENDED_HOLD_MS = 600_000;
+/** How far the stored lease horizon moves beyond the lease that needs it. */
+export const LEASE_HORIZON_STEP_MS = 10_000;
+/** After a failed write of the lease horizon, the disk is left alone for so long. */
+export const LEASE_HORIZON_RETRY_MS = 1_000;
 /** Checks of one reservation. */
 export const RESERVED_CHECKS_MAX = 16;
 /**

@@ -2,6 +2,7 @@
 
 import type { Engine } from '../engine/engine.ts';
 import { HoldTable } from '../engine/holds/hold-table.ts';
+import { LeaseHorizon } from '../engine/holds/lease-horizon.ts';
 import type { MemoryEngineData } from '../engine/memory/allocate.ts';
 import { Counters } from '../engine/memory/counters.ts';
 import { MemoryEngine } from '../engine/memory/memory-engine.ts';
@@ -33,7 +34,8 @@ export function createEngine(
   const holdTables = data.holds.map((buffer, shard) => {
     return new HoldTable(buffer, shard, lockOwner, heartbeat);
   });
-  const holds = new MemoryHolds(counters, holdTables, holdPolicies, clock, stats);
+  const horizon = data.leaseHorizon && new LeaseHorizon(data.leaseHorizon, lockOwner, stats);
+  const holds = new MemoryHolds(counters, holdTables, holdPolicies, clock, stats, horizon);
   const requests = data.requests.map((buffer, shard) => {
     return new RequestTable(buffer, shard, lockOwner, heartbeat);
   });

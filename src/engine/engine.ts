@@ -246,8 +246,11 @@ export interface HostedEngine {
   removeNamespaces?(tags: ReadonlySet<number>): Promise<void>;
   clusterStats?(): ClusterStats;
   holdStats?(): HoldStats;
-  /** Called when all shard workers have stopped: logs what they could not do. */
-  logLosses?(log: Log): void;
+  /**
+   * Called when the shard workers have stopped: logs what they could not do.
+   * @param isComplete false if some of them did not stop in time
+   */
+  afterDrain?(isComplete: boolean, log: Log): void;
   /** Ends what it does on the main thread. */
   close?(): void;
 }
@@ -269,6 +272,18 @@ export interface HoldStats {
   reservedTokens: number;
   leases: number;
   leasedTokens: number;
+  /** How long no lease is granted yet, after a crash. */
+  leaseWaitMs: number;
+  /** Undefined if leases may be forgotten in a crash. */
+  horizon: HorizonFailures | undefined;
+}
+
+/** Writes of the lease horizon that have failed. */
+export interface HorizonFailures {
+  path: string;
+  failures: number;
+  /** The code of the last write, if it failed. */
+  error: string | undefined;
 }
 
 /** What an engine knows of Redis, and of the machines that share its counters. */

@@ -25,6 +25,9 @@ export interface HoldPolicies {
   onExpiry: ExpiredHoldPolicy;
 }
 
+/** What an acquire does after a crash while leases may be live that the engine does not know. */
+export const LOST_LEASE_POLICIES = ['continue', 'wait'] as const;
+
 export interface Reservation {
   /** Whether every check was allowed. */
   allowed: boolean;

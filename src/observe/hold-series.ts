@@ -69,4 +69,5 @@ function registerLiveHolds(series: MetricSeries, stats: () => HoldStats): void {
       [{ kind: 'lease' }, leasedTokens],
     ];
   });
+  series.unlabeledGauge('weir_lease_wait_seconds', () => stats().leaseWaitMs / 1e3);
 }

@@ -285,6 +285,13 @@ export const METRICS = {
     unit: 'requests',
     help: 'Cancellations of known reservations, repetitions included.',
   },
+  weir_lease_wait_seconds: {
+    group: 'Reservations and leases',
+    engine: 'memory',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'How long no lease is granted yet, after a crash with WEIR_ON_LOST_LEASES=wait.',
+  },
   weir_lease_releases_total: {
     group: 'Reservations and leases',
     type: 'counter',

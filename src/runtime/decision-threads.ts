@@ -7,7 +7,7 @@
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { SketchAnnouncement } from '../analytics/recorder.ts';
-import { HEARTBEAT_MS } from '../core/constants.ts';
+import { DISK_UNRESPONSIVE_MS, HEARTBEAT_MS } from '../core/constants.ts';
 import { killProcess } from '../core/fatal.ts';
 import type {
   DecisionThreadData,
@@ -290,8 +290,13 @@ export class DecisionThreads {
   #checkHeartbeats(times: PollTimes): void {
     times.poll();
     for (const { name, stats, watch } of this.#threads) {
+      // Read before the heartbeats: a thread that is done with the disk shows one first.
+      const waitsForDisk = stats.isWaitingForDisk;
       watch.observe(times, stats.heartbeats, stats.kernelThreadId);
-      if (watch.missedMs < this.#unresponsiveMs) continue;
+      const missedMaxMs = waitsForDisk
+        ? Math.max(DISK_UNRESPONSIVE_MS, this.#unresponsiveMs)
+        : this.#unresponsiveMs;
+      if (watch.missedMs < missedMaxMs) continue;
       killProcess(`${name} is unresponsive: ${describeSilence(watch.silence)}`);
     }
   }

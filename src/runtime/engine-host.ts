@@ -7,6 +7,7 @@ import type { LoadedSettings } from '../config/load.ts';
 import type { EngineData } from '../decision-thread/create-engine.ts';
 import type { HostedEngine } from '../engine/engine.ts';
 import { HoldTable } from '../engine/holds/hold-table.ts';
+import { openHorizon } from '../engine/holds/lease-horizon.ts';
 import { allocateMemoryEngine } from '../engine/memory/allocate.ts';
 import type { HashKeyFingerprint } from '../engine/memory/checkpoint/format.ts';
 import type { CheckpointLoader, RestoreResult } from '../engine/memory/checkpoint/loader.ts';
@@ -52,7 +53,9 @@ export function allocateEngine(
       hasUnusedCheckpoints: checkpoints.latestStartedMs > 0,
     };
   }
-  const options = { counters, holds, decide, fullTablePolicy, holdPolicies };
+  const leaseHorizon =
+    settings.onLostLeases === 'wait' ? openHorizon(directory, clock.nowMs()) : undefined;
+  const options = { counters, holds, decide, fullTablePolicy, holdPolicies, leaseHorizon };
   const engineData = allocateMemoryEngine(control, options);
   const tables = engineData.tables.map((buffer, shard) => attachTable(buffer, shard));
   const holdTables = engineData.holds.map((buffer, shard) => {

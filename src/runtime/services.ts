@@ -22,6 +22,7 @@ import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { ClusterWatch } from '../observe/cluster-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
+import { LeaseHorizonWatch } from '../observe/lease-horizon-watch.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { ReplicaStats } from '../observe/readiness.ts';
 import { UnknownFields } from '../observe/unknown-fields.ts';
@@ -206,7 +207,7 @@ export class Services {
     });
     const loadPages = () => this.#dashboard.load();
     this.#watches = [new CapacityWatch(control, settings.counters, log)];
-    const { cluster } = engine.stats();
+    const { cluster, holds } = engine.stats();
     if (cluster !== undefined) {
       const read = () => engine.stats().cluster ?? cluster;
       this.#watches.push(new ClusterWatch(control, read, log));
@@ -217,11 +218,23 @@ export class Services {
       checkpoints = new CheckpointWatch(control, clock, directory, intervalMs, log);
       this.#watches.push(checkpoints);
     }
+    let horizon: LeaseHorizonWatch | undefined;
+    const failures = holds?.horizon;
+    if (failures !== undefined) {
+      horizon = new LeaseHorizonWatch(() => engine.stats().holds?.horizon ?? failures, log);
+      this.#watches.push(horizon);
+    }
     const storeEffect = shared === undefined ? STORE_EFFECT : REPLICA_EFFECT;
     const faults = () => {
       const { path, writeError: error } = store;
       const storeFault = error === undefined ? undefined : { path, error, effect: storeEffect };
-      const all = [storeFault, checkpoints?.fault, analytics?.fault, events?.file.fault];
+      const all = [
+        storeFault,
+        checkpoints?.fault,
+        horizon?.fault,
+        analytics?.fault,
+        events?.file.fault,
+      ];
       return all.filter((fault) => fault !== undefined);
     };
     const rulesFault = () => rls?.rules.fault;

@@ -4,9 +4,12 @@ import type { LoadedSettings } from '../config/load.ts';
 import { memoryLogFields } from '../config/memory-plan.ts';
 import { INFIX_OVERRIDES_MAX } from '../core/constants.ts';
 import type { Log } from '../core/log.ts';
+import { horizonPath } from '../engine/holds/horizon-file.ts';
+import type { LeaseHorizonData } from '../engine/holds/lease-horizon.ts';
 import type { RestoreResult } from '../engine/memory/checkpoint/loader.ts';
 import { describeTarget, parseRedisUrl } from '../redis/url.ts';
 import type { Registry } from '../registry/registry.ts';
+import { isoTime } from '../shared-memory/clock.ts';
 import type { Foundation } from './foundation.ts';
 
 /**
@@ -34,6 +37,9 @@ export function logStartup(log: Log, foundation: Foundation): void {
   const { socket, gateway } = listeners.reserved.addresses;
   const { rls } = listeners.reserved;
   if (restored !== undefined) logRestored(log, restored);
+  if (engineData.engine === 'memory' && engineData.leaseHorizon !== undefined) {
+    warnAboutLostLeases(log, engineData.leaseHorizon, foundation.state.clock.nowMs());
+  }
   if (hasUnusedCheckpoints) {
     log.info(
       'counters are in Redis: those of the memory engine in the data directory are not used',
@@ -98,6 +104,19 @@ function logRestored(log: Log, { damageMessages, lostCounters, lostHolds }: Rest
     const reason = 'WEIR_HOLDS is lower now, or an invalid entry';
     log.warn({ lostHolds }, `reservations and leases of the last run were lost: ${reason}`);
   }
+}
+
+function warnAboutLostLeases(
+  log: Log,
+  { directory, waitUntilMs }: LeaseHorizonData,
+  nowMs: number,
+): void {
+  if (waitUntilMs <= nowMs) return;
+  log.warn(
+    { until: isoTime(waitUntilMs), file: horizonPath(directory) },
+    'the last run ended without a stop, and leases that are forgotten may still be live: every' +
+      ' acquire is denied until they have ended (WEIR_ON_LOST_LEASES is wait)',
+  );
 }
 
 function warnAboutEnvironment(log: Log, foundation: Foundation): void {

@@ -5,7 +5,8 @@
  * do not. Other threads write only words of a worker: acceptors and the main thread its wake-up
  * flag, the main thread its stop flag and, between two runs, the three words behind its heartbeat.
  *
- *   acceptor    line 0     int32: heartbeat, wraps | open connections | kernel thread id
+ *   acceptor    line 0     int32: heartbeat, wraps | open connections | kernel thread id |
+ *                          waiting for disk
  *               then       float64: one count for each name in ACCEPTOR_STAT
  *               then       float64: errors sent, one count for each code in ERRORS
  *               then       float64: check requests by latency, one count for each of
@@ -246,9 +247,11 @@ const HEARTBEAT = 0;
 const CONNECTIONS = 1;
 const ACCEPTOR_KERNEL_THREAD_ID = 2;
 
+/** Of both kinds of threads. */
+const WAITING_FOR_DISK = 3;
+
 const INCARNATION = 1;
 const THREAD_ID = 2;
-const WAITING_FOR_DISK = 3;
 const WORKER_KERNEL_THREAD_ID = 4;
 /** Offsets in words from the start of the block. */
 export const WAKE_UP_FLAG = CACHE_LINE_BYTES / 4;
@@ -300,6 +303,15 @@ export class AcceptorStats {
 
   get kernelThreadId(): number {
     return Atomics.load(this.#words, ACCEPTOR_KERNEL_THREAD_ID);
+  }
+
+  /** Announces that the thread may wait for the disk, and then misses heartbeats. */
+  setWaitingForDisk(isWaiting: boolean): void {
+    Atomics.store(this.#words, WAITING_FOR_DISK, isWaiting ? 1 : 0);
+  }
+
+  get isWaitingForDisk(): boolean {
+    return Atomics.load(this.#words, WAITING_FOR_DISK) === 1;
   }
 
   /** @param change 1 for a connection opened, -1 for one closed */

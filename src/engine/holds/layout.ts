@@ -43,6 +43,13 @@
  *
  * Counters and records are numbered from 1; 0 is none. A bucket has counters of one group of the
  * counter table, so that a checkpoint finds the holds of a group.
+ *
+ * The lease horizon of all shards (`lease-horizon.ts`) is a buffer of one line:
+ *
+ *              int32   0       owner of the lock, or 0
+ *              int32   1, 2    the errno of the last write, 0 if it succeeded; failed writes
+ *              float64 2       the horizon: Unix time, ms; 0 before the first lease
+ *              float64 3       the system clock at the last failed write, ms
  */
 
 import { CACHE_LINE_BYTES, FIRST_LINE_OFFSET, SHARDS } from '../../core/constants.ts';
@@ -140,6 +147,15 @@ export const RECORD_DOUBLE = {
   charged: 14,
   released: 15,
 } as const;
+
+/** Of the lease horizon. */
+export const HORIZON_LOCK = 0 as Lock;
+export const HORIZON = { errno: 1, failures: 2 } as const;
+export const HORIZON_DOUBLE = { ms: 2, failedMs: 3 } as const;
+
+export function allocateHorizon(): SharedArrayBuffer {
+  return new SharedArrayBuffer(CACHE_LINE_BYTES);
+}
 
 /**
  * The records of each shard, for so many holds in all: some more than its share, because identities

@@ -8,6 +8,7 @@ import type { FullTablePolicy } from '../../core/decision.ts';
 import type { Control } from '../../shared-memory/control.ts';
 import type { HoldPolicies } from '../hold-engine.ts';
 import { allocateHolds } from '../holds/layout.ts';
+import type { LeaseHorizonData } from '../holds/lease-horizon.ts';
 import { allocateChannels } from '../queue/queue.ts';
 import { allocateRequests } from '../requests/layout.ts';
 import { groupsFor } from '../table/size.ts';
@@ -19,6 +20,8 @@ export interface MemoryEngineData {
   decide: 'in-place' | 'worker';
   fullTablePolicy: FullTablePolicy;
   holdPolicies: HoldPolicies;
+  /** Undefined if leases may be forgotten in a crash. */
+  leaseHorizon?: LeaseHorizonData | undefined;
   /** By shard. */
   tables: SharedArrayBuffer[];
   holds: SharedArrayBuffer[];
@@ -29,7 +32,7 @@ export interface MemoryEngineData {
 
 /** The sizes and modes of the memory engine. */
 export interface MemoryEngineOptions
-  extends Pick<MemoryEngineData, 'decide' | 'fullTablePolicy' | 'holdPolicies'> {
+  extends Pick<MemoryEngineData, 'decide' | 'fullTablePolicy' | 'holdPolicies' | 'leaseHorizon'> {
   /** How many live counters the tables hold without eviction. */
   counters: number;
   /** How many reservations and leases are recorded. */

@@ -21,6 +21,7 @@ import type {
 import { HOLD_KIND, type HoldId } from '../hold-id.ts';
 import type { HoldTable } from '../holds/hold-table.ts';
 import { NONE, RECORD, recordOfReference, shardOfReference } from '../holds/layout.ts';
+import type { LeaseHorizon } from '../holds/lease-horizon.ts';
 import { Leases } from '../holds/leases.ts';
 import { liveHolds } from '../holds/live-holds.ts';
 import { shardOf } from '../table/shard.ts';
@@ -40,20 +41,24 @@ export class MemoryHolds implements HoldEngine {
   readonly #reservation: Reservation;
   readonly #lease: Lease = { granted: false, id: undefined, inUse: 0, limit: 0, expiresAt: 0 };
 
-  /** @param tables by shard */
+  /**
+   * @param tables by shard
+   * @param horizon undefined if leases may be forgotten in a crash
+   */
   constructor(
     counters: Counters,
     tables: readonly HoldTable[],
     policies: HoldPolicies,
     clock: Clock,
     stats: AcceptorStats,
+    horizon?: LeaseHorizon,
   ) {
     if (tables.length !== SHARDS) throw new Error(`${tables.length} holds for ${SHARDS} shards`);
     this.#tables = tables;
     this.#shards = tables.map((table, shard) => {
       return new ShardHolds(counters.tables[shard], table, policies);
     });
-    this.#leases = tables.map((table) => new Leases(table, policies.whenFull));
+    this.#leases = tables.map((table) => new Leases(table, policies.whenFull, horizon));
     const { batch } = counters;
     this.#reservations = new ReservationBatch(batch, tables, policies.whenFull);
     this.#decisions = Array.from({ length: MULTI_LIMIT_MAX }, (_, n) => batch.decision(n));

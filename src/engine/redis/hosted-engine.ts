@@ -43,7 +43,7 @@ export class HostedRedisEngine implements HostedEngine {
     return clusterStatsOf(this.#state, this.#data.settings.recovery === 'exact');
   }
 
-  logLosses(log: Log): void {
+  afterDrain(_isComplete: boolean, log: Log): void {
     const workers = this.#control.allWorkerStats();
     const counters = totalOf(workers, WORKER_STAT.unreportedCounters);
     if (counters > 0) {

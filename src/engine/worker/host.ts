@@ -52,8 +52,8 @@ export class ShardWorkerHost implements EngineHost {
   }
 
   async drain(): Promise<void> {
-    await this.#supervisor.drain();
-    this.#engine.logLosses?.(this.#log);
+    const isComplete = await this.#supervisor.drain();
+    this.#engine.afterDrain?.(isComplete, this.#log);
   }
 
   async stop(): Promise<void> {

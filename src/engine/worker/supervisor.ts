@@ -133,16 +133,18 @@ export class ShardWorkerSupervisor {
   /**
    * Lets the workers empty their queues, to which nothing is added any more, write the last
    * checkpoint and end. A worker that dies meanwhile is still replaced.
+   * @returns false if they do not in time
    */
-  async drain(): Promise<void> {
+  async drain(): Promise<boolean> {
     for (const { stats } of this.#workers) {
       stats.requestStop();
       wakeUp(stats.words, WAKE_UP_FLAG);
     }
     const isDone = await Promise.race([this.#allStopped(), this.#stopTimeout()]);
-    if (isDone) return;
+    if (isDone) return true;
     const workers = this.#workers.filter(({ hasStopped }) => !hasStopped).map(({ index }) => index);
     this.#log.error({ workers }, 'shard workers did not write their last checkpoint in time');
+    return false;
   }
 
   /** Ends all threads. */

@@ -215,6 +215,11 @@ export const SERVER_ROWS: readonly Row[] = [
         queries: [rateQuery('weir_lease_releases_total')],
       },
       {
+        title: 'Wait for lost leases',
+        metrics: ['weir_lease_wait_seconds'],
+        queries: [gaugeQuery('weir_lease_wait_seconds')],
+      },
+      {
         title: 'Ended by their expiry',
         metrics: ['weir_expired_holds_total'],
         queries: [rateQuery('weir_expired_holds_total')],

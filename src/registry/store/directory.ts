@@ -21,6 +21,7 @@ import {
   restrictFile,
 } from '../../core/file-ownership.ts';
 import { requirePackage } from '../../core/packages.ts';
+import { LEASE_HORIZON_FILE } from '../../engine/holds/horizon-file.ts';
 import { parseFileName } from '../../engine/memory/checkpoint/format.ts';
 
 const Sqlite = requirePackage('libsql');
@@ -139,8 +140,12 @@ function createDirectory(path: string): void {
   mkdirSync(path, { mode: 0o700 });
 }
 
-/** The store, the analytics and the lock, with their SQLite journals. Copies do not match. */
+/**
+ * The store, the analytics and the lock, with their SQLite journals, and the lease horizon. Copies
+ * do not match.
+ */
 function isStoreFile(name: string): boolean {
+  if (name === LEASE_HORIZON_FILE) return true;
   return /^(lock|store\.db(\.new)?|analytics\.db)(-(wal|shm|journal))?$/.test(name);
 }
 

@@ -1,12 +1,16 @@
 /**
  * The memory engine on the main thread: what its shard workers run, the locks of a worker that has
- * died, and the removal of the counters of deleted namespaces.
+ * died, the removal of the counters of deleted namespaces, and the end of the lease horizon.
  */
 
+import { describeStorageError } from '../../../core/errno.ts';
+import type { Log } from '../../../core/log.ts';
 import { Clock } from '../../../shared-memory/clock.ts';
 import { Control } from '../../../shared-memory/control.ts';
+import { WORKER_STAT } from '../../../shared-memory/stats.ts';
 import type { HoldStats, HostedEngine } from '../../engine.ts';
 import { AT, DOUBLE_AT, HoldMemory } from '../../holds/layout.ts';
+import { closeHorizon, horizonFailures, type LeaseHorizonData } from '../../holds/lease-horizon.ts';
 import { recoverHolds } from '../../holds/rebuild.ts';
 import { lockAt } from '../../table/layout.ts';
 import { breakLock } from '../../table/lock.ts';
@@ -26,11 +30,13 @@ export class HostedMemoryEngine implements HostedEngine {
   readonly notifiesAcceptors: boolean;
   readonly #tables: readonly SharedArrayBuffer[];
   readonly #holds: readonly HoldMemory[];
+  readonly #horizon: LeaseHorizonData | undefined;
   readonly #control: Control;
+  readonly #clock: Clock;
   #removalTimer: NodeJS.Timeout | undefined;
 
   constructor(
-    { engine: _, decide, ...shared }: MemoryEngineData,
+    { engine: _, decide, leaseHorizon, ...shared }: MemoryEngineData,
     control: SharedArrayBuffer,
     checkpointPlan: CheckpointPlan,
   ) {
@@ -39,7 +45,9 @@ export class HostedMemoryEngine implements HostedEngine {
     this.notifiesAcceptors = decide === 'worker';
     this.#tables = shared.tables;
     this.#holds = shared.holds.map((buffer, shard) => new HoldMemory(buffer, shard));
+    this.#horizon = leaseHorizon;
     this.#control = new Control(control);
+    this.#clock = new Clock(this.#control);
   }
 
   breakLocks(worker: number, incarnation: number): void {
@@ -63,7 +71,23 @@ export class HostedMemoryEngine implements HostedEngine {
       reservedTokens: sum(({ doubles }) => doubles[DOUBLE_AT.heldTokens]),
       leases: sum(({ words }) => words[AT.liveLeases]),
       leasedTokens: sum(({ doubles }) => doubles[DOUBLE_AT.leasedTokens]),
+      leaseWaitMs: Math.max(0, (this.#horizon?.waitUntilMs ?? 0) - this.#clock.nowMs()),
+      horizon: this.#horizon && horizonFailures(this.#horizon),
     };
+  }
+
+  afterDrain(isComplete: boolean, log: Log): void {
+    if (this.#horizon === undefined) return;
+    // Otherwise the next start waits: it does not know the leases since an earlier checkpoint.
+    const workers = this.#control.allWorkerStats();
+    const isSaved = workers.every((stats) => stats.get(WORKER_STAT.checkpointErrno) === 0);
+    if (!isComplete || !isSaved) return;
+    try {
+      closeHorizon(this.#horizon, this.#clock.nowMs());
+    } catch (error) {
+      const cause = describeStorageError(error);
+      log.warn(`the lease horizon cannot be removed, so the next start waits for it: ${cause}`);
+    }
   }
 
   removeNamespaces(tags: ReadonlySet<number>): Promise<void> {
@@ -71,11 +95,10 @@ export class HostedMemoryEngine implements HostedEngine {
       this.#tables.map((buffer, shard) => attachTable(buffer, shard)),
       tags,
     );
-    const clock = new Clock(this.#control);
     return new Promise((resolve) => {
       // Each step is in a turn of its own, between the other work of this thread.
       this.#removalTimer = setInterval(() => {
-        if (!removal.step(clock.nowMs())) return;
+        if (!removal.step(this.#clock.nowMs())) return;
         clearInterval(this.#removalTimer);
         resolve();
       }, REMOVAL_STEP_INTERVAL_MS);
