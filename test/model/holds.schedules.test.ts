@@ -4,19 +4,21 @@
  */
 
 import { expect, test, vi } from 'vitest';
+import { LEASE_HORIZON_STEP_MS } from '../../src/core/constants.ts';
 import { newDecision } from '../../src/core/decision.ts';
 import { RULE, type RuleNumber } from '../../src/core/window-rules.ts';
 import type { Commit } from '../../src/engine/hold-engine.ts';
 import type { HoldId } from '../../src/engine/hold-id.ts';
 import { HoldTable } from '../../src/engine/holds/hold-table.ts';
-import { allocateHolds } from '../../src/engine/holds/layout.ts';
+import { allocateHolds, allocateHorizon } from '../../src/engine/holds/layout.ts';
+import { LeaseHorizon } from '../../src/engine/holds/lease-horizon.ts';
 import { Leases } from '../../src/engine/holds/leases.ts';
 import { ReservationBatch } from '../../src/engine/memory/reservation-batch.ts';
 import { ShardHolds } from '../../src/engine/memory/shard-holds.ts';
 import { CounterTable } from '../../src/engine/memory/table.ts';
 import { allocateTable } from '../../src/engine/table/table-memory.ts';
 import { checkOf } from '../support/engines.ts';
-import { type GuaranteeName, recordMeasurement } from '../support/guarantees.ts';
+import { type GuaranteeName, recordMeasurement, trialCount } from '../support/guarantees.ts';
 import { expectConsistent, oneShardBatch } from '../support/hold-tables.ts';
 import { NOW_MS, testIdentity } from './counter-model.ts';
 import { explore, type FinalState, type MemoryView, type ThreadContext } from './explorer.ts';
@@ -189,3 +191,45 @@ schedules(
   'P2',
   [RULE.fixed],
 );
+
+test('no lease outlives the horizon on the disk, whatever acceptor moves it', () => {
+  const { memories: shard, lease: id } = prepare(RULE.fixed);
+  const memories = [...shard, { buffer: allocateHorizon(), waits: 'polled' as const }];
+  const data = { memory: memories[2].buffer, directory: '', waitUntilMs: 0 };
+  const renew = (owner: number, ttlMs: number) => ({
+    run: ({ memories: views, recordEvent }: ThreadContext) => {
+      const { table } = attach(views, owner);
+      const heartbeats = { heartbeat: () => {}, setWaitingForDisk: () => {} };
+      const write = (_: string, ms: number) => recordEvent(`stored ${ms}`);
+      const horizon = new LeaseHorizon(data, owner, heartbeats, write);
+      const { words, doubles } = views[2];
+      Object.assign(horizon, { words, doubles });
+      const lease = { granted: false, id: undefined, inUse: 0, limit: 0, expiresAt: 0 };
+      new Leases(table, 'deny', horizon).renew(id, ttlMs, NOW_MS, lease);
+      recordEvent(`granted ${lease.expiresAt}`);
+      return lease.granted;
+    },
+  });
+  // The second one needs a later horizon than the first.
+  const threads = [renew(1, TTL_MS), renew(2, TTL_MS + 2 * LEASE_HORIZON_STEP_MS)];
+  const writes = new Set<number>();
+  const preemptions = trialCount(3, Number.POSITIVE_INFINITY);
+  const scenario = { memories, threads, preemptions };
+  const { states, endings } = explore(scenario, ({ events, results, stuck }) => {
+    expect([results, stuck]).toEqual([[true, true], []]);
+    let storedMs = 0;
+    for (const event of events) {
+      const [what, text] = event.split(' ');
+      const ms = Number(text);
+      if (what === 'granted') expect(ms).toBeLessThanOrEqual(storedMs);
+      else {
+        expect(ms).toBeGreaterThan(storedMs);
+        storedMs = ms;
+      }
+    }
+    writes.add(events.filter((event) => event.startsWith('stored')).length);
+  });
+  expect(writes).toEqual(new Set([1, 2]));
+  const name = 'two acceptors move the lease horizon';
+  recordMeasurement('P1', name, `${states} states, ${endings} endings`, '0 broken');
+});

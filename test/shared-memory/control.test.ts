@@ -45,6 +45,7 @@ test('stats blocks, and their sections, do not overlap', () => {
   first.heartbeat();
   first.addConnections(1);
   first.setKernelThreadId(4_194_304);
+  first.setWaitingForDisk(true);
   for (const index of Object.values(ACCEPTOR_STAT)) first.increment(index);
   first.incrementErrors('NOT_FOUND');
   first.recordLatency(0.02);
@@ -56,6 +57,9 @@ test('stats blocks, and their sections, do not overlap', () => {
   worker.addOpenedTokens(-3, 9);
   expect(first.heartbeats).toBeCloseTo(1 + 1 + 1 + 0.02);
   expect([first.connections, first.kernelThreadId]).toEqual([1, 4_194_304]);
+  expect([first, second, worker].map(({ isWaitingForDisk }) => isWaitingForDisk)).toEqual([
+    ...[true, false, false],
+  ]);
   expect([second.kernelThreadId, worker.kernelThreadId, worker.threadId]).toEqual([0, 0, 0]);
   expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(49).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);

@@ -14,7 +14,7 @@ import {
   openSync,
   readFileSync,
   renameSync,
-  rmSync,
+  unlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ export function horizonPath(directory: string): string {
 
 /** @returns Unix time, ms; infinite if the file is damaged; 0 if there is none */
 export function readHorizon(directory: string): number {
-  const content = read(horizonPath(directory));
+  const content = unlessMissing(() => read(horizonPath(directory)));
   if (content === undefined) return 0;
   const ms = Number(CONTENT.exec(content)?.[1]);
   return content === encode(ms) ? ms : Number.POSITIVE_INFINITY;
@@ -41,7 +41,7 @@ export function readHorizon(directory: string): number {
 /** Durable when it returns. @param ms Unix time in whole ms */
 export function writeHorizon(directory: string, ms: number): void {
   const unfinished = join(directory, UNFINISHED_FILE);
-  rmSync(unfinished, { force: true });
+  remove(unfinished);
   // It fails if the file exists: other users may be able to write links to the directory.
   withFile(unfinished, 'wx', (file) => writeFileSync(file, encode(ms)));
   renameSync(unfinished, horizonPath(directory));
@@ -49,22 +49,29 @@ export function writeHorizon(directory: string, ms: number): void {
 }
 
 export function removeHorizon(directory: string): void {
-  rmSync(horizonPath(directory), { force: true });
+  remove(horizonPath(directory));
 }
 
-/** @returns undefined if there is no such file */
-function read(path: string): string | undefined {
-  let file: number;
-  try {
-    file = openSync(path, SAFE_OPEN_FLAGS);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
+function read(path: string): string {
+  const file = openSync(path, SAFE_OPEN_FLAGS);
   try {
     return readFileSync(file, 'latin1');
   } finally {
     closeSync(file);
+  }
+}
+
+function remove(path: string): void {
+  unlessMissing(() => unlinkSync(path));
+}
+
+/** @returns undefined if the file does not exist */
+function unlessMissing<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return undefined;
   }
 }
 
