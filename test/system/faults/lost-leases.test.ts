@@ -4,10 +4,11 @@
  */
 
 import { spawn, spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
-import { LEASE_HORIZON_STEP_MS, UNRESPONSIVE_DEFAULT_MS } from '../../../src/core/constants.ts';
+import { LEASE_HORIZON_STEP_MS } from '../../../src/core/constants.ts';
 import { horizonPath, readHorizon } from '../../../src/engine/holds/horizon-file.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { newSeed, recordMeasurement, trialCount } from '../../support/guarantees.ts';
@@ -183,19 +184,16 @@ const CALLS = [
   ] as const),
 ];
 
-/** Makes system calls on the files of the horizon fail or end the process. */
-async function injectFault({ child: { pid } }: ServerProcess, calls: string, fault: string) {
+/** Ends the process in a system call on the files of the horizon. */
+async function injectKill({ child: { pid } }: ServerProcess, call: string, number: number) {
   const path = horizonPath(own.dataDir);
   const paths = [own.dataDir, path, `${path}.new`].flatMap((one) => ['-P', one]);
-  const options = ['-f', '-qq', ...paths, '-e', `trace=${calls}`, '-e', `inject=${calls}:${fault}`];
-  const trace = spawn('strace', [...options, '-p', String(pid)], { stdio: 'ignore' });
+  const fault = `inject=${call}:signal=SIGKILL:when=${number}`;
+  const options = ['-f', '-qq', ...paths, '-e', `trace=${call}`, '-e', fault];
+  spawn('strace', [...options, '-p', String(pid)], { stdio: 'ignore' });
   await waitUntil('the server is traced', () => {
     return !/^TracerPid:\t0$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   });
-  return () => {
-    trace.kill('SIGINT');
-    return new Promise((resolve) => trace.on('close', resolve));
-  };
 }
 
 describe.skipIf(withoutTrace)('in a system call that writes the lease horizon,', () => {
@@ -205,7 +203,7 @@ describe.skipIf(withoutTrace)('in a system call that writes the lease horizon,',
     for (const [call, number, expected] of CALLS) {
       const server = await own.start();
       await waitUntil('the wait has ended', async () => (await waitS(server)) === 0);
-      await injectFault(server, call, `signal=SIGKILL:when=${number}`);
+      await injectKill(server, call, number);
       const [connection] = openConnections(server.port, 1);
       await expect(callOn(connection, 'ratelimits.acquire', fields)).rejects.toThrow('closed');
       expect(await server.exited).toEqual({ code: null, signal: 'SIGKILL' });
@@ -225,17 +223,24 @@ describe.skipIf(withoutTrace)('in a system call that writes the lease horizon,',
     const fault = 'kill -9 in a write of the lease horizon';
     recordMeasurement('P1', fault, `${CALLS.length} calls`, 'no lease granted, no wait lost');
   });
+});
 
-  test('a disk that is slower than WEIR_UNRESPONSIVE_MS delays a lease, and ends no acceptor', async () => {
-    const server = await own.start();
-    const slowMs = UNRESPONSIVE_DEFAULT_MS + 500;
-    const endTrace = await injectFault(server, 'fsync', `delay_enter=${slowMs * 1_000}:when=1`);
-    const [connection] = openConnections(server.port, 1);
-    const fields = { identifier: 'job', limit: 1, ttl: TTL_MAX_MS };
-    const lease = await callOn(connection, 'ratelimits.acquire', fields);
-    expect(lease.success).toBe(true);
-    connection.socket.destroy();
-    await endTrace();
-    await expectCleanStop(server);
+test('a disk that is slower than WEIR_UNRESPONSIVE_MS delays a lease, and ends no acceptor', async () => {
+  const file = join(own.dataDir, 'strike');
+  const preload = new URL('../../support/acceptor-fault.preload.mjs', import.meta.url).pathname;
+  const args = ['--counters', '1024', '--acceptors', '1', '--on-lost-leases', 'wait'];
+  const directory = ['--data-dir', join(own.dataDir, 'data')];
+  const server = await own.start({
+    args: [...args, ...directory],
+    execArgv: ['--import', preload],
+    env: { FAULT: 'slowDisk', FAULT_FILE: file },
   });
+  writeFileSync(file, '');
+  await waitUntil('the disk is slow', () => server.stderr().includes('fault injected'));
+  const [connection] = openConnections(server.port, 1);
+  const fields = { identifier: 'job', limit: 1, ttl: TTL_MIN_MS };
+  expect(await callOn(connection, 'ratelimits.acquire', fields)).toMatchObject({ success: true });
+  expect(server.stderr()).toContain('fsync was slow');
+  connection.socket.destroy();
+  await expectCleanStop(server);
 });
