@@ -137,6 +137,8 @@ export const ERRORS = {
       'With several machines: the registry in Redis cannot be changed at the moment.',
       'With several machines: Redis does not respond, and the request is for a reservation or a ' +
         'lease, or has a `requestId`.',
+      'A lease cannot be granted or renewed with `WEIR_ON_LOST_LEASES=wait`, because weir cannot ' +
+        'write its lease horizon to the disk.',
       'A shard worker failed, and the next one did not finish the work within 2 s.',
       'A refund, a reset, an inspection or an explanation waited 2 s for earlier asynchronous ' +
         'checks.',
