@@ -1,17 +1,18 @@
 /** What servers do with leases that a crash has lost, under both values of WEIR_ON_LOST_LEASES. */
 
-import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import {
   HOLD_TTL_MAX_MS,
   LEASE_HORIZON_RETRY_MS,
   LEASE_HORIZON_STEP_MS,
+  SHARDS,
 } from '../../src/core/constants.ts';
 import { EXIT } from '../../src/core/exit.ts';
 import { LEASE_HORIZON_FILE, readHorizon } from '../../src/engine/holds/horizon-file.ts';
 import { useDataDirectory } from '../support/data-directory.ts';
-import { sendRequest } from '../support/http.ts';
+import { readMetrics, sendRequest } from '../support/http.ts';
 import { logRecords } from '../support/log-records.ts';
 import type { ApiClient, Fields } from '../support/operations.ts';
 import {
@@ -101,6 +102,25 @@ describe('with WEIR_ON_LOST_LEASES=wait', () => {
     expect(await acquire(next, 'other')).toMatchObject({ success: true });
     expect(await next.ok('ratelimits.release', { leaseId })).toEqual({ released: 1 });
     expect(logRecords(next, WARNING)).toEqual([]);
+  });
+
+  test('a stop that cannot write the last checkpoint makes the next start wait', async () => {
+    const first = await start('wait');
+    await waitUntil('the checkpoint of the start is written', async () => {
+      return (await readMetrics(first.adminUrl)).has('weir_checkpoint_age_seconds');
+    });
+    await acquire(first);
+    const files = Array.from({ length: SHARDS }, (_, shard) => {
+      return [0, 1].map((number) => join(own.dataDir, `counters-${shard}.${number}`));
+    }).flat();
+    for (const file of files) {
+      rmSync(file, { force: true });
+      mkdirSync(file);
+    }
+    await stop(first);
+    expect(existsSync(horizonFile())).toBe(true);
+    for (const file of files) rmdirSync(file);
+    expect(await acquire(await start('wait'))).toMatchObject({ success: false, inUse: 0 });
   });
 
   test('a stop does not end a wait, and leases that are known are renewed in it', async () => {
