@@ -172,7 +172,7 @@ export class Machine {
     new ClockPublisher(this.control);
     const clock = new Clock(this.control);
     const holdPolicies = { whenFull: 'deny', onExpiry: 'release' } as const;
-    const options = { settings, holdPolicies };
+    const options = { settings, holdPolicies, holds: 1 };
     const engine = allocateRedisEngine(this.control, COUNTERS, options, clock);
     this.#state = new EngineState(engine.state);
     const workerData: MachineData = { control: controlBuffer, engine };

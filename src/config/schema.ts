@@ -286,8 +286,9 @@ export const Settings = Type.Object({
     description: 'reservations and leases that are recorded: about 200 bytes each',
     details:
       'One identifier can have a sixteenth of them. Memory is used when they are recorded, not ' +
-      'before. `WEIR_ON_FULL` also decides when there is no room. Has no effect with ' +
-      '`WEIR_ENGINE=redis`. See [Reservations and leases](reservations.md).',
+      'before. With `WEIR_ENGINE=redis` it is the number of all machines together, and each ' +
+      'takes about 700 bytes of Redis. `WEIR_ON_FULL` also decides when there is no room. See ' +
+      '[Reservations and leases](reservations.md).',
     examples: [HOLDS_MAX / 16],
   }),
   onHoldExpiry: choice({

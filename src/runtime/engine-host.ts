@@ -43,7 +43,7 @@ export function allocateEngine(
   const control = new Control(controlBuffer);
   const holdPolicies = { whenFull: fullTablePolicy, onExpiry: onHoldExpiry };
   if (redis !== undefined) {
-    const options = { settings: redis, holdPolicies, directory };
+    const options = { settings: redis, holdPolicies, holds, directory };
     const engineData = allocateRedisEngine(control, counters, options, clock);
     return {
       engineData,

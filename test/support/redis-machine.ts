@@ -51,6 +51,8 @@ export interface RedisMachineOptions {
   counters?: number;
   fullTablePolicy?: FullTablePolicy;
   onHoldExpiry?: ExpiredHoldPolicy;
+  /** How many reservations and leases may be live. */
+  holds?: number;
   /** What decides a check that Redis does not. Without it nothing is allowed. */
   onEngineDown?: EngineDownPolicy;
   /** The process before this one, which has handed over what it knew. */
@@ -92,7 +94,7 @@ export class RedisMachine {
   ) {
     const { prefix = 'weir', leases = true, syncMs = 100, timeoutMs, counters = 4_096 } = options;
     const { callTimeoutMs = timeoutMs, fullTablePolicy = 'deny', isAvailable = false } = options;
-    const { onEngineDown = 'deny', onHoldExpiry = 'release' } = options;
+    const { onEngineDown = 'deny', onHoldExpiry = 'release', holds = 10_000 } = options;
     const settings = redisSettings(url, {
       ...{ redisPrefix: prefix, leases: leases ? 'on' : 'off', syncMs, redisTimeoutMs: timeoutMs },
       ...{ onEngineDown, recovery: isAvailable ? 'available' : 'exact' },
@@ -101,7 +103,8 @@ export class RedisMachine {
     new ClockPublisher(control);
     this.clock = new Clock(control);
     const holdPolicies = { whenFull: fullTablePolicy, onExpiry: onHoldExpiry } as const;
-    const data = allocateRedisEngine(control, counters, { settings, holdPolicies }, this.clock);
+    const parts = { settings, holdPolicies, holds };
+    const data = allocateRedisEngine(control, counters, parts, this.clock);
     this.engine = createRedisEngine(data, 0, control, this.clock);
     this.state = new EngineState(data.state);
     this.keys = new KeySpace(prefix, parseRedisUrl(url).kind === 'cluster');
@@ -125,7 +128,8 @@ export class RedisMachine {
       const stats = control.workerStats(0);
       owner++;
       return new RedisShardWorker({
-        ...{ index: 0, member, state, settings, stats, scripts, predecessor: options.predecessor },
+        ...{ index: 0, member, state, settings, stats, scripts, holds },
+        predecessor: options.predecessor,
         tables: data.tables.map((buffer, shard) => {
           return new LeaseTable(buffer, shard, state, owner, () => {});
         }),

@@ -19,8 +19,8 @@ export const FULL_TABLE =
   '`deny` denies the check, with `remaining: 0`; its `reset` is the earliest end of a window in ' +
   'the slots for this counter. `allow` allows the check and does not count it.';
 export const FULL_HOLDS =
-  'At most about `WEIR_HOLDS` holds are recorded at once, and at most a sixteenth of them for ' +
-  'one identifier. With `WEIR_ENGINE=redis` only the `maxmemory` of Redis bounds them. Without ' +
+  'At most about `WEIR_HOLDS` holds are recorded at once, and for one identifier at most a ' +
+  'sixteenth of them, or a 64th in a Redis Cluster. Without ' +
   'room for a record `WEIR_ON_FULL` decides: `deny` denies the request; `allow` grants it ' +
   'without a record, so without an id.';
 export const HOLD_NOT_FOUND =

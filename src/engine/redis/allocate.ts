@@ -22,6 +22,8 @@ export interface RedisEngineData {
   engine: 'redis';
   /** Its policy for a full table decides checks too. */
   holdPolicies: HoldPolicies;
+  /** How many reservations and leases of all machines may be live. */
+  holds: number;
   settings: RedisSettings;
   /** 16 hexadecimal digits that begin the names of this process's members. */
   processId: string;
@@ -50,7 +52,7 @@ const LOCK_OWNER = 1;
 export function allocateRedisEngine(
   control: Control,
   counters: number,
-  options: Pick<RedisEngineData, 'settings' | 'holdPolicies' | 'directory'>,
+  options: Pick<RedisEngineData, 'settings' | 'holdPolicies' | 'holds' | 'directory'>,
   clock: Clock,
 ): RedisEngineData {
   const { settings, directory } = options;

@@ -67,6 +67,8 @@ export interface BucketCallsOptions {
   state: EngineState;
   stats: WorkerStats;
   nowMs: () => number;
+  /** How many reservations and leases may be live. */
+  holdsPerBucket: number;
   /** Whether this member has counters that another run of its thread may have used. */
   hasCounters: (bucket: number) => boolean;
   /**
@@ -144,15 +146,18 @@ export class BucketCalls {
 
   /** Records a hold, or reports one. */
   beginHold(hold: BeginHold | ReportHold): Promise<CallResult<HoldAnswer>> {
-    return this.#send(() => this.#options.scripts.beginHold(this.#header, hold));
+    const { scripts, holdsPerBucket } = this.#options;
+    return this.#send(() => scripts.beginHold(this.#header, hold, holdsPerBucket));
   }
 
   endHold(hold: EndHold): Promise<CallResult<HoldAnswer>> {
-    return this.#send(() => this.#options.scripts.endHold(this.#header, hold));
+    const { scripts, holdsPerBucket } = this.#options;
+    return this.#send(() => scripts.endHold(this.#header, hold, holdsPerBucket));
   }
 
   endHolds(holds: EndHolds): Promise<CallResult<HoldsAnswer>> {
-    return this.#send(() => this.#options.scripts.endHolds(this.#header, holds));
+    const { scripts, holdsPerBucket } = this.#options;
+    return this.#send(() => scripts.endHolds(this.#header, holds, holdsPerBucket));
   }
 
   /** @throws when there is no valid answer */

@@ -68,6 +68,8 @@ export class HoldClient {
   readonly #options: HoldClientOptions;
   /** By bucket and name, in the order in which they were begun. */
   readonly #known = new Map<string, KnownHold>();
+  /** Holds that may have begun, but nobody gets: they are dropped when Redis answers again. */
+  readonly #abandoned = new Set<HoldName>();
   /** By bucket. */
   readonly #expiryTimers: (NodeJS.Timeout | undefined)[];
   readonly #timers: NodeJS.Timeout[] = [];
@@ -81,6 +83,7 @@ export class HoldClient {
   start(): void {
     const { buckets, isDown, pollsOthers } = this.#options;
     this.#timers.push(setInterval(() => this.#forgetExpired(), FORGET_INTERVAL_MS));
+    this.#timers.push(setInterval(() => void this.#dropAbandoned(), EXPIRE_POLL_MS));
     if (!pollsOthers) return;
     const poll = () => {
       for (const [bucket, { hasJoined }] of buckets.entries()) {
@@ -126,7 +129,11 @@ export class HoldClient {
   async #begin(call: BeginHold): Promise<HoldAnswer> {
     const { buckets, stats } = this.#options;
     const { terms } = call;
-    const answer = await this.#repeat(terms.bucket, () => buckets[terms.bucket].beginHold(call));
+    const begun = this.#repeat(terms.bucket, () => buckets[terms.bucket].beginHold(call));
+    const answer = await begun.catch((error) => {
+      if (!(error instanceof Unchanged)) this.#abandoned.add(terms);
+      throw error;
+    });
     // A lease is denied while leases may be missing, as checks are.
     if (answer.holdStatus === HOLD_STATUS.recovering) stats.add(WORKER_STAT.recoveryDenials, 1);
     if (answer.isGranted) this.#remember(terms, answer.expiresAt);
@@ -206,6 +213,16 @@ export class HoldClient {
   async #expire(bucket: number): Promise<void> {
     const result = await this.#options.buckets[bucket].endHolds({ operation: 'expire', bucket });
     if (result.kind === 'answer') this.#onAnswer(bucket, result.answer);
+  }
+
+  /** A call that has no answer may still be on its way to Redis, which then makes no hold of it. */
+  async #dropAbandoned(): Promise<void> {
+    const { buckets, isDown } = this.#options;
+    for (const name of this.#abandoned) {
+      if (isDown(name.bucket)) continue;
+      const result = await buckets[name.bucket].endHold({ operation: 'drop', name, cost: 0 });
+      if (result.kind === 'answer') this.#abandoned.delete(name);
+    }
   }
 
   #remember(terms: HoldTerms, expiresAt: number): void {

@@ -113,17 +113,24 @@ export class MemberScripts {
     return decodeGcra(messages, await this.#runOrServe(gcra, gcraAtMaxmemory, call));
   }
 
-  async beginHold(header: CallHeader, hold: BeginHold | ReportHold): Promise<HoldAnswer> {
-    const call = encodeBeginHold(this.context, header, hold);
+  /** @param capacity how many holds may be live in the bucket */
+  async beginHold(
+    header: CallHeader,
+    hold: BeginHold | ReportHold,
+    capacity: number,
+  ): Promise<HoldAnswer> {
+    const call = encodeBeginHold(this.context, header, hold, capacity);
     return decodeBeginHold(await this.#runOrServe(beginHold, beginHoldAtMaxmemory, call));
   }
 
-  async endHold(header: CallHeader, hold: EndHold): Promise<HoldAnswer> {
-    return decodeEndHold(await this.#run(endHold, encodeEndHold(this.context, header, hold)));
+  async endHold(header: CallHeader, hold: EndHold, capacity: number): Promise<HoldAnswer> {
+    const call = encodeEndHold(this.context, header, hold, capacity);
+    return decodeEndHold(await this.#run(endHold, call));
   }
 
-  async endHolds(header: CallHeader, holds: EndHolds): Promise<HoldsAnswer> {
-    return decodeEndHolds(await this.#run(endHold, encodeEndHold(this.context, header, holds)));
+  async endHolds(header: CallHeader, holds: EndHolds, capacity: number): Promise<HoldsAnswer> {
+    const call = encodeEndHold(this.context, header, holds, capacity);
+    return decodeEndHolds(await this.#run(endHold, call));
   }
 
   async request(call: RequestCall): Promise<RequestResult> {

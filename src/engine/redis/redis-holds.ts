@@ -149,7 +149,7 @@ export class RedisHolds implements HoldEngine {
       ({ answer } = await requests.send(this.#workerOf(shard), { kind: 'beginHold', call }));
     } catch (error) {
       // It may have been granted, and nobody will know its id.
-      this.#call(id, { operation: 'release' }).catch(() => {});
+      this.#call(id, { operation: 'drop', cost: 0 }).catch(() => {});
       throw error;
     }
     const isFull = answer.holdStatus === HOLD_STATUS.full;
@@ -278,7 +278,7 @@ export class RedisHolds implements HoldEngine {
         const cost = isCounted ? terms.tokens : 0;
         const answer = await this.#call(
           { ...id, number: terms.number },
-          { operation: 'settle', cost },
+          { operation: 'drop', cost },
         );
         if (answer !== undefined || isCounted || terms.tokens === 0) return;
         const { identity, rule, durationMs } = check;
@@ -312,7 +312,7 @@ export class RedisHolds implements HoldEngine {
     { kind, shard, record: bucket, secret, number = 0 }: HoldId & Partial<ListMember>,
     operation:
       | { operation: 'find' | 'release' }
-      | { operation: 'settle'; cost: number }
+      | { operation: 'settle' | 'drop'; cost: number }
       | { operation: 'renew'; ttlMs: number },
   ): Promise<HoldAnswer | undefined> {
     const { requests, state } = this.#options;

@@ -100,6 +100,7 @@ async function runUntilStop(
       settings.redisTimeoutMs,
     ),
     newBreaker: () => new Breaker(),
+    holds: data.engine.holds,
     settings,
     predecessor,
     stats,

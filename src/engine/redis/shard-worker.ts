@@ -69,6 +69,8 @@ export interface ShardWorkerParts {
   /** Called once for each bucket. */
   newBreaker: () => CallBreaker;
   settings: Pick<RedisSettings, 'leases' | 'syncMs' | 'redisTimeoutMs'>;
+  /** How many reservations and leases of all machines may be live. */
+  holds: number;
   /** The process before this one, which has handed over what it knew. */
   predecessor?: Predecessor | undefined;
   stats: WorkerStats;
@@ -166,6 +168,7 @@ export class RedisShardWorker {
         state,
         stats,
         nowMs,
+        holdsPerBucket: Math.ceil(parts.holds / state.bucketCount),
         hasCounters: (of) => this.#adopted.has(of),
         reportCounters: async (of) => {
           const reports = await Promise.all([this.#sync.report(of), this.#holds.report(of)]);

@@ -64,8 +64,8 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     meaning: 'Reservations or leases found no room, and `WEIR_ON_FULL` decided them.',
     remedy:
       'Find out whether clients forget to commit and to release: many holds then end by their ' +
-      '`ttl`, which `weir_expired_holds_total` counts. Otherwise raise `WEIR_HOLDS`, or with ' +
-      '`WEIR_ENGINE=redis` the `maxmemory` of Redis.',
+      '`ttl`, which `weir_expired_holds_total` counts. Otherwise raise `WEIR_HOLDS`; with ' +
+      '`WEIR_ENGINE=redis` perhaps the `maxmemory` of Redis too.',
     see: 'reservations.md#full-table',
   },
   WeirShedding: {

@@ -61,7 +61,7 @@ class TestAcceptor {
     new ClockPublisher(this.#control);
     this.clock = new Clock(this.#control);
     const holdPolicies = { whenFull: fullTablePolicy, onExpiry: 'release' as const };
-    const options = { settings: { ...SETTINGS, ...settings }, holdPolicies };
+    const options = { settings: { ...SETTINGS, ...settings }, holdPolicies, holds: 16 };
     const data = allocateRedisEngine(this.#control, 1_024, options, this.clock);
     this.state = new EngineState(data.state);
     this.state.setJoined(0, true);

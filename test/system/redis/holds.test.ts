@@ -1,6 +1,6 @@
 /** Reservations and leases of machines that share a Redis. */
 
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Check } from '../../../src/core/check.ts';
 import { ENDED_HOLD_MS } from '../../../src/core/constants.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
@@ -8,6 +8,7 @@ import type { Lease, Reservation } from '../../../src/engine/hold-engine.ts';
 import { HOLD_KIND, type HoldId } from '../../../src/engine/hold-id.ts';
 import { nameOfHold } from '../../../src/engine/redis/scripts/keys.ts';
 import { KEPT_HOLD_MS } from '../../../src/engine/redis/scripts/protocol-constants.ts';
+import { RedisError } from '../../../src/redis/errors.ts';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { checkOf } from '../../support/engines.ts';
 import { isRedisMissing } from '../../support/programs/redis.ts';
@@ -428,3 +429,56 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     await group.redis.restart();
   });
 });
+
+describe.skipIf(isRedisMissing)('the number of holds', () => {
+  const keys = async (pattern: string) => (await group.redis.command('KEYS', pattern)) as string[];
+
+  test.each([
+    ['deny', false],
+    ['allow', true],
+  ] as const)('is bounded: `%s` decides those without room', async (fullTablePolicy, granted) => {
+    const [one] = await group.start(1, { holds: 3, fullTablePolicy });
+    for (let n = 0; n < 3; n++) expect((await acquire(one, 10)).granted).toBe(true);
+    expect(await acquire(one, 10)).toMatchObject({ granted, id: undefined, inUse: 3 });
+    expect(await reserve(one, 60)).toMatchObject({ allowed: granted, id: undefined });
+    expect(await used(one)).toBe(granted ? 60 : 0);
+    const full = one.control.acceptorStats(0).get(ACCEPTOR_STAT.fullHoldDecisions);
+    expect(full).toBe(2);
+  });
+
+  test('is bounded with those that have ended, of which the first are forgotten', async () => {
+    const [one] = await group.start(1, { holds: 4 });
+    const leases: Lease[] = [];
+    for (let n = 0; n < 8; n++) {
+      leases.push(await acquire(one, 10));
+      await one.engine.holds.release(idOf(leases[n]));
+    }
+    expect(await keys('weir:{0}:h:*')).toHaveLength(4);
+    expect(await one.engine.holds.release(idOf(leases[0]))).toBeUndefined();
+    expect(await one.engine.holds.release(idOf(leases[7]))).toBe(0);
+  });
+});
+
+describe.skipIf(isRedisMissing)('a hold that nobody gets', () => {
+  test('is not made by a call that Redis runs after it was given up', async () => {
+    const [one] = await group.start(1);
+    const late: (() => Promise<unknown>)[] = [];
+    const { link } = one;
+    const call = link.call.bind(link);
+    const spy = vi.spyOn(link, 'call').mockImplementation((script, ...rest) => {
+      if (script.name !== 'beginHold') return call(script, ...rest);
+      late.push(() => call(script, ...rest));
+      return Promise.reject(new RedisError('timeout', 'no answer'));
+    });
+    await expect(acquire(one, 1)).rejects.toThrow('it may have been done');
+    await expect.poll(() => keysOf('weir:{0}:y')).toBe(1);
+    for (const run of late) await run();
+    spy.mockRestore();
+    expect(await liveHolds(one)).toMatchObject({ count: 0, inUse: 0 });
+    expect((await acquire(one, 1)).granted).toBe(true);
+  });
+});
+
+async function keysOf(key: string): Promise<number> {
+  return Number(await group.redis.command('ZCARD', key));
+}

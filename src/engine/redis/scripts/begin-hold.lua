@@ -10,7 +10,7 @@
 local name, identity = ARGV[HEADER_ARGUMENTS + 1], ARGV[HEADER_ARGUMENTS + 2]
 local others = ARGV[HEADER_ARGUMENTS + 3]
 local operation, kind, limit, durationMs, rule, window, reservedUs, tokens, ttlMs, expiresMs,
-  namespace0, namespace1, flags = unpack(BEGIN_HOLD, numbers, firstMessage)
+  namespace0, namespace1, flags, capacity = unpack(BEGIN_HOLD, numbers, firstMessage)
 
 local isMore = expireDue(identity)
 local hold = readHold(name)
@@ -37,9 +37,11 @@ else
     elseif fenceUs > 0 then status = HOLD_RECOVERING end
     isGranted = status == HOLD_DONE and tokens <= limit - sumOf(identity, KIND_LEASE)
   end
-  if isGranted and not CREATES then status, isGranted = HOLD_FULL, false end
+  local hasRoom = CREATES and (operation == BEGIN_REPORT or countOf(endsKey) < capacity)
+  if isGranted and not hasRoom then status, isGranted = HOLD_FULL, false end
   if isGranted then keepLive(hold, true) else hold.expiresMs = 0 end
 end
+forgetEnded(capacity)
 local message = answerOf(status, hold, isGranted)
 status = CALL_DONE
 --#include answer-header.lua

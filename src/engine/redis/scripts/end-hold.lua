@@ -1,6 +1,6 @@
--- Finds, settles, renews or releases a hold; ends holds of a bucket that have expired; lists the
--- holds of an identity, or ends its leases. The script frees memory or needs little, so Redis runs
--- it at `maxmemory`. A machine may repeat a call.
+-- Finds, settles, renews, releases or drops a hold; ends holds of a bucket that have expired; lists
+-- the holds of an identity, or ends its leases. The script frees memory or needs little, so Redis
+-- runs it at `maxmemory`. A machine may repeat a call.
 -- KEYS: the bucket, the key of no hold, the hold, or the live holds and the sums of the identity.
 -- ARGV after the header: the hold, or the identity.
 --#include clock.lua
@@ -8,7 +8,7 @@
 --#include hold-state.lua
 
 local name = ARGV[HEADER_ARGUMENTS + 1]
-local operation, cost, ttlMs = unpack(END_HOLD, numbers, firstMessage)
+local operation, cost, ttlMs, capacity = unpack(END_HOLD, numbers, firstMessage)
 
 -- Applies the actual cost of a reservation, unless it has ended.
 local function settle(hold)
@@ -19,6 +19,23 @@ local function settle(hold)
   hold.released = giveBack(hold, max(0, hold.charged - cost))
   hold.charged = hold.charged - hold.released + charge(hold, max(0, cost - hold.charged))
   storeEnded(hold)
+end
+
+-- Ends a hold that nobody gets. A call that would record it may be on its way to Redis: then it
+-- finds a record that has ended.
+local function drop(hold)
+  if not hold then
+    storeEnded({
+      name = name, identity = ('0'):rep(32), others = '', kind = tonumber(name:sub(1, 1)),
+      state = STATE_ENDED, limit = 0, durationMs = 0, rule = 0, window = 0, reservedUs = 0,
+      tokens = 0, charged = 0, released = 0, expiresMs = 0, namespace0 = 0, namespace1 = 0,
+      flags = 0,
+    })
+  elseif hold.kind == KIND_RESERVATION then settle(hold)
+  elseif hold.state == STATE_LIVE then
+    finish(hold, STATE_ENDED)
+    storeEnded(hold)
+  end
 end
 
 -- Ends leases of an identity. Returns how many, and whether there may be more.
@@ -70,6 +87,7 @@ if operation >= END_EXPIRE then
   lines[2] = answerOf(isMore and HOLD_AGAIN or HOLD_DONE)
 else
   local hold = readHold(name)
+  if operation == END_DROP then drop(hold) end
   if not hold then lines[2] = answerOf(fenceUs > 0 and HOLD_RECOVERING or HOLD_UNKNOWN)
   else
     local isGranted = isLive(hold)
@@ -84,6 +102,7 @@ else
     lines[2] = answerOf(HOLD_DONE, hold, isGranted)
   end
 end
+forgetEnded(capacity)
 local status = CALL_DONE
 --#include answer-header.lua
 lines[1] = header

@@ -4,7 +4,7 @@
 --#include gcra-bucket.lua
 
 local head = bucketKey:sub(1, -2)
-local endsKey = head .. HOLD_ENDS_KEY
+local endsKey, endedKey = head .. HOLD_ENDS_KEY, head .. ENDED_HOLDS_KEY
 local expiredCount = 0
 
 local function readHold(name)
@@ -51,7 +51,30 @@ local function setSum(identity, kind, tokens)
 end
 
 -- An ended hold is known for a time.
-local function storeEnded(hold) storeHold(hold, nowMs + ENDED_HOLD_MS) end
+local function storeEnded(hold)
+  local untilMs = nowMs + ENDED_HOLD_MS
+  storeHold(hold, untilMs)
+  call('ZADD', endedKey, format('%d', nowMs), hold.name)
+  keepUntil(endedKey, untilMs)
+end
+
+local function countOf(key) return call('ZCOUNT', key, '-inf', '+inf') end
+
+-- Forgets records that have ended, the first ones before the others: those that are too old, and
+-- those that are too many beside the live ones.
+local function forgetEnded(capacity)
+  local excess = min(countOf(endsKey) + countOf(endedKey) - capacity, ENDED_PER_CALL)
+  local names
+  if excess > 0 then names = call('ZRANGE', endedKey, 0, excess - 1)
+  else
+    names = call('ZRANGE', endedKey, '-inf', format('%d', nowMs - ENDED_HOLD_MS), 'BYSCORE',
+      'LIMIT', 0, ENDED_PER_CALL)
+  end
+  for _, name in ipairs(names) do
+    call('ZREM', endedKey, name)
+    call('UNLINK', head .. HOLD_KEY .. name)
+  end
+end
 
 -- Makes a hold live, or sets a new expiry. Its keys are kept beyond the expiry: a machine must find
 -- them to end it, and all machines may be stopped.
@@ -75,7 +98,7 @@ local function removeLive(name, identity, kind, tokens, entry)
   if call('ZREM', holdsKey, name) == 1 then
     setSum(identity, kind, max(0, sumOf(identity, kind) - tokens))
     -- Its resets are known as long as its ended holds.
-    if call('EXISTS', holdsKey) == 0 then
+    if call('ZCOUNT', holdsKey, '-inf', '+inf') == 0 then
       call('PEXPIREAT', head .. HOLD_SUMS_KEY .. identity, format('%d', nowMs + ENDED_HOLD_MS))
     end
   end

@@ -77,7 +77,7 @@ export type BeginHold = { operation: 'record' | 'acquire'; terms: HoldTerms; ttl
 export type ReportHold = { operation: 'report'; terms: HoldTerms; expiresAt: number };
 export type EndHold =
   | { operation: 'find' | 'release'; name: HoldName }
-  | { operation: 'settle'; name: HoldName; cost: number }
+  | { operation: 'settle' | 'drop'; name: HoldName; cost: number }
   | { operation: 'renew'; name: HoldName; ttlMs: number };
 /** What is about the holds of a bucket, or of an identity. */
 export type EndHolds =
@@ -130,10 +130,12 @@ export interface ListedHold {
   expiresAt: number;
 }
 
+/** @param capacity how many holds may be live in the bucket */
 export function encodeBeginHold(
   context: ScriptContext,
   header: CallHeader,
   { terms, ...hold }: BeginHold | ReportHold,
+  capacity: number,
 ): ScriptCall {
   const { keys } = context;
   const { kind, bucket, identity, secret, number } = terms;
@@ -156,6 +158,7 @@ export function encodeBeginHold(
   numbers[at.flags] =
     (terms.chargesAtExpiry ? HOLD_FLAG.charges : 0) +
     (hold.operation === 'report' ? HOLD_FLAG.isVoided : 0);
+  numbers[at.capacity] = capacity;
   const name = nameOfHold(kind, secret, number);
   return {
     keys: [
@@ -176,13 +179,15 @@ export function encodeEndHold(
   context: ScriptContext,
   header: CallHeader,
   call: EndHold | EndHolds,
+  capacity: number,
 ): ScriptCall {
   const { keys } = context;
   const { at } = MESSAGES.END_HOLD;
   const numbers: number[] = [];
   numbers[at.operation] = END_OPERATION[call.operation];
-  numbers[at.cost] = call.operation === 'settle' ? call.cost : 0;
-  numbers[at.ttlMs] = call.operation === 'renew' ? call.ttlMs : 0;
+  numbers[at.cost] = 'cost' in call ? call.cost : 0;
+  numbers[at.ttlMs] = 'ttlMs' in call ? call.ttlMs : 0;
+  numbers[at.capacity] = capacity;
   const first = headerArguments(header, context, numbers);
   if ('name' in call) {
     const { kind, bucket, secret, number } = call.name;

@@ -182,7 +182,7 @@ export const KNOWN_HOLDS_MAX = 65_536;
 // Repeated requests
 
 /** A claim ends after this time, ms: its acceptor has answered, or is dead. */
-export const CLAIM_MS = 2 * CHECK_DEADLINE_MS;
+export const CLAIM_MS = 4 * CHECK_DEADLINE_MS;
 /** How often a request is tried again that is being decided elsewhere, ms. */
 export const CLAIM_RETRY_MS = 10;
 

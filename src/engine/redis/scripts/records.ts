@@ -39,6 +39,7 @@
  *                 v:<w or g>:<duration>                  when the counter was reset, µs
  *   weir:{tag}:x                                  zset   all live holds of the bucket, by expiry.
  *                                                        Each with what its sums need
+ *   weir:{tag}:y                                  zset   ended holds of the bucket, by their end
  *   weir:{tag}:q:<request>                        string an answer that a request may repeat, or
  *                                                        the claim of the acceptor that decides it
  *   weir:{tag}:r:<member>                         channel of a member: notices
@@ -104,6 +105,7 @@ export const NAMES = {
   IDENTITY_HOLDS_KEY: 'o:',
   HOLD_SUMS_KEY: 'u:',
   HOLD_ENDS_KEY: 'x',
+  ENDED_HOLDS_KEY: 'y',
   HOLD_VOIDED: 'v:',
   REQUEST_KEY: 'q:',
   BUCKET_META: 'a',
@@ -269,16 +271,17 @@ export const MESSAGES = {
   BEGIN_HOLD: doubles(
     ...(['operation', 'kind', 'limit', 'durationMs', 'rule', 'window'] as const),
     ...(['reservedUs', 'tokens', 'ttlMs', 'expiresMs', 'namespace0', 'namespace1'] as const),
-    'flags',
+    // How many holds may be live in the bucket, and recorded with those that have ended.
+    ...(['flags', 'capacity'] as const),
   ),
-  END_HOLD: doubles('operation', 'cost', 'ttlMs'),
+  END_HOLD: doubles('operation', 'cost', 'ttlMs', 'capacity'),
 } as const;
 
 /** `record` stores a hold, `report` one that Redis may have lost. */
 export const BEGIN_OPERATION = { record: 1, acquire: 2, report: 3 } as const;
 /** The last three are not about one hold: `list` and `endLeases` are about an identity. */
 export const END_OPERATION = {
-  ...{ find: 1, settle: 2, renew: 3, release: 4, expire: 5, list: 6, endLeases: 7 },
+  ...{ find: 1, settle: 2, renew: 3, release: 4, drop: 5, expire: 6, list: 7, endLeases: 8 },
 } as const;
 export const HOLD_STATUS = {
   done: 0,
@@ -287,7 +290,7 @@ export const HOLD_STATUS = {
   recovering: 2,
   /** More holds have expired than a call ends: nothing was done for the hold itself. */
   again: 3,
-  /** Redis is at `maxmemory`, and the hold is not recorded. */
+  /** Too many holds are live, or Redis is at `maxmemory`: the hold is not recorded. */
   full: 4,
 } as const;
 /** A request is claimed before it is decided. Its answer is stored, or its claim dropped. */
