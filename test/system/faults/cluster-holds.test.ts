@@ -1,0 +1,142 @@
+/**
+ * Holds of three machines with one Redis, under load and faults. Leases in use never exceed their
+ * limit, nor do counted and reserved tokens, except by what commits declare. All holds end by their
+ * ttl, whichever machine began them.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { recordMeasurements, trialCount } from '../../support/guarantees.ts';
+import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
+import { callOperationOk } from '../../support/operations.ts';
+import { isRedisMissing, type RedisServer, startRedis } from '../../support/programs/redis.ts';
+import { waitUntil } from '../../support/server.ts';
+import { HOLD_LIMIT, HoldLoad, TTL_MAX_MS } from './cluster-hold-load.ts';
+import { closeMachines, type Machine, newMachines } from './cluster-machines.ts';
+
+vi.setConfig({ testTimeout: trialCount(180_000, 1_800_000) });
+
+const MACHINES = 3;
+const CLIENTS = 12;
+/** How long the load runs before a fault, and after the last one. */
+const LOAD_MS = trialCount(1_000, 5_000);
+const FAULTS = trialCount(1, 20);
+const DOWN_MS = trialCount(300, 1_500);
+/** The most of a limit that a lease of tokens has: what a dead machine keeps from the others. */
+const LEASE_SHARE = 0.05;
+
+interface Fault {
+  name: string;
+  act: (machines: readonly Machine[], redis: RedisServer) => Promise<unknown>;
+  /** Whether what machines report of windows stays counted until these end. */
+  keepsReservations?: boolean;
+}
+
+const FAULTS_OF_MACHINES: Fault[] = [
+  { name: 'without a fault', act: () => sleep(LOAD_MS) },
+  {
+    name: 'where one machine is killed',
+    act: async ([machine]) => {
+      await machine.kill();
+      await sleep(DOWN_MS);
+      await machine.start();
+    },
+  },
+  {
+    name: 'where Redis is killed, and restarted with its file',
+    act: async (_, redis) => {
+      await redis.kill();
+      await sleep(DOWN_MS);
+      await redis.restart();
+    },
+  },
+  {
+    name: 'where Redis is killed, and restarted empty',
+    keepsReservations: true,
+    act: async (_, redis) => {
+      await redis.kill();
+      await sleep(DOWN_MS);
+      await redis.restart({ isEmpty: true });
+    },
+  },
+];
+
+describe.skipIf(isRedisMissing)('holds of three machines', () => {
+  let redis: RedisServer;
+  let machines: Machine[];
+  let loads = 0;
+  beforeAll(async () => {
+    redis = await startRedis({ isDurable: true });
+    machines = await newMachines(redis, MACHINES, { env: { WEIR_RECOVERY: 'exact' } });
+  });
+  beforeEach(() => Promise.all(machines.map((machine) => machine.restore())));
+  afterAll(async () => {
+    await closeMachines(machines);
+    await redis?.close();
+  });
+
+  test.each(FAULTS_OF_MACHINES)('never exceed a limit, and all end, $name', async (fault) => {
+    const load = new HoldLoad(machines, `load_${loads++}`, CLIENTS);
+    const beganMs = performance.now();
+    for (let i = 0; i < FAULTS; i++) {
+      await sleep(LOAD_MS);
+      await fault.act(machines, redis);
+      const { granted } = load;
+      await waitUntil('holds are granted again', () => load.granted > granted + CLIENTS);
+    }
+    await sleep(LOAD_MS);
+    await load.stop();
+    const tookS = (performance.now() - beganMs) / 1_000;
+    const lateMs = await load.waitUntilAllEnded();
+    const { over, lost, mostInUse, mostCounted, ...figures } = load.figures();
+    const counts = Object.entries(figures).map(([name, count]) => `${count} ${name}`);
+    const most = `at most ${mostInUse} lease tokens in use and ${mostCounted} counted at once`;
+    recordMeasurements(
+      `holds ${fault.name}`,
+      `${FAULTS} times in ${tookS.toFixed(0)} s: ${counts.join(', ')}`,
+      {
+        P1: `${over} over; ${most}; seed ${load.seed}`,
+        P2: `${lost} leases lost; none live ${lateMs.toFixed(0)} ms after the longest ttl`,
+      },
+    );
+    expect({ over, lost }).toEqual({ over: 0, lost: 0 });
+    for (const account of load.windows) {
+      const { identifier, limit, window, uses, pending } = account;
+      const committed = uses
+        .filter(({ untilMs }) => untilMs === Number.POSITIVE_INFINITY)
+        .reduce((sum, { tokens }) => sum + tokens, 0);
+      const check = { identifier, limit, cost: 0, ...window };
+      const counted = limit - (await sendCheck(machines[1].port, check)).remaining;
+      expect(counted, identifier).toBeGreaterThanOrEqual(Math.min(limit, committed));
+      if (fault.keepsReservations) continue;
+      const dead = FAULTS * Math.floor(LEASE_SHARE * HOLD_LIMIT);
+      expect(counted, identifier).toBeLessThanOrEqual(committed + pending + dead);
+    }
+  });
+
+  test('that a dead machine began end by their ttl: others use the tokens', async () => {
+    const [machine, { port }] = machines;
+    const terms = { identifier: 'dead', limit: 200, duration: LONGEST_WINDOW_MS };
+    const fields = { ...terms, cost: 10, ttl: TTL_MAX_MS };
+    const lease = { identifier: 'dead', limit: 3, cost: 3, ttl: TTL_MAX_MS };
+    for (let reserved = 0; reserved < terms.limit; reserved += fields.cost) {
+      const answer = await callOperationOk(machine.port, 'ratelimits.reserve', fields);
+      expect(answer.success).toBe(true);
+    }
+    const { expiresAt } = await callOperationOk(machine.port, 'ratelimits.acquire', lease);
+    await machine.kill();
+    expect((await sendCheck(port, { ...terms, cost: 1 })).success).toBe(false);
+    const again = () => callOperationOk(port, 'ratelimits.acquire', lease);
+    expect(await again()).toMatchObject({ success: false, inUse: 3 });
+    const cost = terms.limit * (1 - LEASE_SHARE);
+    await waitUntil('their tokens are free', async () => {
+      return (await sendCheck(port, { ...terms, cost })).success;
+    });
+    const lateMs = Date.now() - Number(expiresAt);
+    expect(lateMs).toBeGreaterThan(0);
+    expect(await again()).toMatchObject({ success: true, inUse: 3 });
+    recordMeasurements('holds of a machine that is killed', '20 reservations, 1 lease', {
+      P2: `${cost} of ${terms.limit} tokens used again ${lateMs} ms after the last ttl`,
+    });
+  });
+});
