@@ -70,7 +70,7 @@ export interface HoldFigures {
   mostCounted: number;
   /** Tokens above a limit. */
   over: number;
-  /** Leases that had ended before their expiry, without a release. */
+  /** Holds that were unknown, or had ended, before their expiry. */
   lost: number;
 }
 
@@ -215,8 +215,7 @@ export class HoldLoad {
   async #release(client: Client, acquired: OwnHold[]): Promise<void> {
     const hold = this.#take(acquired);
     if (hold === undefined) return;
-    hold.use.untilMs = Math.min(hold.use.untilMs, Date.now());
-    await this.#ask(client, 'ratelimits.release', { leaseId: hold.id });
+    await this.#end(client, hold, 'ratelimits.release', { leaseId: hold.id });
   }
 
   async #reserve(client: Client, reserved: OwnHold[]): Promise<void> {
@@ -233,12 +232,12 @@ export class HoldLoad {
   async #commit(client: Client, reserved: OwnHold[]): Promise<void> {
     const hold = this.#take(reserved);
     if (hold === undefined) return;
-    const { account, use, id } = hold;
+    const { account, use } = hold;
     const cost = this.#below(4) === 0 ? this.#below(2 * HOLD_COST_MAX) : this.#below(2);
-    const sentMs = Date.now();
-    const answer = await this.#ask(client, 'ratelimits.commit', { reservationId: id, cost });
-    use.untilMs = Math.min(use.untilMs, sentMs);
-    const forEver = { fromMs: sentMs, untilMs: Number.POSITIVE_INFINITY };
+    const forEver = { fromMs: Date.now(), untilMs: Number.POSITIVE_INFINITY };
+    const fields = { reservationId: hold.id, cost };
+    const answer = await this.#end(client, hold, 'ratelimits.commit', fields);
+    if (answer === UNKNOWN) return;
     if (answer === undefined) {
       account.pending += cost;
       account.excess.push({ tokens: cost, ...forEver });
@@ -253,8 +252,21 @@ export class HoldLoad {
   async #cancel(client: Client, reserved: OwnHold[]): Promise<void> {
     const hold = this.#take(reserved);
     if (hold === undefined) return;
-    hold.use.untilMs = Math.min(hold.use.untilMs, Date.now());
-    await this.#ask(client, 'ratelimits.cancel', { reservationId: hold.id });
+    await this.#end(client, hold, 'ratelimits.cancel', { reservationId: hold.id });
+  }
+
+  /** Asks to end a hold, which certainly counts until then. */
+  async #end(
+    client: Client,
+    { use }: OwnHold,
+    operation: Operation,
+    fields: Fields,
+  ): Promise<Fields | undefined> {
+    const { untilMs } = use;
+    use.untilMs = Math.min(untilMs, Date.now());
+    const answer = await this.#ask(client, operation, fields);
+    if (answer === UNKNOWN && Date.now() < untilMs) this.#lost++;
+    return answer;
   }
 
   #window(): Account {
@@ -280,6 +292,9 @@ export class HoldLoad {
   }
 }
 
+/** The answer to a hold that is not known, any more or at all. */
+const UNKNOWN: Fields = {};
+
 /** A client with a connection to each machine, which it keeps. */
 class Client {
   readonly #machines: readonly Machine[];
@@ -293,7 +308,10 @@ class Client {
     this.#below = below;
   }
 
-  /** Rejects unless the status is 200 or 503. @returns undefined without a 200 */
+  /**
+   * Rejects unless the status is 200, 404 or 503.
+   * @returns UNKNOWN for a 404; undefined if it may have been done
+   */
   async ask(operation: Operation, fields: Fields): Promise<Fields | undefined> {
     const serving = this.#machines.filter(({ isServing }) => isServing);
     const { port } = serving[this.#below(serving.length)];
@@ -304,7 +322,7 @@ class Client {
       const { status, body } = await connection.send(operationBytes(operation, fields));
       connection.responses.length = 0;
       if (status === 503) return undefined;
-      // Nothing of a reservation is known to a Redis that has lost its memory and its reports.
+      if (status === 404) return UNKNOWN;
       if (status !== 200) throw new Error(`${operation}: ${status} ${body}`);
       return JSON.parse(body);
     } catch (error) {
