@@ -1,7 +1,7 @@
 /** Holds while Redis has no memory left (`maxmemory`, without eviction). */
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { RULE } from '../../../src/core/window-rules.ts';
+import { RULE, type RuleNumber } from '../../../src/core/window-rules.ts';
 import type { HoldId } from '../../../src/engine/hold-id.ts';
 import { ACCEPTOR_STAT } from '../../../src/shared-memory/stats.ts';
 import { checkOf } from '../../support/engines.ts';
@@ -29,7 +29,12 @@ afterEach(async () => {
 
 const setMaxmemory = (bytes: string) => group.redis.command('CONFIG', 'SET', 'maxmemory', bytes);
 
-function reserve({ engine, clock }: TestMachine, cost: number, ttlMs = TTL_MS, rule = RULE.fixed) {
+function reserve(
+  { engine, clock }: TestMachine,
+  cost: number,
+  ttlMs = TTL_MS,
+  rule: RuleNumber = RULE.fixed,
+) {
   const check = checkOf('full', { limit: 100, durationMs: LONG_WINDOW_MS, cost, rule });
   return engine.holds.reserve([check], clock.monotonicMs(), ttlMs);
 }

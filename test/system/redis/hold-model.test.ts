@@ -117,6 +117,10 @@ class Run {
       case 'reset':
         await machine.engine.reset(this.#check(identifier).identity, ALL, () => {});
         this.model.reset(`${this.#name} ${identifier}`);
+        // A machine that knows the clock less well takes its next reservation for an earlier one.
+        for (const { engine } of this.#machines) {
+          await engine.holds.liveHolds(this.#check(identifier).identity);
+        }
     }
   }
 
@@ -319,7 +323,7 @@ describe.skipIf(isRedisMissing)('holds of two machines', () => {
           await run.expectEqual(!leases);
         },
       );
-      await fc.assert(property, { seed, numRuns: trialCount(10, 1_000), endOnFailure: true });
+      await fc.assert(property, { seed, numRuns: trialCount(10, 300), endOnFailure: true });
       const counts = Object.entries(seen).map(([name, count]) => `${count} ${name}`);
       recordMeasurement(
         'P1',
