@@ -19,8 +19,8 @@ vi.setConfig({ testTimeout: trialCount(180_000, 1_800_000) });
 const MACHINES = 3;
 const CLIENTS = 12;
 /** How long the load runs before a fault, and after the last one. */
-const LOAD_MS = trialCount(1_000, 5_000);
-const FAULTS = trialCount(1, 20);
+const LOAD_MS = trialCount(1_000, 3_000);
+const FAULTS = trialCount(1, 12);
 const DOWN_MS = trialCount(300, 1_500);
 /** The most of a limit that a lease of tokens has: what a dead machine keeps from the others. */
 const LEASE_SHARE = 0.05;
