@@ -57,23 +57,26 @@ for (const [value, digit] of [...DIGITS].entries()) DIGIT_VALUES[digit.charCodeA
 /** Those of the last digit that are beyond the last byte, and 0. */
 const UNUSED_BITS = CODE_CHARACTERS * DIGIT_BITS - 32 * ID_WORDS;
 
-/** Scratch of one call: the reference and the secret. */
+/** Scratch of one call: the reference and the secret; the characters of an id. */
 const words = new Int32Array(ID_WORDS);
+const characters = Buffer.alloc(HOLD_ID_CHARACTERS);
+const DIGIT_CODES = Buffer.from(DIGITS);
 
 export function formatHoldId({ kind, shard, record, secret }: HoldId): string {
   words[0] = record * SHARDS + shard;
   words.set(secret, 1);
-  let code: string = PREFIXES[kind];
-  for (let at = 0; at < CODE_CHARACTERS * DIGIT_BITS; at += DIGIT_BITS) {
-    const word = at >>> 5;
-    const end = (at & 31) + DIGIT_BITS;
+  const prefix = PREFIXES[kind];
+  for (let i = 0; i < prefix.length; i++) characters[i] = prefix.charCodeAt(i);
+  for (let i = 0; i < CODE_CHARACTERS; i++) {
+    const word = (i * DIGIT_BITS) >>> 5;
+    const end = ((i * DIGIT_BITS) & 31) + DIGIT_BITS;
     const value =
       end <= 32
         ? words[word] >>> (32 - end)
         : (words[word] << (end - 32)) | (word + 1 < ID_WORDS ? words[word + 1] >>> (64 - end) : 0);
-    code += DIGITS[value & 63];
+    characters[prefix.length + i] = DIGIT_CODES[value & 63];
   }
-  return code;
+  return characters.toString('latin1');
 }
 
 /** A short name of a hold, which tells it from others, and from which its id cannot be derived. */

@@ -4,7 +4,7 @@
  * permissions. Failures are ApiErrors, in the order 400, 403, 404.
  */
 
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import type { Key } from '../../../auth/keyring.ts';
 import { algorithmFields } from '../../../core/algorithm-fields.ts';
 import { Bytes } from '../../../core/bytes.ts';
@@ -71,6 +71,7 @@ const checks = field(
 const requestId = requestIdField();
 
 const oneCheck = createValidator(Type.Object({ ...checkFields, ttl, requestId }, JSON_OBJECT));
+type OneCheck = Static<(typeof oneCheck)['schema']>;
 const severalChecks = createValidator(Type.Object({ checks, ttl, requestId }, JSON_OBJECT));
 
 const operation = counterOperation({
@@ -147,7 +148,8 @@ export class ReserveReader {
     const body = readBody(reserve.validator, bytes, reserve.name, key, this.#onUnknownFields);
     const isList = body.checks !== undefined;
     if (isList && body.requestId !== undefined) throw eitherOr('requestId');
-    const items = body.checks ?? [oneCheck.validate(body)];
+    // Without `checks` it was validated as one check.
+    const items = body.checks ?? [body as OneCheck];
     const checks = items.map((item, index) => {
       const check = this.#checks[index];
       try {
