@@ -1,9 +1,9 @@
 /**
  * The reservations and leases of a shard worker, all of which are in Redis. Every call may be
- * repeated until it has an answer. The worker ends holds whose time is over, its own when they
- * expire and those of other machines soon after; a lease that has expired is in no later sum, also
- * if nobody has ended it. What this worker has begun or renewed it reports to a Redis that has lost
- * its memory.
+ * repeated until it has an answer. The worker ends holds that have expired, its own when they
+ * expire and those of other machines soon after. No sum has a lease that has expired, also before a
+ * worker ends it. The worker reports the holds that it has begun or renewed to a Redis that has
+ * lost its memory.
  */
 
 import type { Identity } from '../../core/hash.ts';
@@ -31,9 +31,9 @@ import {
 } from './scripts/protocol-constants.ts';
 import { HOLD_STATUS } from './scripts/records.ts';
 
-/** How often holds are forgotten whose time is over. */
+/** How often known holds that have expired are forgotten. */
 const FORGET_INTERVAL_MS = 10_000;
-/** Holds that are reported at the same time. */
+/** Holds whose reports are under way at the same time. */
 const REPORTS_AT_ONCE = 64;
 
 /** What the record of a lease has in place of a check. */
@@ -68,7 +68,7 @@ export class HoldClient {
   readonly #options: HoldClientOptions;
   /** By bucket and name, in the order in which they were begun. */
   readonly #known = new Map<string, KnownHold>();
-  /** Holds that may have begun, but nobody gets: they are dropped when Redis answers again. */
+  /** Holds that may have begun, but no client gets: dropped when Redis answers again. */
   readonly #abandoned = new Set<HoldName>();
   /** By bucket. */
   readonly #expiryTimers: (NodeJS.Timeout | undefined)[];
@@ -145,7 +145,7 @@ export class HoldClient {
     const { name, operation } = call;
     const answer = await this.#repeat(name.bucket, () => buckets[name.bucket].endHold(call));
     if (answer.holdStatus === HOLD_STATUS.recovering) throw new Unchanged(RECOVERS);
-    if (operation === 'settle' || operation === 'release') this.#known.delete(keyOf(name));
+    if (operation !== 'find' && operation !== 'renew') this.#known.delete(keyOf(name));
     if (operation === 'settle' && answer.identity !== undefined) {
       this.#options.onSettled(answer.identity, counterKey(answer.rule, answer.durationMs));
     }

@@ -194,8 +194,7 @@ export class RedisHolds implements HoldEngine {
     const { kind, secret, number } = hold;
     const record = this.#options.state.bucketOf(copy);
     const id = { kind, shard: shardOf(copy), record, secret, number };
-    const released =
-      kind === HOLD_KIND.lease ? await this.release(id) : (await this.#settle(id, []))?.released;
+    const released = kind === HOLD_KIND.lease ? await this.release(id) : await this.#cancelOne(id);
     return released === undefined ? undefined : { kind, released };
   }
 
@@ -301,6 +300,14 @@ export class RedisHolds implements HoldEngine {
       released: sum(commits.map(({ released }) => released)),
       isLate: commits.some(({ isLate }) => isLate),
     };
+  }
+
+  /** Cancels one check of a reservation, and none of the others of its list. */
+  async #cancelOne(member: ListMember): Promise<number | undefined> {
+    const answer = await this.#call(member, { operation: 'settle', cost: 0 });
+    if (answer === undefined) return undefined;
+    this.#options.stats.increment(ACCEPTOR_STAT.cancellations);
+    return answer.released;
   }
 
   #find(id: HoldId & Partial<ListMember>): Promise<HoldAnswer | undefined> {

@@ -198,6 +198,25 @@ describe.skipIf(isRedisMissing)('a reservation', () => {
     expect(left.remaining).toBe(90);
   });
 
+  test('of a list is cancelled in part by a handle: its other checks stay live', async () => {
+    const [one, two] = await group.start(2);
+    const terms = { limit: 100, durationMs: LONG_WINDOW_MS };
+    const checks = [
+      checkOf('shared', { ...terms, cost: 40 }),
+      checkOf('b', { ...terms, cost: 60 }),
+    ];
+    const reserved = await one.engine.holds.reserve(checks, one.clock.monotonicMs(), TTL_MS);
+    const [{ handle }] = (await liveHolds(two)).listed;
+    const ended = { kind: HOLD_KIND.reservation, released: 40 };
+    expect(await two.engine.holds.endHold(ID, handle)).toEqual(ended);
+    expect(await two.engine.holds.endHold(ID, handle)).toBeUndefined();
+    expect(two.control.acceptorStats(0).get(ACCEPTOR_STAT.cancellations)).toBe(1);
+    expect(await one.engine.holds.commit(idOf(reserved), [30, 50])).toMatchObject({
+      charged: 50,
+      released: 50,
+    });
+  });
+
   test('of a list that is denied counts nothing', async () => {
     const [one] = await group.start(1);
     const terms = { limit: 100, durationMs: LONG_WINDOW_MS };
@@ -362,6 +381,17 @@ describe.skipIf(isRedisMissing)('a lease', () => {
     expect(await liveHolds(one)).toMatchObject({ count: 1, inUse: 0, reservedTokens: 7 });
   });
 
+  test('is ended once by its handle, on another machine', async () => {
+    const [one, two] = await group.start(2);
+    const lease = await acquire(one, 1);
+    const [{ handle }] = (await liveHolds(two)).listed;
+    const ended = { kind: HOLD_KIND.lease, released: 1 };
+    expect(await two.engine.holds.endHold(ID, handle)).toEqual(ended);
+    expect(await two.engine.holds.endHold(ID, handle)).toBeUndefined();
+    expect(await one.engine.holds.renew(idOf(lease), TTL_MS)).toMatchObject({ granted: false });
+    expect(await acquire(two, 1)).toMatchObject({ granted: true, inUse: 1 });
+  });
+
   test('is granted to as many as the limit, whichever machines they ask', async () => {
     const machines = await group.start(3);
     const answers = await Promise.all(
@@ -476,6 +506,18 @@ describe.skipIf(isRedisMissing)('a hold that nobody gets', () => {
     spy.mockRestore();
     expect(await liveHolds(one)).toMatchObject({ count: 0, inUse: 0 });
     expect((await acquire(one, 1)).granted).toBe(true);
+  });
+
+  test('is not reported to a Redis that has lost its memory', async () => {
+    const [one] = await group.start(1, { holds: 1, fullTablePolicy: 'deny' });
+    const checks = [checkOf('shared', { limit: 10 }), checkOf('b', { limit: 10 })];
+    const reserved = await one.engine.holds.reserve(checks, one.clock.monotonicMs(), TTL_MS);
+    expect(reserved).toMatchObject({ allowed: false, id: undefined });
+    await restartEmpty(group.redis);
+    // A reported hold would leave no room for it.
+    await expect
+      .poll(() => acquire(one, 1).catch(() => 'down'), { timeout: 10_000 })
+      .toMatchObject({ granted: true, inUse: 1 });
   });
 });
 

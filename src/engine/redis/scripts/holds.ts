@@ -71,7 +71,7 @@ export interface HoldTerms extends HoldName {
   others: readonly number[];
 }
 
-/** What the worker does about a hold. */
+/** A call that begins a hold. */
 export type BeginHold = { operation: 'record' | 'acquire'; terms: HoldTerms; ttlMs: number };
 /** @property expiresAt of a live hold that Redis may have lost: Unix time, ms */
 export type ReportHold = { operation: 'report'; terms: HoldTerms; expiresAt: number };
@@ -79,13 +79,13 @@ export type EndHold =
   | { operation: 'find' | 'release'; name: HoldName }
   | { operation: 'settle' | 'drop'; name: HoldName; cost: number }
   | { operation: 'renew'; name: HoldName; ttlMs: number };
-/** What is about the holds of a bucket, or of an identity. */
+/** A call about the holds of a bucket, or of an identity. */
 export type EndHolds =
   | { operation: 'expire'; bucket: number }
   | { operation: 'list' | 'endLeases'; bucket: number; identity: Identity };
 
 export interface HoldAnswer extends Omit<CallAnswer, 'counters'> {
-  /** One of HOLD_STATUS. Only `done` means all of the rest but `expired` and `nextMs`. */
+  /** One of HOLD_STATUS. Without `done`, only `expired` and `nextMs` mean something. */
   holdStatus: number;
   /** Whether it began, or was live before the call. */
   isGranted: boolean;
