@@ -107,7 +107,7 @@ export class LeaseHorizon {
   }
 
   /**
-   * Moves the horizon behind an expiry. The caller has no lock of counters or holds.
+   * Moves the horizon beyond an expiry. The caller has no lock of counters or holds.
    * @throws ApiError (503) if the disk fails
    */
   extend(expiresAt: number): void {
