@@ -31,6 +31,14 @@ async function request(machine: TestMachine, cost: number, of: RepeatableRequest
   });
 }
 
+/** Has a machine lose the answer to one of its next calls about requests. @param number from 1 */
+function loseAnswer(machine: TestMachine, number: number): void {
+  let calls = 0;
+  machine.interceptAnswer = async (script) => {
+    if (script === 'repeatRequest' && ++calls === number) throw new Error('the answer is lost');
+  };
+}
+
 async function used(machine: TestMachine): Promise<number> {
   const all = { durationsMs: undefined, rule: undefined };
   const counters = await machine.engine.inspect(identityOf('shared'), all, () => {});
@@ -85,6 +93,34 @@ describe.skipIf(isRedisMissing)('a repeated request', () => {
     });
     await expect(failing).rejects.toThrow('it failed');
     expect(await request(one, 30)).toMatchObject({ allowed: true, isRepetition: false });
+  });
+
+  test('is decided if Redis did not answer to the claim of the first one', async () => {
+    const [one, two] = await group.start(2);
+    loseAnswer(one, 1);
+    await expect(request(one, 30)).rejects.toThrow('the answer is lost');
+    expect(await request(two, 30)).toMatchObject({ allowed: true, isRepetition: false });
+    expect(await used(two)).toBe(30);
+  });
+
+  test('gets the first answer, also if Redis did not answer that it is stored', async () => {
+    const [one, two] = await group.start(2);
+    loseAnswer(one, 2);
+    const first = await request(one, 30);
+    expect(first).toMatchObject({ allowed: true, isRepetition: false });
+    expect(await request(two, 30)).toEqual({ ...first, isRepetition: true });
+    expect(await used(two)).toBe(30);
+  });
+
+  test('is not decided while Redis is full', async () => {
+    const [one] = await group.start(1);
+    await group.redis.command('CONFIG', 'SET', 'maxmemory', '1');
+    try {
+      await expect(request(one, 30)).rejects.toThrow('nothing was changed');
+    } finally {
+      await group.redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    }
+    expect(await used(one)).toBe(0);
   });
 
   test('gets back the hold of the first answer', async () => {
