@@ -286,9 +286,10 @@ export const Settings = Type.Object({
     description: 'reservations and leases that are recorded: about 200 bytes each',
     details:
       'One identifier can have a sixteenth of them. Memory is used when they are recorded, not ' +
-      'before. With `WEIR_ENGINE=redis` it is the number of all machines together, and each ' +
-      'takes about 700 bytes of Redis. `WEIR_ON_FULL` also decides when there is no room. See ' +
-      '[Reservations and leases](reservations.md).',
+      'before. With `WEIR_ENGINE=redis` it is the number of all machines together, each takes ' +
+      'about 700 bytes of Redis, and one identifier can have all of them, or a 64th in a Redis ' +
+      'Cluster. `WEIR_ON_FULL` also decides when there is no room. See [Full ' +
+      'table](reservations.md#full-table).',
     examples: [HOLDS_MAX / 16],
   }),
   onHoldExpiry: choice({

@@ -136,7 +136,7 @@ export const ERRORS = {
       'weir cannot write to the store, for example on a full disk. Checks continue, changes fail.',
       'With several machines: the registry in Redis cannot be changed at the moment.',
       'With several machines: Redis does not respond, and the request is for a reservation or a ' +
-        'lease, or has a `requestId`.',
+        'lease, or has a `requestId`. With a `requestId` also while Redis has no memory left.',
       'A lease cannot be granted or renewed with `WEIR_ON_LOST_LEASES=wait`, because weir cannot ' +
         'write its lease horizon to the disk.',
       'A shard worker failed, and the next one did not finish the work within 2 s.',

@@ -20,9 +20,9 @@ export const FULL_TABLE =
   'the slots for this counter. `allow` allows the check and does not count it.';
 export const FULL_HOLDS =
   'At most about `WEIR_HOLDS` holds are recorded at once, and for one identifier at most a ' +
-  'sixteenth of them, or a 64th in a Redis Cluster. Without ' +
-  'room for a record `WEIR_ON_FULL` decides: `deny` denies the request; `allow` grants it ' +
-  'without a record, so without an id.';
+  'sixteenth of them. With `WEIR_ENGINE=redis` one identifier can have all of them, or a 64th in ' +
+  'a Redis Cluster. Without room for a record `WEIR_ON_FULL` decides: `deny` denies the request; ' +
+  '`allow` grants it without a record, so without an id.';
 export const HOLD_NOT_FOUND =
   'It does not exist, it ended more than 10 minutes ago, or the key lacks the permission `limit` ' +
   'in its namespace.';
