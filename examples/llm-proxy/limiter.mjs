@@ -42,7 +42,7 @@ export async function reserve(identifier, cost, ttl) {
  * @param {number} cost tokens that the call has used
  */
 export async function commit({ reservationId }, cost) {
-  // The table of holds is full, and weir has counted the tokens without a record.
+  // There was no room for a record: weir has counted the tokens without one.
   if (reservationId === null) return;
   for (const delayMs of [...RETRY_DELAYS_MS, undefined]) {
     try {

@@ -17,6 +17,6 @@ export function parseTtl(value: string): number {
 
 /** How a hold ends. @param name its noun and its id. @param expiresAt null without a record */
 export function describeHold(name: string, id: string | null, expiresAt: number | null): string {
-  if (id === null || expiresAt === null) return `no ${name}: the table of holds is full`;
+  if (id === null || expiresAt === null) return `no ${name}: there is no room for a record`;
   return `${name} ${id}, ends at ${formatTimeFromNow(expiresAt)}`;
 }

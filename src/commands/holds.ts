@@ -36,8 +36,8 @@ export const holds: Command = {
   notes: `
 end cancels a reservation or releases a lease, also one of another client. <handle> is the HANDLE
 that weir inspect and weir explain print. The work itself goes on, if its client does not stop it.
-Needs the permission reset. The audit log has an entry of it. If the identifier begins with -, put
-both at the end, after --.
+Needs the permission reset. The audit log gets an entry. If the identifier begins with -, put both
+at the end, after --.
 `,
   examples: ['weir holds end tenant_1 1c-09f3 --namespace jobs'],
   exitCodes: CLIENT_EXIT_CODES,

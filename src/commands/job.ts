@@ -84,7 +84,7 @@ export const job: Command = {
           return EXIT.DENIED;
         }
         if (leaseId === null) {
-          printError('the table of holds is full: the command runs without a lease');
+          printError('there is no room for a record: the command runs without a lease');
         }
         const held = leaseId === null ? undefined : new HeldLease(server, leaseId, fields.ttl);
         return runHolding(held, sentMs, call.positionals);

@@ -63,7 +63,7 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('./job.ts')).job,
   },
   holds: {
-    summary: 'end a reservation or a lease of another client',
+    summary: 'end a live reservation or lease by its handle',
     load: async () => (await import('./holds.ts')).holds,
   },
   overrides: {

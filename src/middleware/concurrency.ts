@@ -81,7 +81,7 @@ export function leaseSource(
       const acquired = await client.call('v1/ratelimits.acquire', fields, readAcquired);
       const { success, leaseId } = acquired;
       if (!success) return { allowed: false, headers: denied(acquired.limit), ...NO_LEASE };
-      // The table of holds is full, and weir has granted it without a record.
+      // There was no room for a record: weir has granted it without one.
       if (leaseId === null) return { allowed: true, headers: {}, ...NO_LEASE };
       const release = keepLease(client, leaseId, ttl);
       return { allowed: true, headers: {}, leaseId, release };

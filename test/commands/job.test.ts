@@ -179,7 +179,7 @@ describe('weir run and a full table of holds', () => {
   test('runs the command without a lease, and says so', async () => {
     const counts = { inUse: 0, limit: 1 };
     proxy.response = JSON.stringify({ success: true, leaseId: null, ...counts, expiresAt: null });
-    const stderr = 'weir: the table of holds is full: the command runs without a lease\n';
+    const stderr = 'weir: there is no room for a record: the command runs without a lease\n';
     expect(await start('full', 'exit 7').ended).toEqual({ code: 7, stdout: '', stderr });
     expect(proxy.operations).toEqual(['acquire']);
   });

@@ -46,7 +46,7 @@ test('a lease without a record has no id, and says why', async () => {
   const fields = { success: true, leaseId: null, inUse: 0, limit: 3, expiresAt: null };
   const full = createServer((_request, response) => response.end(JSON.stringify(fields)));
   const WEIR_URL = `http://127.0.0.1:${await listen(full)}`;
-  const stdout = 'granted: in use 0, limit 3, no lease: the table of holds is full\n';
+  const stdout = 'granted: in use 0, limit 3, no lease: there is no room for a record\n';
   expect(await weir(acquire('tenant_3'), { WEIR_URL })).toEqual({ code: 0, stdout, stderr: '' });
   full.close();
 });
