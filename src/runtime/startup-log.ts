@@ -114,7 +114,7 @@ function warnAboutLostLeases(
   if (waitUntilMs <= nowMs) return;
   log.warn(
     { until: isoTime(waitUntilMs), file: horizonPath(directory) },
-    'the last run ended without a stop, and leases that are forgotten may still be live: every' +
+    'weir crashed in its last run, and the leases that it lost may still be live: every' +
       ' acquire is denied until they have ended (WEIR_ON_LOST_LEASES is wait)',
   );
 }

@@ -27,7 +27,7 @@ const ARGS = ['--counters', '1024', '--acceptors', '1', '--checkpoint-ms', '1h']
 const TTL_MS = 60_000;
 const WAIT_METRIC = 'weir_lease_wait_seconds';
 const WARNING =
-  'the last run ended without a stop, and leases that are forgotten may still be live: every' +
+  'weir crashed in its last run, and the leases that it lost may still be live: every' +
   ' acquire is denied until they have ended (WEIR_ON_LOST_LEASES is wait)';
 
 const own = useDataDirectory(ARGS);
