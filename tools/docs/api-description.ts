@@ -40,10 +40,11 @@ const SECTIONS: readonly [heading: string, ...paragraphs: string[]][] = [
       'need the base URL of weir and a key of weir. Tests run these clients:',
     '- v1: `@unkey/ratelimit` 0.5.5, `@unkey/api` 0.38.0, and `unkey.py` 0.9.0.\n' +
       '- v2: `@unkey/ratelimit` 2.1.4, `@unkey/api` 2.5.1, and `unkey.py` 3.2.2.',
-    'weir adds the fields `algorithm` and `burst` to checks, `cidr`, `concurrency` and `expires` ' +
-      'to overrides, and these operations to v1: refund, reset, inspect, explain, export, ' +
-      'import, the lists of namespaces and policies, keys, the audit log, analytics and gateway ' +
-      "checks. The response to all other operations of Unkey's API is a 404.",
+    'weir adds the fields `algorithm` and `burst` to checks, `requestId` to those of v1, `cidr`, ' +
+      '`concurrency` and `expires` to overrides, and these operations to v1: reservations and ' +
+      'leases, refund, reset, inspect, explain, export, import, the lists of namespaces and ' +
+      'policies, keys, the audit log, analytics and gateway checks. The response to all other ' +
+      "operations of Unkey's API is a 404.",
   ],
   [
     'Differences between v1 and v2',

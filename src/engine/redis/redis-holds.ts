@@ -148,7 +148,7 @@ export class RedisHolds implements HoldEngine {
     try {
       ({ answer } = await requests.send(this.#workerOf(shard), { kind: 'beginHold', call }));
     } catch (error) {
-      // It may have been granted, and nobody will know its id.
+      // It may have been granted, and no client knows its id.
       this.#call(id, { operation: 'drop', cost: 0 }).catch(() => {});
       throw error;
     }
@@ -266,7 +266,7 @@ export class RedisHolds implements HoldEngine {
   }
 
   /**
-   * Ends what is recorded of a reservation that nobody gets.
+   * Ends what is recorded of a reservation that no client gets.
    * @param isCounted whether its tokens stay counted; else they return, as far as Redis answers
    */
   async #undo(decided: readonly DecidedCheck[], isCounted = false): Promise<void> {

@@ -21,7 +21,7 @@ local function settle(hold)
   storeEnded(hold)
 end
 
--- Ends a hold that nobody gets. A call that would record it may be on its way to Redis: then it
+-- Ends a hold that no client gets. A call that would record it may be on its way to Redis: then it
 -- finds a record that has ended.
 local function drop(hold)
   if not hold then
