@@ -180,6 +180,14 @@ const REQUIREMENTS: readonly ((loaded: LoadedSettings) => void)[] = [
         ' decide the checks that need Redis, and acceptors all others',
     );
   },
+  ({ engine, onLostLeases }) => {
+    if (engine !== 'redis' || onLostLeases !== 'wait') return;
+    throw new SettingsError(
+      ['onLostLeases', 'engine'],
+      'WEIR_ON_LOST_LEASES is wait, which requires WEIR_ENGINE=memory: with redis, leases are in' +
+        ' Redis, and WEIR_RECOVERY=exact denies acquires until machines have reported lost ones',
+    );
+  },
   (loaded) => {
     if ((loaded.tlsCert === undefined) === (loaded.tlsKey === undefined)) return;
     const [set, missing] = loaded.tlsKey === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];

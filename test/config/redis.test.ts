@@ -143,4 +143,10 @@ describe('the settings of the engine in Redis', () => {
     );
     expect(loadSettings(['--decide', 'in-place'], PLAIN)?.decide).toBe('in-place');
   });
+
+  test('reject a wait for lost leases, since leases are in Redis', () => {
+    expect(() => loadSettings(['--on-lost-leases', 'wait'], PLAIN)).toThrow(
+      'WEIR_ON_LOST_LEASES is wait, which requires WEIR_ENGINE=memory',
+    );
+  });
 });

@@ -340,7 +340,8 @@ describeEngines(
       expect(counted).toEqual([
         { time: expect.any(Number), ...none, leasesGranted: 1, leasesDenied: 3 },
       ]);
-      expect(await server.ok('analytics.getIdentifiers', query)).toMatchObject({
+      const identifiers = () => server.ok('analytics.getIdentifiers', query);
+      await expect.poll(identifiers).toMatchObject({
         denied: [{ identifier, count: 3, error: 0 }],
         spent: [],
       });

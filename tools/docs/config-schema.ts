@@ -53,6 +53,7 @@ export const RULES_BEYOND_SCHEMA = {
     '`redisUrl` is set if `engine` is `redis`. Otherwise no setting of Redis is set, in any ' +
     'source.',
   redisDecide: '`decide` is `in-place` if `engine` is `redis`.',
+  redisLeases: '`onLostLeases` is `continue` if `engine` is `redis`.',
   redisFiles:
     'The files of `redisPasswordFile`, `redisCa`, `redisCert` and `redisKey` are valid. The last ' +
     'three need a `redisUrl` with TLS, and `redisCert` and `redisKey` each other.',

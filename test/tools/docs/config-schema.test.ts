@@ -109,6 +109,10 @@ const VIOLATIONS: Record<keyof typeof RULES_BEYOND_SCHEMA, { message: RegExp; te
     message: / is worker, which requires WEIR_ENGINE=memory/,
     text: '{"engine":"redis","redisUrl":"redis://a","decide":"worker"}',
   },
+  redisLeases: {
+    message: /WEIR_ON_LOST_LEASES is wait, which requires WEIR_ENGINE=memory/,
+    text: '{"engine":"redis","redisUrl":"redis://a","onLostLeases":"wait"}',
+  },
   redisFiles: {
     message:
       /\(WEIR_REDIS_\w+\) cannot be|WEIR_REDIS_(CERT|KEY) requires|a WEIR_REDIS_URL with TLS/,
