@@ -91,9 +91,11 @@ export class MemoryHolds implements HoldEngine {
   namespacesOf(id: HoldId): NamespaceFingerprint[] | undefined {
     const first = this.#namespaceOf(id);
     if (first === undefined) return undefined;
+    const length = this.#tables[id.shard].listLengthOf(id);
+    if (length === 1) return [first];
     const members = this.#membersOf(id);
     // A record may be lost: if there was no room for new holds, or in a table that is smaller now.
-    return Array.from({ length: this.#tables[id.shard].listLengthOf(id) }, (_, number) => {
+    return Array.from({ length }, (_, number) => {
       const member = number === 0 ? undefined : members.at(number);
       return (member && this.#namespaceOf(member)) ?? first;
     });
@@ -184,17 +186,16 @@ export class MemoryHolds implements HoldEngine {
     }
   }
 
+  /**
+   * Without the lock: another thread may be using the record again, so that this is the namespace
+   * of another hold. Then the call that ends or renews the hold finds none with its secret.
+   */
   #namespaceOf(id: HoldId): NamespaceFingerprint | undefined {
     const table = this.#tables[id.shard];
     const { memory } = table;
-    table.lock();
-    try {
-      const record = table.find(id, this.#clock.nowMs());
-      if (record === NONE) return undefined;
-      return [memory.word(record, RECORD.namespace), memory.word(record, RECORD.namespace + 1)];
-    } finally {
-      table.unlock();
-    }
+    const record = table.find(id, this.#clock.nowMs());
+    if (record === NONE) return undefined;
+    return [memory.word(record, RECORD.namespace), memory.word(record, RECORD.namespace + 1)];
   }
 
   /** See `ShardHolds`. */
