@@ -5,6 +5,7 @@
  */
 
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { HOLDS_DEFAULT } from '../../src/core/constants.ts';
 import type { FullTablePolicy } from '../../src/core/decision.ts';
 import type { Identity } from '../../src/core/hash.ts';
 import type { Engine } from '../../src/engine/engine.ts';
@@ -94,7 +95,7 @@ export class RedisMachine {
   ) {
     const { prefix = 'weir', leases = true, syncMs = 100, timeoutMs, counters = 4_096 } = options;
     const { callTimeoutMs = timeoutMs, fullTablePolicy = 'deny', isAvailable = false } = options;
-    const { onEngineDown = 'deny', onHoldExpiry = 'release', holds = 10_000 } = options;
+    const { onEngineDown = 'deny', onHoldExpiry = 'release', holds = HOLDS_DEFAULT } = options;
     const settings = redisSettings(url, {
       ...{ redisPrefix: prefix, leases: leases ? 'on' : 'off', syncMs, redisTimeoutMs: timeoutMs },
       ...{ onEngineDown, recovery: isAvailable ? 'available' : 'exact' },

@@ -250,7 +250,7 @@ describe.skipIf(isRedisMissing)('holds in a cluster', () => {
       `${MOVES} moves, ${operations} operations`,
       `none lost, none counted twice; ${failures} not answered; seed ${seed}`,
     );
-    expect(await liveHolds(one, name)).toMatchObject({ inUse });
+    await expect.poll(() => liveHolds(one, name), { timeout: 5_000 }).toMatchObject({ inUse });
     await expect.poll(() => used(two, name)).toBe(counted);
   });
 });
