@@ -1,6 +1,6 @@
 /**
- * What POST /v1/ratelimits.endHold asks the main thread: to record in the audit log that a hold has
- * ended. The acceptor has ended it, so that there is no entry without an end.
+ * Records in the audit log that POST /v1/ratelimits.endHold has ended a hold, on the main thread.
+ * The acceptor has ended the hold before, so that there is no entry without an end.
  */
 
 import { holdEnd } from '../../registry/audit-entries.ts';

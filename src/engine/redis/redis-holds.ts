@@ -238,7 +238,8 @@ export class RedisHolds implements HoldEngine {
       tokens: isCounted ? cost : 0,
       durationMs,
       rule,
-      // What has refilled of a GCRA bucket since then does not return: it may be too much.
+      // Of a GCRA bucket a time: tokens that have refilled since then do not return. It may be
+      // earlier than the deduction, and a few tokens less return then.
       window: hasWindows(rule)
         ? windowEndingAt(decision.reset, durationMs)
         : Math.floor(name.reservedUs / 1_000),

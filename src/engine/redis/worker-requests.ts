@@ -1,7 +1,7 @@
 /**
- * What an acceptor has requested of shard workers, beside checks. A request that the
- * worker has not begun is sent again to its successor. One that is not done after
- * CHECK_DEADLINE_MS fails with a 503, which says whether it may have been done.
+ * The requests of an acceptor to shard workers that are no checks. One that a worker has not begun
+ * when it dies is sent again to the next worker. One that is not done after CHECK_DEADLINE_MS fails
+ * with a 503, which says whether it may have been done.
  */
 
 import type { MessagePort } from 'node:worker_threads';

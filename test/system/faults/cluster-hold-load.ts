@@ -360,7 +360,7 @@ function mostOf({ uses, excess, limit }: Account): { counted: number; over: numb
       ]),
     ...excess.map(({ tokens, fromMs }) => ({ atMs: fromMs, counted: 0, excess: tokens })),
   ];
-  // What ends in the same millisecond, or may exceed the limit, comes first.
+  // A hold that ends in the same millisecond, or may exceed the limit, comes first.
   changes.sort((a, b) => a.atMs - b.atMs || a.counted - b.counted || b.excess - a.excess);
   const sum = { counted: 0, excess: 0 };
   const most = { counted: 0, over: 0 };

@@ -6,8 +6,9 @@ import { ENDED_HOLD_MS } from '../../../src/core/constants.ts';
 import { RULE } from '../../../src/core/window-rules.ts';
 import type { Lease, Reservation } from '../../../src/engine/hold-engine.ts';
 import { HOLD_KIND, type HoldId } from '../../../src/engine/hold-id.ts';
-import { nameOfHold } from '../../../src/engine/redis/scripts/keys.ts';
+import { nameOfHold, parseNameOfHold } from '../../../src/engine/redis/scripts/keys.ts';
 import { KEPT_HOLD_MS } from '../../../src/engine/redis/scripts/protocol-constants.ts';
+import { shardOf } from '../../../src/engine/table/shard.ts';
 import { RedisError } from '../../../src/redis/errors.ts';
 import { ACCEPTOR_STAT, WORKER_STAT } from '../../../src/shared-memory/stats.ts';
 import { checkOf } from '../../support/engines.ts';
@@ -493,11 +494,13 @@ describe.skipIf(isRedisMissing)('a hold that nobody gets', () => {
   test('is not made by a call that Redis runs after it was given up', async () => {
     const [one] = await group.start(1);
     const late: (() => Promise<unknown>)[] = [];
+    const names: string[] = [];
     const { link } = one;
     const call = link.call.bind(link);
     const spy = vi.spyOn(link, 'call').mockImplementation((script, ...rest) => {
       if (script.name !== 'beginHold') return call(script, ...rest);
       late.push(() => call(script, ...rest));
+      names.push(String(rest[1][3]));
       return Promise.reject(new RedisError('timeout', 'no answer'));
     });
     await expect(acquire(one, 1)).rejects.toThrow('it may have been done');
@@ -506,6 +509,10 @@ describe.skipIf(isRedisMissing)('a hold that nobody gets', () => {
     spy.mockRestore();
     expect(await liveHolds(one)).toMatchObject({ count: 0, inUse: 0 });
     expect((await acquire(one, 1)).granted).toBe(true);
+    const { secret } = parseNameOfHold(names[0]);
+    const id = { kind: HOLD_KIND.lease, shard: shardOf(ID), record: 0, secret };
+    expect(await one.engine.holds.release(id)).toBeUndefined();
+    expect(await one.engine.holds.namespacesOf(id)).toBeUndefined();
   });
 
   test('is not reported to a Redis that has lost its memory', async () => {

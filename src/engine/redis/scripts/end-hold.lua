@@ -88,7 +88,9 @@ if operation >= END_EXPIRE then
 else
   local hold = readHold(name)
   if operation == END_DROP then drop(hold) end
-  if not hold then lines[2] = answerOf(fenceUs > 0 and HOLD_RECOVERING or HOLD_UNKNOWN)
+  -- A hold that was dropped before it was made has no expiry.
+  if not hold or hold.expiresMs == 0 then
+    lines[2] = answerOf(fenceUs > 0 and HOLD_RECOVERING or HOLD_UNKNOWN)
   else
     local isGranted = isLive(hold)
     if operation == END_SETTLE then settle(hold)

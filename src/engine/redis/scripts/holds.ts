@@ -154,7 +154,8 @@ export function encodeBeginHold(
   numbers[at.expiresMs] = hold.operation === 'report' ? hold.expiresAt : 0;
   numbers[at.namespace0] = terms.namespace[0];
   numbers[at.namespace1] = terms.namespace[1];
-  // What Redis has lost of the counter is reported with the tokens of the reservation.
+  // Machines also report the usage of the counter, in which the tokens of the reservation are. A
+  // report may also come after the reservation has ended: then they have returned already.
   numbers[at.flags] =
     (terms.chargesAtExpiry ? HOLD_FLAG.charges : 0) +
     (hold.operation === 'report' ? HOLD_FLAG.isVoided : 0);

@@ -199,7 +199,7 @@ export const RECORDS = {
     // A lower bound of the time at which its tokens were deducted.
     'reservedUs',
     'tokens',
-    // What it counts now, and what its commit has returned.
+    // The tokens that count for it now, and those that its commit has returned.
     'charged',
     'released',
     'expiresMs',
