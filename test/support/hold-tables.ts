@@ -100,17 +100,20 @@ export function expectConsistent(table: HoldTable): void {
   expect(sorted([...counters, ...freeCounters])).toEqual(allOf(used));
   for (const counter of counters) {
     const at = memory.counter(counter);
-    const forward = listFrom(words[at + COUNTER.firstRecord], (of) => memory.word(of, RECORD.next));
-    const backward = listFrom(words[at + COUNTER.lastRecord], (of) => {
-      return memory.word(of, RECORD.previous);
-    });
-    expect(backward).toEqual(forward.toReversed());
+    const nextRecord = (of: number) => memory.word(of, RECORD.next);
+    const ownLive = listFrom(words[at + COUNTER.firstLive], nextRecord);
+    const ownEnded = listFrom(words[at + COUNTER.firstEnded], nextRecord);
+    for (const [place, record] of ownLive.entries()) {
+      expect(memory.word(record, RECORD.previous)).toBe(ownLive[place - 1] ?? NONE);
+    }
+    expect(words[at + COUNTER.lastEnded]).toBe(ownEnded.at(-1) ?? NONE);
     const own = recordsOf(table).filter((of) => memory.word(of, RECORD.counter) === counter);
-    expect(sorted(forward)).toEqual(own);
+    expect(sorted([...ownLive, ...ownEnded])).toEqual(own);
+    expect(ownEnded).toEqual(order.filter((record) => own.includes(record)));
     for (const record of own) expect(table.findCounter(table.identityOf(record))).toBe(counter);
-    const liveCount = own.filter((record) => table.isLive(record)).length;
-    expect(forward.slice(0, liveCount).every((record) => table.isLive(record))).toBe(true);
-    expect([...table.liveOf(counter)]).toEqual(forward.slice(0, liveCount));
+    expect(sorted(ownLive)).toEqual(own.filter((record) => table.isLive(record)));
+    expect([...table.liveOf(counter)]).toEqual(ownLive);
+    expect([...table.recordsOf(counter)]).toEqual([...ownLive, ...ownEnded]);
     const leases = own.filter((record) => table.isLive(record) && table.isLease(record));
     expect(doubles[at / 2 + COUNTER_DOUBLE.inUse]).toBe(amountOf(table, leases));
     const expiries = leases.map((of) => memory.double(of, RECORD_DOUBLE.expiresAt));

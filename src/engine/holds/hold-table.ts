@@ -34,6 +34,8 @@ import {
 
 const IDENTITY_WORDS = 4;
 const SECRET_WORDS = 3;
+/** The words of a counter that have the first records of its lists. */
+const RECORD_LISTS = [COUNTER.firstLive, COUNTER.firstEnded];
 
 /** What a record has from its beginning. */
 export interface NewHold {
@@ -96,9 +98,7 @@ export class HoldTable {
    * where the record has another hold by now, `find` does not find it.
    */
   identityOf(record: number): Identity {
-    const { words } = this.memory;
-    const at = this.memory.record(record) + RECORD.identity;
-    return { h0: words[at], h1: words[at + 1], h2: words[at + 2], h3: words[at + 3] };
+    return this.#identityAt(this.memory.record(record) + RECORD.identity);
   }
 
   /** Whether a record has a hold of an identity. */
@@ -197,13 +197,10 @@ export class HoldTable {
     const counter = this.#counterFor(record);
     memory.setWord(record, RECORD.counter, counter);
     if (isLive) {
-      this.#addFirst(counter, record);
+      this.#addLive(counter, record);
       this.queue.add(record);
       this.#countLive(record, 1);
-    } else {
-      this.#addLast(counter, record);
-      this.#appendEnded(record);
-    }
+    } else this.#appendEnded(counter, record);
   }
 
   /**
@@ -217,9 +214,8 @@ export class HoldTable {
     this.queue.remove(record);
     this.#countLive(record, -1);
     const counter = memory.word(record, RECORD.counter);
-    this.#unlink(counter, record);
-    this.#addLast(counter, record);
-    this.#appendEnded(record);
+    this.#removeLive(counter, record);
+    this.#appendEnded(counter, record);
   }
 
   /** Gives a live hold another expiry. */
@@ -233,9 +229,7 @@ export class HoldTable {
   endExpiredLeases(counter: number, nowMs: number): void {
     if (counter === NONE) return;
     const { memory } = this;
-    const { doubles } = memory;
-    const at = memory.counter(counter) / 2 + COUNTER_DOUBLE.earliestExpiryMs;
-    if (doubles[at] > nowMs) return;
+    if (memory.counterDouble(counter, COUNTER_DOUBLE.earliestExpiryMs) > nowMs) return;
     let earliestMs = Number.POSITIVE_INFINITY;
     for (const record of this.liveOf(counter)) {
       if (!this.isLease(record)) continue;
@@ -243,7 +237,7 @@ export class HoldTable {
       if (expiresAt <= nowMs) this.end(record, HOLD_STATE.expired, nowMs);
       else earliestMs = Math.min(earliestMs, expiresAt);
     }
-    doubles[at] = earliestMs;
+    memory.setCounterDouble(counter, COUNTER_DOUBLE.earliestExpiryMs, earliestMs);
   }
 
   /** The counter of an identity, or NONE. */
@@ -258,16 +252,15 @@ export class HoldTable {
 
   /** The sum of the live leases of a counter. */
   inUse(counter: number): number {
-    if (counter === NONE) return 0;
-    return this.memory.doubles[this.memory.counter(counter) / 2 + COUNTER_DOUBLE.inUse];
+    return counter === NONE ? 0 : this.memory.counterDouble(counter, COUNTER_DOUBLE.inUse);
   }
 
   /** The live holds of a counter. They may be ended one after the other. */
   *liveOf(counter: number): Generator<number> {
     if (counter === NONE) return;
     const { memory } = this;
-    let record = memory.words[memory.counter(counter) + COUNTER.firstRecord];
-    while (record !== NONE && this.isLive(record)) {
+    let record = memory.words[memory.counter(counter) + COUNTER.firstLive];
+    while (record !== NONE) {
       const next = memory.word(record, RECORD.next);
       yield record;
       record = next;
@@ -302,8 +295,12 @@ export class HoldTable {
   *recordsOf(counter: number): Generator<number> {
     if (counter === NONE) return;
     const { memory } = this;
-    let record = memory.words[memory.counter(counter) + COUNTER.firstRecord];
-    for (; record !== NONE; record = memory.word(record, RECORD.next)) yield record;
+    const { words } = memory;
+    const at = memory.counter(counter);
+    for (const list of RECORD_LISTS) {
+      let record = words[at + list];
+      for (; record !== NONE; record = memory.word(record, RECORD.next)) yield record;
+    }
   }
 
   /** All records of the counters in a group of the counter table. */
@@ -321,8 +318,9 @@ export class HoldTable {
 
   #write(record: number, hold: NewHold, secret: Secret): void {
     const { memory } = this;
-    const { words } = memory;
+    const { words, doubles } = memory;
     const at = memory.record(record);
+    const doubleAt = at >>> 1;
     const { h0, h1, h2, h3 } = hold.identity;
     words[at + RECORD.identity] = h0;
     words[at + RECORD.identity + 1] = h1;
@@ -334,14 +332,14 @@ export class HoldTable {
     const kindFlag = hold.isLease ? HOLD_FLAG.lease : hold.isMember ? HOLD_FLAG.member : 0;
     words[at + RECORD.flags] = flagsWord(kindFlag, hold.rule, hold.listLength ?? 1);
     words[at + RECORD.nextOfList] = hold.nextOfList ?? NONE;
-    memory.setDouble(record, RECORD_DOUBLE.durationMs, hold.durationMs);
-    memory.setDouble(record, RECORD_DOUBLE.window, hold.window);
-    memory.setDouble(record, RECORD_DOUBLE.limit, hold.limit);
-    memory.setDouble(record, RECORD_DOUBLE.amount, hold.amount);
-    memory.setDouble(record, RECORD_DOUBLE.expiresAt, hold.expiresAt);
-    memory.setDouble(record, RECORD_DOUBLE.endedAt, 0);
-    memory.setDouble(record, RECORD_DOUBLE.charged, hold.amount);
-    memory.setDouble(record, RECORD_DOUBLE.released, 0);
+    doubles[doubleAt + RECORD_DOUBLE.durationMs] = hold.durationMs;
+    doubles[doubleAt + RECORD_DOUBLE.window] = hold.window;
+    doubles[doubleAt + RECORD_DOUBLE.limit] = hold.limit;
+    doubles[doubleAt + RECORD_DOUBLE.amount] = hold.amount;
+    doubles[doubleAt + RECORD_DOUBLE.expiresAt] = hold.expiresAt;
+    doubles[doubleAt + RECORD_DOUBLE.endedAt] = 0;
+    doubles[doubleAt + RECORD_DOUBLE.charged] = hold.amount;
+    doubles[doubleAt + RECORD_DOUBLE.released] = 0;
     words[at + RECORD.state] = HOLD_STATE.live;
   }
 
@@ -376,7 +374,7 @@ export class HoldTable {
     words[AT.freeCounter] = counter;
   }
 
-  /** Frees the record that ended first. */
+  /** Frees the record that ended first. It is the first of its counter too. */
   #forgetOldest(): void {
     const { memory } = this;
     const { words } = memory;
@@ -385,15 +383,25 @@ export class HoldTable {
     if (words[AT.firstEnded] === NONE) words[AT.lastEnded] = NONE;
     memory.setWord(record, RECORD.state, HOLD_STATE.free);
     const counter = memory.word(record, RECORD.counter);
-    this.#unlink(counter, record);
-    if (words[memory.counter(counter) + COUNTER.firstRecord] === NONE) this.#freeCounter(counter);
+    const at = memory.counter(counter);
+    words[at + COUNTER.firstEnded] = memory.word(record, RECORD.next);
+    if (words[at + COUNTER.firstEnded] === NONE) {
+      words[at + COUNTER.lastEnded] = NONE;
+      if (words[at + COUNTER.firstLive] === NONE) this.#freeCounter(counter);
+    }
     memory.setWord(record, RECORD.link, words[AT.freeRecord]);
     words[AT.freeRecord] = record;
   }
 
-  #appendEnded(record: number): void {
+  /** Appends a record to those of its counter that have ended, and to those of all counters. */
+  #appendEnded(counter: number, record: number): void {
     const { memory } = this;
     const { words } = memory;
+    const at = memory.counter(counter);
+    memory.setWord(record, RECORD.next, NONE);
+    if (words[at + COUNTER.firstEnded] === NONE) words[at + COUNTER.firstEnded] = record;
+    else memory.setWord(words[at + COUNTER.lastEnded], RECORD.next, record);
+    words[at + COUNTER.lastEnded] = record;
     memory.setWord(record, RECORD.link, NONE);
     if (words[AT.firstEnded] === NONE) words[AT.firstEnded] = record;
     else memory.setWord(words[AT.lastEnded], RECORD.link, record);
@@ -412,61 +420,47 @@ export class HoldTable {
     // A sum above 2^53 is not exact.
     doubles[tokens] = words[count] === 0 ? 0 : doubles[tokens] + change * amount;
     if (!isLease) return;
-    const counter = memory.counter(memory.word(record, RECORD.counter));
-    doubles[counter / 2 + COUNTER_DOUBLE.inUse] += change * amount;
+    const counter = memory.word(record, RECORD.counter);
+    const inUse = memory.counterDouble(counter, COUNTER_DOUBLE.inUse) + change * amount;
+    memory.setCounterDouble(counter, COUNTER_DOUBLE.inUse, inUse);
     if (change > 0) this.#noteExpiry(record);
   }
 
   /** Has the counter of a live lease know when it expires. */
   #noteExpiry(record: number): void {
     const { memory } = this;
-    const { doubles } = memory;
     if (!this.isLease(record)) return;
-    const counter = memory.counter(memory.word(record, RECORD.counter)) / 2;
-    const at = counter + COUNTER_DOUBLE.earliestExpiryMs;
-    doubles[at] = Math.min(doubles[at], memory.double(record, RECORD_DOUBLE.expiresAt));
+    const counter = memory.word(record, RECORD.counter);
+    const expiresAt = memory.double(record, RECORD_DOUBLE.expiresAt);
+    const earliestMs = memory.counterDouble(counter, COUNTER_DOUBLE.earliestExpiryMs);
+    if (expiresAt >= earliestMs) return;
+    memory.setCounterDouble(counter, COUNTER_DOUBLE.earliestExpiryMs, expiresAt);
   }
 
-  #addFirst(counter: number, record: number): void {
+  #addLive(counter: number, record: number): void {
     const { memory } = this;
     const { words } = memory;
     const at = memory.counter(counter);
-    const next = words[at + COUNTER.firstRecord];
+    const next = words[at + COUNTER.firstLive];
     memory.setWord(record, RECORD.previous, NONE);
     memory.setWord(record, RECORD.next, next);
-    if (next === NONE) words[at + COUNTER.lastRecord] = record;
-    else memory.setWord(next, RECORD.previous, record);
-    words[at + COUNTER.firstRecord] = record;
+    if (next !== NONE) memory.setWord(next, RECORD.previous, record);
+    words[at + COUNTER.firstLive] = record;
   }
 
-  #addLast(counter: number, record: number): void {
+  #removeLive(counter: number, record: number): void {
     const { memory } = this;
-    const { words } = memory;
-    const at = memory.counter(counter);
-    const previous = words[at + COUNTER.lastRecord];
-    memory.setWord(record, RECORD.previous, previous);
-    memory.setWord(record, RECORD.next, NONE);
-    if (previous === NONE) words[at + COUNTER.firstRecord] = record;
-    else memory.setWord(previous, RECORD.next, record);
-    words[at + COUNTER.lastRecord] = record;
-  }
-
-  #unlink(counter: number, record: number): void {
-    const { memory } = this;
-    const { words } = memory;
-    const at = memory.counter(counter);
     const previous = memory.word(record, RECORD.previous);
     const next = memory.word(record, RECORD.next);
-    if (previous === NONE) words[at + COUNTER.firstRecord] = next;
+    if (previous === NONE) memory.words[memory.counter(counter) + COUNTER.firstLive] = next;
     else memory.setWord(previous, RECORD.next, next);
-    if (next === NONE) words[at + COUNTER.lastRecord] = previous;
-    else memory.setWord(next, RECORD.previous, previous);
+    if (next !== NONE) memory.setWord(next, RECORD.previous, previous);
   }
 
   /** The counter of the identity of a record. There are as many counters as records. */
   #counterFor(record: number): number {
     const { memory } = this;
-    const { words, doubles } = memory;
+    const { words } = memory;
     const identity = this.identityOf(record);
     const found = this.findCounter(identity);
     if (found !== NONE) return found;
@@ -478,10 +472,11 @@ export class HoldTable {
       memory.record(record) + RECORD.identity,
       memory.record(record) + RECORD.identity + IDENTITY_WORDS,
     );
-    words[at + COUNTER.firstRecord] = NONE;
-    words[at + COUNTER.lastRecord] = NONE;
-    doubles[at / 2 + COUNTER_DOUBLE.inUse] = 0;
-    doubles[at / 2 + COUNTER_DOUBLE.earliestExpiryMs] = Number.POSITIVE_INFINITY;
+    words[at + COUNTER.firstLive] = NONE;
+    words[at + COUNTER.firstEnded] = NONE;
+    words[at + COUNTER.lastEnded] = NONE;
+    memory.setCounterDouble(counter, COUNTER_DOUBLE.inUse, 0);
+    memory.setCounterDouble(counter, COUNTER_DOUBLE.earliestExpiryMs, Number.POSITIVE_INFINITY);
     const bucket = this.#bucketOf(identity);
     words[at + COUNTER.next] = words[bucket];
     words[bucket] = counter;
@@ -492,12 +487,17 @@ export class HoldTable {
     const { memory } = this;
     const { words } = memory;
     const at = memory.counter(counter);
-    const [h0, h1, h2, h3] = words.subarray(at, at + IDENTITY_WORDS);
-    let link = this.#bucketOf({ h0, h1, h2, h3 });
+    let link = this.#bucketOf(this.#identityAt(at + COUNTER.identity));
     while (words[link] !== counter) link = memory.counter(words[link]) + COUNTER.next;
     words[link] = words[at + COUNTER.next];
     words[at + COUNTER.next] = words[AT.freeCounter];
     words[AT.freeCounter] = counter;
+  }
+
+  /** @param at the first word of an identity */
+  #identityAt(at: number): Identity {
+    const { words } = this.memory;
+    return { h0: words[at], h1: words[at + 1], h2: words[at + 2], h3: words[at + 3] };
   }
 
   /** @param at the first word of an identity */

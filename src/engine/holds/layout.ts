@@ -17,8 +17,9 @@
  *              records     128 bytes each: one hold
  *
  *   counter    int32   0-3     the identity
- *              int32   4, 5    the first record and the last
- *              int32   6       the next counter of the bucket, or the next free one
+ *              int32   4       its first live record
+ *              int32   5, 6    its ended record that ended first, and last
+ *              int32   7       the next counter of the bucket, or the next free one
  *              float64 4       in use: the sum of its live leases
  *              float64 5       no live lease of it expires before this time, ms
  *
@@ -30,7 +31,8 @@
  *                              bit 16 the length of the list, of its first record
  *              int32   11      of a list of reservations: the reference of the next one, or 0
  *              int32   12      its counter
- *              int32   13, 14  the records before it and after it in its counter, live ones first
+ *              int32   13, 14  the records before it and after it in its counter: live, the other
+ *                              live ones; ended, only the one after it, which ended next
  *              int32   15      live: its place in the queue; ended: the record that ended next;
  *                              free: the next free one
  *              float64 8       duration, ms
@@ -94,7 +96,7 @@ export function listLengthOfFlags(word: number): number {
 }
 
 export const RECORD_BYTES = 2 * CACHE_LINE_BYTES;
-const RECORD_WORDS = RECORD_BYTES / 4;
+export const RECORD_WORDS = RECORD_BYTES / 4;
 const COUNTER_WORDS = CACHE_LINE_BYTES / 4;
 
 const HEADER = { shard: 0, groups: 1, bucketsPerGroup: 2, capacity: 3 } as const;
@@ -121,7 +123,13 @@ export const DOUBLE_AT = {
 } as const;
 
 /** Words of a counter. */
-export const COUNTER = { identity: 0, firstRecord: 4, lastRecord: 5, next: 6 } as const;
+export const COUNTER = {
+  identity: 0,
+  firstLive: 4,
+  firstEnded: 5,
+  lastEnded: 6,
+  next: 7,
+} as const;
 export const COUNTER_DOUBLE = { inUse: 4, earliestExpiryMs: 5 } as const;
 
 /** Words of a record. */
@@ -263,10 +271,19 @@ export class HoldMemory {
 
   /** Reads a double of a record. @param field one of RECORD_DOUBLE */
   double(record: number, field: number): number {
-    return this.doubles[this.record(record) / 2 + field];
+    return this.doubles[(this.record(record) >>> 1) + field];
   }
 
   setDouble(record: number, field: number, value: number): void {
-    this.doubles[this.record(record) / 2 + field] = value;
+    this.doubles[(this.record(record) >>> 1) + field] = value;
+  }
+
+  /** Reads a double of a counter. @param field one of COUNTER_DOUBLE */
+  counterDouble(counter: number, field: number): number {
+    return this.doubles[(this.counter(counter) >>> 1) + field];
+  }
+
+  setCounterDouble(counter: number, field: number, value: number): void {
+    this.doubles[(this.counter(counter) >>> 1) + field] = value;
   }
 }

@@ -44,7 +44,7 @@ test('the layout of the holds is the one that its drawing shows', () => {
   ]);
   expect(DOUBLE_AT).toEqual({ latestMs: 11, heldTokens: 12, leasedTokens: 13 });
   expect([COUNTER, COUNTER_DOUBLE]).toEqual([
-    { identity: 0, firstRecord: 4, lastRecord: 5, next: 6 },
+    { identity: 0, firstLive: 4, firstEnded: 5, lastEnded: 6, next: 7 },
     { inUse: 4, earliestExpiryMs: 5 },
   ]);
   expect([RECORD_BYTES, RECORD]).toEqual([

@@ -13,7 +13,7 @@
 
 import { ENDED_HOLD_MS } from '../../../core/constants.ts';
 import type { HoldTable } from '../../holds/hold-table.ts';
-import { AT, RECORD, RECORD_BYTES, RECORD_DOUBLE } from '../../holds/layout.ts';
+import { AT, type HoldMemory, RECORD, RECORD_DOUBLE, RECORD_WORDS } from '../../holds/layout.ts';
 import {
   atomicWords,
   firstSlot,
@@ -53,16 +53,18 @@ class RecordBuffer {
   #words = new Int32Array(0);
   #length = 0;
 
-  /** @param record its words, with its number in place of the link */
-  add(record: Int32Array, number: number): void {
-    if (this.#length + record.length > this.#words.length) {
-      const larger = new Int32Array(2 * this.#words.length + PART_ENTRIES * record.length);
+  /** Copies a record, with its number in place of the link. */
+  add(memory: HoldMemory, record: number): void {
+    const from = memory.record(record);
+    const to = this.#length;
+    this.#length += RECORD_WORDS;
+    if (this.#length > this.#words.length) {
+      const larger = new Int32Array(2 * this.#words.length + PART_ENTRIES * RECORD_WORDS);
       larger.set(this.#words);
       this.#words = larger;
     }
-    this.#words.set(record, this.#length);
-    this.#words[this.#length + RECORD.link] = number;
-    this.#length += record.length;
+    for (let i = 0; i < RECORD_WORDS; i++) this.#words[to + i] = memory.words[from + i];
+    this.#words[to + RECORD.link] = record;
   }
 
   /** Removes all records. @returns their bytes, until the next one is added */
@@ -224,8 +226,7 @@ export class CheckpointWriter {
       for (const record of holds.recordsOfGroup(group)) {
         const endedMs = memory.double(record, RECORD_DOUBLE.endedAt);
         if (!holds.isLive(record) && endedMs + ENDED_HOLD_MS <= nowMs) continue;
-        const at = memory.record(record);
-        this.#buffer.holds.add(memory.words.subarray(at, at + RECORD_BYTES / 4), record);
+        this.#buffer.holds.add(memory, record);
       }
     } finally {
       holds.unlock();
