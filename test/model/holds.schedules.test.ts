@@ -127,6 +127,61 @@ const reset: Action = ({ counters, holds }) => {
   });
 };
 
+const CHECK = checkOf('x', { identity: X, durationMs: DURATION_MS, limit: LIMIT });
+/** More than half of what is left of the limit. */
+const MORE = 30;
+const reserve: Action = ({ holds }) => {
+  const reservation = { allowed: false, decisions: [], id: undefined, expiresAt: 0 };
+  holds.reserve({ ...CHECK, cost: MORE }, NOW_MS, TTL_MS, newDecision(), reservation);
+  return reservation.allowed;
+};
+const check: Action = ({ counters }) => {
+  const decision = newDecision();
+  counters.decide(X, 1, NOW_MS, { ...CHECK, cost: MORE }, true, decision);
+  return decision.allowed;
+};
+const acquire: Action = ({ leases }) => {
+  const lease = { granted: false, id: undefined, inUse: 0, limit: 0, expiresAt: 0 };
+  const { namespace, identity } = CHECK;
+  const request = { namespace, identity, limit: LIMIT, cost: LIMIT / 2, ttlMs: TTL_MS };
+  leases.acquire(request, NOW_MS, lease);
+  return lease.granted;
+};
+
+schedules(
+  'of two reservations that need the same tokens one is made',
+  [reserve, reserve],
+  (results, used, { table }) => {
+    expect(results.toSorted()).toEqual([false, true]);
+    expect(used).toBe(PLAIN + FIRST + SECOND + MORE);
+    expect([...table.liveOf(table.findCounter(X))]).toHaveLength(4);
+  },
+  'P1',
+  [RULE.fixed],
+);
+
+schedules(
+  'of a reservation and a check that need the same tokens one is allowed',
+  [reserve, check],
+  (results, used) => {
+    expect(results.toSorted()).toEqual([false, true]);
+    expect(used).toBe(PLAIN + FIRST + SECOND + MORE);
+  },
+  'P1',
+  [RULE.fixed],
+);
+
+schedules(
+  'of two acquires that need the same tokens one is granted',
+  [acquire, acquire],
+  (results, _, { table }) => {
+    expect(results.toSorted()).toEqual([false, true]);
+    expect(table.inUse(table.findCounter(X))).toBe(LEASED + LIMIT / 2);
+  },
+  'P1',
+  [RULE.fixed],
+);
+
 schedules(
   'a commit at the expiry of its reservation is applied once, late or not',
   [expire, commit('first', 10, EXPIRED_MS - 1)],

@@ -73,13 +73,11 @@ export class MemoryHolds implements HoldEngine {
   }
 
   reserve(checks: readonly Check[], startedMs: number, ttlMs: number): Reservation {
-    const batch = this.#reservations;
+    const nowMs = this.#clock.wallMs(startedMs);
     const reservation = this.#reservation;
-    reservation.allowed = batch.decide(checks, this.#clock.wallMs(startedMs), ttlMs);
-    reservation.id = batch.id;
-    reservation.expiresAt = batch.id === undefined ? 0 : batch.expiresAt;
-    if (batch.isFull) this.#stats.increment(ACCEPTOR_STAT.fullHoldDecisions);
-    if (batch.id !== undefined) this.#stats.increment(ACCEPTOR_STAT.reservations);
+    const isDone = checks.length === 1 && this.#reserveOne(checks[0], nowMs, ttlMs);
+    if (!isDone) this.#reserveAll(checks, nowMs, ttlMs);
+    if (reservation.id !== undefined) this.#stats.increment(ACCEPTOR_STAT.reservations);
     for (let number = 0; number < checks.length; number++) {
       const { outcome } = this.#decisions[number];
       if (outcome === OUTCOME.evicted) this.#stats.increment(ACCEPTOR_STAT.liveEvictions);
@@ -155,9 +153,27 @@ export class MemoryHolds implements HoldEngine {
     return ended;
   }
 
+  /** @returns false: there is no room for its record, and nothing is done */
+  #reserveOne(check: Check, nowMs: number, ttlMs: number): boolean {
+    const shard = this.#shards[shardOf(check.identity)];
+    return shard.reserve(check, nowMs, ttlMs, this.#decisions[0], this.#reservation);
+  }
+
+  #reserveAll(checks: readonly Check[], nowMs: number, ttlMs: number): void {
+    const batch = this.#reservations;
+    const reservation = this.#reservation;
+    reservation.allowed = batch.decide(checks, nowMs, ttlMs);
+    reservation.id = batch.id;
+    reservation.expiresAt = batch.id === undefined ? 0 : batch.expiresAt;
+    if (batch.isFull) this.#stats.increment(ACCEPTOR_STAT.fullHoldDecisions);
+  }
+
   /** Applies the actual costs to the checks of a reservation, one after the other. */
   #settle(id: HoldId, costs: readonly number[]): Commit | undefined {
     const nowMs = this.#clock.nowMs();
+    if (this.#tables[id.shard].listLengthOf(id) === 1) {
+      return this.#shards[id.shard].settle(id, costs[0] ?? 0, nowMs);
+    }
     const sum = { charged: 0, released: 0, isLate: false };
     for (const [number, member] of this.#membersOf(id).entries()) {
       const commit = this.#shards[member.shard].settle(member, costs[number] ?? 0, nowMs);

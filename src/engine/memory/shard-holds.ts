@@ -1,17 +1,19 @@
 /**
- * The holds of one shard beside its counters. A reservation is a check and a record: both are made
- * (`reservation-batch.ts`), changed and ended under the lock of the counter's group and then that
- * of the shard's holds, so no thread sees one without the other.
+ * The holds of one shard beside its counters. A reservation is a check and a record: both are made,
+ * changed and ended under the lock of the counter's group and then that of the shard's holds, so no
+ * thread sees one without the other. `reservation-batch.ts` makes those of several checks, and
+ * decides where there is no room for a record.
  *
  * The record is changed before the counter. A shard worker that dies between the two leaves tokens
  * counted that an expired reservation would have returned, until their window ends. A late commit
  * of that reservation counts its cost beside them.
  */
 
-import type { CheckParameters } from '../../core/decision.ts';
+import type { Check } from '../../core/check.ts';
+import { type CheckParameters, OUTCOME, type TableDecision } from '../../core/decision.ts';
 import type { Identity } from '../../core/hash.ts';
 import { NO_BURST, type RuleNumber } from '../../core/window-rules.ts';
-import type { Commit, EndedHold, HoldPolicies } from '../hold-engine.ts';
+import type { Commit, EndedHold, HoldPolicies, Reservation } from '../hold-engine.ts';
 import { HOLD_KIND, type HoldId } from '../hold-id.ts';
 import type { HoldTable } from '../holds/hold-table.ts';
 import { HOLD_FLAG, HOLD_STATE, NONE, RECORD, RECORD_DOUBLE } from '../holds/layout.ts';
@@ -30,16 +32,40 @@ export class ShardHolds {
   }
 
   /**
+   * Decides one check, and records it if it is allowed.
+   * @returns false: there is no room for its record, and nothing is done
+   */
+  reserve(
+    check: Check,
+    nowMs: number,
+    ttlMs: number,
+    decision: TableDecision,
+    into: Reservation,
+  ): boolean {
+    const groupMs = this.#lock(check.identity, nowMs);
+    try {
+      const now = this.#holds.advanceTime(nowMs);
+      return this.#reserve(check, groupMs, now, ttlMs, decision, into);
+    } finally {
+      this.#unlock();
+    }
+  }
+
+  /**
    * Applies the actual cost of a reservation, if it has not ended before.
    * @returns what it counts now; undefined if there is no such reservation
    */
   settle(id: HoldId, cost: number, nowMs: number): Commit | undefined {
     const holds = this.#holds;
     if (id.record > holds.memory.capacity) return undefined;
-    return this.#underLocks(holds.identityOf(id.record), nowMs, (now) => {
+    const groupMs = this.#lock(holds.identityOf(id.record), nowMs);
+    try {
+      const now = this.#advanceTime(groupMs);
       const record = holds.find(id, now);
       return record === NONE ? undefined : this.#settle(record, cost, now);
-    });
+    } finally {
+      this.#unlock();
+    }
   }
 
   /**
@@ -48,7 +74,9 @@ export class ShardHolds {
    */
   endByHandle(identity: Identity, handle: string, nowMs: number): EndedHold | undefined {
     const holds = this.#holds;
-    return this.#underLocks(identity, nowMs, (now) => {
+    const groupMs = this.#lock(identity, nowMs);
+    try {
+      const now = this.#advanceTime(groupMs);
       const record = holds.findLive(identity, handle, now);
       if (record === NONE) return undefined;
       if (!holds.isLease(record)) {
@@ -57,7 +85,9 @@ export class ShardHolds {
       holds.end(record, HOLD_STATE.ended, now);
       const released = holds.memory.double(record, RECORD_DOUBLE.amount);
       return { kind: HOLD_KIND.lease, released };
-    });
+    } finally {
+      this.#unlock();
+    }
   }
 
   /**
@@ -74,13 +104,17 @@ export class ShardHolds {
       const record = queue.first;
       if (record === NONE) break;
       const identity = holds.identityOf(record);
-      this.#underLocks(identity, nowMs, (now) => {
-        if (queue.first !== record || queue.firstMs > now) return;
+      const groupMs = this.#lock(identity, nowMs);
+      try {
+        const now = this.#advanceTime(groupMs);
+        if (queue.first !== record || queue.firstMs > now) continue;
         // Else the record has got another hold meanwhile, whose counter may be in another group.
-        if (!holds.hasIdentity(record, identity)) return;
+        if (!holds.hasIdentity(record, identity)) continue;
         this.#expire(record, now);
         ended++;
-      });
+      } finally {
+        this.#unlock();
+      }
     }
     return ended;
   }
@@ -112,6 +146,40 @@ export class ShardHolds {
     } finally {
       holds.unlock();
     }
+  }
+
+  /** @param groupMs the time of the counter, which may be ahead of that of the holds */
+  #reserve(
+    check: Check,
+    groupMs: number,
+    nowMs: number,
+    ttlMs: number,
+    decision: TableDecision,
+    into: Reservation,
+  ): boolean {
+    if (this.#holds.room === 0) return false;
+    const { identity, namespace, rule, durationMs, limit, cost } = check;
+    const [tag] = namespace.hashState;
+    this.#counters.decideLocked(identity, tag, groupMs, check, decision);
+    into.allowed = decision.allowed;
+    into.id = undefined;
+    into.expiresAt = 0;
+    if (!decision.allowed) return true;
+    into.expiresAt = nowMs + ttlMs;
+    const hold = {
+      isLease: false,
+      identity,
+      namespace: namespace.hashState,
+      rule,
+      durationMs,
+      window: decision.window,
+      limit,
+      // The policy for a full table of counters has allowed it without counting it.
+      amount: decision.outcome === OUTCOME.full ? 0 : cost,
+      expiresAt: into.expiresAt,
+    };
+    into.id = this.#holds.add(hold, nowMs);
+    return true;
   }
 
   #settle(record: number, cost: number, nowMs: number): Commit {
@@ -182,22 +250,28 @@ export class ShardHolds {
     };
   }
 
-  /** Calls `act` under the lock of the group of an identity and that of the shard's holds. */
-  #underLocks<T>(identity: Identity, nowMs: number, act: (nowMs: number) => T): T {
-    const counters = this.#counters;
-    const holds = this.#holds;
-    const groupMs = counters.lock(identity, nowMs);
+  /**
+   * Takes the lock of the group of an identity and that of the shard's holds.
+   * @returns the time of the group
+   */
+  #lock(identity: Identity, nowMs: number): number {
+    const groupMs = this.#counters.lock(identity, nowMs);
     try {
-      holds.lock();
-      try {
-        // Neither the time of the group runs back nor that of the holds: the later one counts.
-        const now = holds.advanceTime(groupMs);
-        return act(counters.advanceTimeLocked(now));
-      } finally {
-        holds.unlock();
-      }
-    } finally {
-      counters.unlock();
+      this.#holds.lock();
+    } catch (error) {
+      this.#counters.unlock();
+      throw error;
     }
+    return groupMs;
+  }
+
+  /** Neither the time of the group runs back nor that of the holds. @returns the later one */
+  #advanceTime(groupMs: number): number {
+    return this.#counters.advanceTimeLocked(this.#holds.advanceTime(groupMs));
+  }
+
+  #unlock(): void {
+    this.#holds.unlock();
+    this.#counters.unlock();
   }
 }

@@ -283,6 +283,21 @@ export class CounterTable implements TableMemory {
     this.release(this.#location.lock);
   }
 
+  /** The same as `decide`. @param nowMs the time of the group */
+  decideLocked(
+    id: Identity,
+    namespaceTag: number,
+    nowMs: number,
+    parameters: CheckParameters,
+    decision: TableDecision,
+  ): void {
+    const key = counterKey(parameters.rule, parameters.durationMs);
+    const slot = find(this, this.#location, id, key);
+    decision.outcome = OUTCOME.decided;
+    if (slot !== NO_SLOT) this.#decideExisting(slot, nowMs, parameters, true, decision);
+    else this.#decideNew(id, namespaceTag, nowMs, key, parameters, true, decision);
+  }
+
   /**
    * Counts tokens in the current window, also beyond the limit.
    * @param parameters its cost is counted; its limit is that of a new counter
