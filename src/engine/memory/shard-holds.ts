@@ -90,6 +90,11 @@ export class ShardHolds {
     }
   }
 
+  /** When the next hold expires: Unix time, ms. Read without the lock. */
+  get nextExpiryMs(): number {
+    return this.#holds.queue.firstMs;
+  }
+
   /**
    * Ends holds that have expired.
    * @param max how many at most

@@ -386,7 +386,7 @@ test('what is done to holds is counted, once for each call that did it', () => {
   expect(counts().map((count, index) => count - before[index])).toEqual([2, 1, 1, 1, 1, 0]);
 });
 
-test('the worker ends expired holds of all shards in steps, and then pauses', () => {
+test('the worker ends expired holds of all shards in steps, and then pauses until the next', () => {
   const run = newHoldEngine('release');
   const { holds, clock, newScheduler } = run;
   const checks = Array.from({ length: 600 }, (_, number) => {
@@ -400,14 +400,15 @@ test('the worker ends expired holds of all shards in steps, and then pauses', ()
   const before = workerStats.get(WORKER_STAT.holdsExpired);
   const ended = () => workerStats.get(WORKER_STAT.holdsExpired) - before;
   const scheduler = newScheduler();
-  clock.ms += 999;
+  clock.ms += 930;
   expect(scheduler.step(clock.ms)).toBe(50);
+  clock.ms += 50;
+  expect(scheduler.step(clock.ms)).toBe(20);
+  clock.ms += 19;
+  // It looks again after its pause.
+  expect(scheduler.step(clock.ms)).toBe(1);
   expect(ended()).toBe(0);
   clock.ms += 1;
-  // It looks again after its pause.
-  expect(scheduler.step(clock.ms)).toBe(49);
-  expect(ended()).toBe(0);
-  clock.ms += 49;
   expect(scheduler.step(clock.ms)).toBe(50);
   expect(ended()).toBe(checks.length);
   for (const check of checks) expect(run.used(check)).toBe(0);
@@ -417,11 +418,12 @@ test('the worker ends expired holds of all shards in steps, and then pauses', ()
 test('a step of the worker ends a bounded number of holds of a shard', () => {
   const control = new Control(allocateControl(1, 1));
   const expire = vi.fn<(nowMs: number, max: number) => number>();
-  const shard = { expire } as unknown as ShardHolds;
+  // The next one expires so soon that others may expire with it.
+  const shard = { expire, nextExpiryMs: START_MS + 1 } as unknown as ShardHolds;
   const scheduler = new HoldScheduler([shard, shard], control.workerStats(0));
   for (const count of [256, 3, 0, 0]) expire.mockReturnValueOnce(count);
   expect([scheduler.step(START_MS), scheduler.step(START_MS), scheduler.step(START_MS)]).toEqual([
-    0, 50, 50,
+    0, 10, 10,
   ]);
   expect(expire.mock.calls).toEqual(Array(4).fill([START_MS, 256]));
   expect(control.workerStats(0).get(WORKER_STAT.holdsExpired)).toBe(259);

@@ -3,8 +3,10 @@
 import { WORKER_STAT, type WorkerStats } from '../../../shared-memory/stats.ts';
 import type { ShardHolds } from '../shard-holds.ts';
 
-/** The pause between two looks at the expiry of the first hold. */
-const INTERVAL_MS = 50;
+/** The longest pause. A new hold lives longer. */
+const PAUSE_MAX_MS = 50;
+/** The shortest pause. Holds that expire one after the other are ended together. */
+const PAUSE_MIN_MS = 10;
 /** Holds of a shard that a step ends: less than a millisecond. */
 const STEP_HOLDS = 256;
 
@@ -22,13 +24,16 @@ export class HoldScheduler {
   step(nowMs: number): number {
     if (nowMs < this.#nextMs) return this.#nextMs - nowMs;
     let isDone = true;
+    let pauseMs = PAUSE_MAX_MS;
     for (const shard of this.#shards) {
       const ended = shard.expire(nowMs, STEP_HOLDS);
       this.#stats.add(WORKER_STAT.holdsExpired, ended);
       if (ended === STEP_HOLDS) isDone = false;
+      pauseMs = Math.min(pauseMs, shard.nextExpiryMs - nowMs);
     }
     if (!isDone) return 0;
-    this.#nextMs = nowMs + INTERVAL_MS;
-    return INTERVAL_MS;
+    pauseMs = Math.max(PAUSE_MIN_MS, pauseMs);
+    this.#nextMs = nowMs + pauseMs;
+    return pauseMs;
   }
 }
