@@ -71,6 +71,14 @@ export class JsonWriter {
     this.#position = at + length;
   }
 
+  /** Writes a short text that is bytes. */
+  writeBytes(bytes: Uint8Array): void {
+    const { array } = this.#memory;
+    const at = this.#position;
+    for (let i = 0; i < bytes.length; i++) array[at + i] = bytes[i];
+    this.#position = at + bytes.length;
+  }
+
   /** @param text ASCII without characters that JSON escapes */
   writeAscii(text: string): void {
     const { array } = this.#memory;

@@ -23,8 +23,6 @@ export const QUERY = { accepts: 'a query' };
 export interface Validator<S extends TObject> {
   /** What it checks, with `accepts` and the descriptions of the fields, for the documentation. */
   readonly schema: S;
-  /** The names of all fields. */
-  readonly fields: readonly string[];
   /** @returns the body. @throws ApiError (400) for its first invalid field, in schema order */
   validate(body: unknown): Static<S>;
   /** @returns up to UNKNOWN_FIELDS_PER_KEY_MAX names of fields that the schema does not have */
@@ -60,7 +58,6 @@ export function createValidator<S extends TObject>(schema: S, subject = 'the bod
   };
   return {
     schema,
-    fields,
     validate: (body) => {
       if (compile().Check(body)) return body;
       throw firstError(body);
@@ -84,15 +81,14 @@ export function createStrictValidator<S extends TObject>(
   schema: S,
   subject = 'the body',
 ): Validator<S> {
-  const { fields, validate, unknownFields } = createValidator(schema, subject);
+  const { validate, unknownFields } = createValidator(schema, subject);
   return {
     schema: { ...schema, additionalProperties: false },
-    fields,
     unknownFields,
     validate: (body) => {
       const name = unknownFields(body).at(0);
       if (name === undefined) return validate(body);
-      const fix = `remove it; the fields are ${fields.join(', ')}`;
+      const fix = `remove it; the fields are ${Object.keys(schema.properties).join(', ')}`;
       const message = `${formatValue(name)} is not a field of ${subject}`;
       throw new ApiError('BAD_REQUEST', message, { location: `body.${shortName(name)}`, fix });
     },

@@ -6,6 +6,7 @@
 
 import type { IdentifierRecorder } from '../analytics/recorder.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
+import type { AcquireRequest } from '../api/operations/v1/acquire.ts';
 import type { Check } from '../core/check.ts';
 import type { Decision } from '../core/decision.ts';
 import type { Lease } from '../engine/hold-engine.ts';
@@ -14,7 +15,8 @@ import type { EventRecorder } from '../events/event-recorder.ts';
 import { countDecision, countLease } from '../shared-memory/stats.ts';
 
 /** What is recorded of a request for a lease. */
-type RequestedLease = Pick<Check, 'namespace' | 'identity' | 'identifier' | 'cost'>;
+type RequestedLease = Pick<AcquireRequest, CountedField | 'identifier' | 'cost'>;
+type CountedField = 'namespace' | 'identity' | 'memory' | 'identifierFrom' | 'identifierTo';
 
 export class DecisionRecorder {
   readonly #identifiers: IdentifierRecorder;
@@ -59,9 +61,11 @@ export class DecisionRecorder {
   }
 
   /** Counts the decision on a lease, apart from those on checks. It spends no tokens. */
-  countLease({ namespace, identity, identifier }: RequestedLease, isGranted: boolean): void {
+  countLease(request: Pick<AcquireRequest, CountedField>, isGranted: boolean): void {
+    const { namespace, identity, memory, identifierFrom, identifierTo } = request;
     countLease(namespace.decisionCounts, isGranted);
-    if (!isGranted) this.#identifiers.recordText(namespace, identity, 1, false, identifier);
+    if (isGranted) return;
+    this.#identifiers.record(namespace, identity, 1, false, memory, identifierFrom, identifierTo);
   }
 
   /** Whether a decision on a request of the sample becomes an event. */

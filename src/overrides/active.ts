@@ -106,9 +106,10 @@ export class ActiveOverrides {
     if (offset >= 0) return replaceLimit(acquire, this.#exact!, offset);
     const trie = this.#trie;
     if (trie === undefined) return NOT_OVERRIDDEN;
-    const { namespace, identifier } = acquire;
+    const { namespace } = acquire;
     if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
-    const valueIndex = trie.find(namespace.trieRoots, identifier);
+    if (namespace.trieRoots.length === 0) return NOT_OVERRIDDEN;
+    const valueIndex = trie.find(namespace.trieRoots, acquire.identifier);
     this.#onSteps(trie.steps);
     return valueIndex < 0 ? NOT_OVERRIDDEN : replaceLimit(acquire, trie, valueIndex);
   }

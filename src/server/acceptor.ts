@@ -7,6 +7,7 @@
  * see `thread/acceptor.ts`.
  */
 
+import { BodyScanner } from '../api/common/body-scanner.ts';
 import { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { RequestIds } from '../api/common/request-ids.ts';
@@ -139,6 +140,7 @@ export class Acceptor {
       deferredResponses,
       turns,
       operations: this.#operations,
+      scanner: new BodyScanner(),
     };
     const checks = new CheckHandler({ ...shared, ids: requestIds, responders });
     const corrections = new CorrectionHandler({ ...shared, responder: responders.v1 });

@@ -3,7 +3,7 @@
  * check and a list of checks go to the engine, which may decide them in a later turn.
  */
 
-import { BodyScanner } from '../api/common/body-scanner.ts';
+import type { BodyScanner } from '../api/common/body-scanner.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { RequestIds } from '../api/common/request-ids.ts';
@@ -36,6 +36,7 @@ import type { Turns } from './turns.ts';
 import type { HttpResponse } from './uws.ts';
 
 interface CheckDependencies {
+  scanner: BodyScanner;
   keyring: Keyring;
   finder: NamespaceFinder;
   hasher: Hasher;
@@ -109,10 +110,10 @@ export class CheckHandler {
   readonly #listCompletion: BatchCompletion<CheckList>;
 
   constructor(dependencies: CheckDependencies) {
-    const { deferredResponses, finder, recorder, ids, responders, onUnknownFields } = dependencies;
+    const { deferredResponses, scanner, finder, recorder, ids, responders, onUnknownFields } =
+      dependencies;
     const { hasEvents } = recorder;
     const writer = this.#writer;
-    const scanner = new BodyScanner();
     this.#dependencies = dependencies;
     this.#readerV1 = new CheckReaderV1(scanner, finder, onUnknownFields, hasEvents);
     this.#readerV2 = new CheckReaderV2(scanner, finder);

@@ -4,30 +4,42 @@
  * same. A hold in a namespace that the key may not use is answered as one that does not exist.
  */
 
+import { type BodyScanner, FIELD } from '../api/common/body-scanner.ts';
 import type { CheckRequest } from '../api/common/check-request.ts';
+import { HoldReader, type HoldRequest } from '../api/common/hold-reader.ts';
 import { holdNotFound } from '../api/common/holds.ts';
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import { readBody, type UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
-import { type Acquire, acquire, acquireResult, readAcquire } from '../api/operations/v1/acquire.ts';
+import {
+  AcquireReader,
+  type AcquireRequest,
+  acquire,
+  writeAcquireResult,
+} from '../api/operations/v1/acquire.ts';
 import { cancel } from '../api/operations/v1/cancel.ts';
-import { commit, commitResult, costsOf } from '../api/operations/v1/commit.ts';
+import { commit, costsOf, writeCommitResult } from '../api/operations/v1/commit.ts';
 import { release } from '../api/operations/v1/release.ts';
-import { renew, renewResult } from '../api/operations/v1/renew.ts';
-import { listResult, ReserveReader, reserve, reserveResult } from '../api/operations/v1/reserve.ts';
+import { ENDED_LEASE, renew, renewResult } from '../api/operations/v1/renew.ts';
+import {
+  listResult,
+  ReserveReader,
+  reserve,
+  writeReserveResult,
+} from '../api/operations/v1/reserve.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { newDecision } from '../core/decision.ts';
 import { type Eventual, whenKnown } from '../core/eventual.ts';
-import { type Hasher, newIdentity } from '../core/hash.ts';
-import { type FlatObject, JsonWriter } from '../core/json-writer.ts';
+import type { Hasher } from '../core/hash.ts';
+import { encodeFragment, JsonWriter } from '../core/json-writer.ts';
 import {
   type DecisionRecorder,
   eventOf,
   leaseEventOf,
 } from '../decision-thread/decision-recorder.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { Lease, LeaseRequest, Reservation } from '../engine/hold-engine.ts';
-import { HOLD_KIND, type HoldId, type HoldKind, parseHoldId } from '../engine/hold-id.ts';
+import type { Commit, Lease, NamespaceFingerprint, Reservation } from '../engine/hold-engine.ts';
+import { formatHoldId, HOLD_KIND, type HoldId, type HoldKind } from '../engine/hold-id.ts';
 import type { RequestDetails } from '../events/decision-event.ts';
 import { type ActiveOverrides, NOT_OVERRIDDEN } from '../overrides/active.ts';
 import type { Clock } from '../shared-memory/clock.ts';
@@ -40,6 +52,7 @@ import type { Responder } from './responder.ts';
 import type { HttpResponse } from './uws.ts';
 
 interface HoldDependencies {
+  scanner: BodyScanner;
   keyring: Keyring;
   finder: NamespaceFinder;
   hasher: Hasher;
@@ -54,10 +67,16 @@ interface HoldDependencies {
   responder: Responder;
 }
 
-/** A hold, and how many checks it has. */
-interface FoundHold {
-  id: HoldId;
-  count: number;
+/** An operation on a hold that its request names. */
+interface HoldOperation<T> {
+  kind: HoldKind;
+  reader: HoldReader;
+  /** @param count how many checks the hold has */
+  act(id: HoldId, request: HoldRequest, count: number): Eventual<T | undefined>;
+  /** Writes the body of the 200. */
+  write(writer: JsonWriter, result: T): void;
+  /** The result for a hold that is unknown to the key. Undefined: a 404. */
+  unknown?: T;
 }
 
 /** A reserve, until its response. */
@@ -74,8 +93,6 @@ interface PendingReserve {
   readonly activation: number;
 }
 
-type IdentifiedAcquire = Acquire & LeaseRequest;
-
 interface ReserveAnswer extends Reservation {
   /** Whether nothing was decided now. */
   isRepetition?: boolean;
@@ -86,19 +103,62 @@ interface AcquireAnswer extends Lease {
   isRepetition?: boolean;
 }
 
+/** Bits of FIELD: none beside the id of the hold. */
+const NO_FIELDS = 0;
+
 /** More than the longest response. */
 const RESPONSE_BYTES = 512;
 
 export class HoldHandler {
   readonly #dependencies: HoldDependencies;
   readonly #reserveReader: ReserveReader;
-  readonly #identity = newIdentity();
+  readonly #acquireReader: AcquireReader;
   readonly #writer = new JsonWriter(RESPONSE_BYTES);
+  readonly commit: BodyHandler<Key>;
+  readonly cancel: BodyHandler<Key>;
+  readonly renew: BodyHandler<Key>;
+  readonly release: BodyHandler<Key>;
 
   constructor(dependencies: HoldDependencies) {
-    const { finder, onUnknownFields, recorder } = dependencies;
+    const { scanner, finder, engine, onUnknownFields, recorder } = dependencies;
+    const { holds } = engine;
     this.#dependencies = dependencies;
-    this.#reserveReader = new ReserveReader(finder, onUnknownFields, recorder.hasEvents);
+    this.#reserveReader = new ReserveReader(scanner, finder, onUnknownFields, recorder.hasEvents);
+    this.#acquireReader = new AcquireReader(scanner, finder, onUnknownFields);
+    const { reservation, lease } = HOLD_KIND;
+    this.commit = this.#handlerOf<Commit>({
+      kind: reservation,
+      reader: new HoldReader(scanner, reservation, FIELD.cost, (key, bytes) => {
+        return readBody(commit.validator, bytes, commit.name, key, onUnknownFields);
+      }),
+      act: (id, request, count) => holds.commit(id, costsOf(request, count)),
+      write: writeCommitResult,
+    });
+    this.cancel = this.#handlerOf<number>({
+      kind: reservation,
+      reader: new HoldReader(scanner, reservation, NO_FIELDS, (key, bytes) => {
+        return readBody(cancel.validator, bytes, cancel.name, key, onUnknownFields);
+      }),
+      act: (id) => holds.cancel(id),
+      write: writeReleased,
+    });
+    this.renew = this.#handlerOf<Lease>({
+      kind: lease,
+      reader: new HoldReader(scanner, lease, FIELD.ttl, (key, bytes) => {
+        return readBody(renew.validator, bytes, renew.name, key, onUnknownFields);
+      }),
+      act: (id, { ttlMs }) => holds.renew(id, ttlMs),
+      write: (writer, renewed) => writer.writeFlatObject(renewResult(renewed)),
+      unknown: ENDED_LEASE,
+    });
+    this.release = this.#handlerOf<number>({
+      kind: lease,
+      reader: new HoldReader(scanner, lease, NO_FIELDS, (key, bytes) => {
+        return readBody(release.validator, bytes, release.name, key, onUnknownFields);
+      }),
+      act: (id) => holds.release(id),
+      write: writeReleased,
+    });
   }
 
   /** Checks, which count and are recorded as all others. */
@@ -107,94 +167,59 @@ export class HoldHandler {
     const startedMs = clock.monotonicMs();
     keyring.requireValid(key);
     const { checks, ttlMs, isList } = this.#reserveReader.read(key, bytes);
-    for (const check of checks) this.#identify(check);
     const [first] = checks;
     const { requestId } = first;
     // Those of the request, which an override may replace.
     const parameters = requestId === undefined ? {} : { ...parametersOf(first), ttl: ttlMs };
-    const usageRows = checks.map((check) => overrides.resolve(check, check.identity));
+    const usageRows = Array<number>(checks.length);
+    for (let number = 0; number < checks.length; number++) {
+      const check = checks[number];
+      this.#identify(check);
+      usageRows[number] = overrides.resolve(check, check.identity);
+    }
     const { activation } = overrides;
     const request = { key, checks, ttlMs, isList, startedMs, details, usageRows, activation };
     const reserved: Eventual<ReserveAnswer> =
       requestId === undefined
         ? engine.holds.reserve(checks, startedMs, ttlMs)
         : this.#reserveOnce(request, requestId, parameters);
-    if (reserved instanceof Promise) request.checks = checks.map((check) => check.copy());
-    const recorded = whenKnown(reserved, (reserved) => this.#recordReserved(request, reserved));
+    if (!(reserved instanceof Promise)) {
+      this.#recordReserved(request, reserved);
+      this.#sendReserved(res, request, reserved);
+      return;
+    }
+    request.checks = checks.map((check) => check.copy());
+    const recorded = reserved.then((reserved) => this.#recordReserved(request, reserved));
     const send = (reserved: ReserveAnswer) => this.#sendReserved(res, request, reserved);
     deferredResponses.respond(res, responder, recorded, send, true);
   };
 
-  readonly commit: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, engine, onUnknownFields } = this.#dependencies;
-    keyring.requireValid(key);
-    const body = readBody(commit.validator, bytes, commit.name, key, onUnknownFields);
-    const committed = this.#ofHold(key, HOLD_KIND.reservation, body.reservationId, (hold) => {
-      return engine.holds.commit(hold.id, costsOf(body, hold.count));
-    });
-    this.#respond(res, committed, (committed) => {
-      if (committed === undefined) throw holdNotFound(HOLD_KIND.reservation, body.reservationId);
-      return commitResult(committed);
-    });
-  };
-
-  readonly cancel: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, engine, onUnknownFields } = this.#dependencies;
-    keyring.requireValid(key);
-    const body = readBody(cancel.validator, bytes, cancel.name, key, onUnknownFields);
-    const { reservationId } = body;
-    const cancelled = this.#ofHold(key, HOLD_KIND.reservation, reservationId, ({ id }) => {
-      return engine.holds.cancel(id);
-    });
-    this.#respond(res, cancelled, (released) => {
-      if (released === undefined) throw holdNotFound(HOLD_KIND.reservation, reservationId);
-      return { released };
-    });
-  };
-
   /** Its decision is recorded too, but apart from those on checks. */
   readonly acquire: CheckBodyHandler = (res, key, bytes, details) => {
-    const { keyring, finder, hasher, clock, onUnknownFields } = this.#dependencies;
+    const { keyring, clock, deferredResponses, responder } = this.#dependencies;
     keyring.requireValid(key);
     const startedMs = clock.monotonicMs();
-    const body = readAcquire(finder, key, bytes, onUnknownFields);
-    const { namespace, identifier, requestId } = body;
-    const identity = hasher.hash(namespace.hashState, identifier, this.#identity);
-    const request = { ...body, identity };
+    const request = this.#acquireReader.read(key, bytes);
+    this.#identify(request);
+    const { requestId } = request;
     const acquired: Eventual<AcquireAnswer> =
       requestId === undefined
         ? this.#acquire(request, startedMs)
-        : this.#acquireOnce(request, key, requestId, startedMs);
-    if (acquired instanceof Promise) request.identity = { ...identity };
-    const recorded = whenKnown(acquired, (lease) => this.#recordLease(request, lease, details));
-    this.#respond(res, recorded, acquireResult);
+        : this.#acquireOnce(request.copy(), key, requestId, startedMs);
+    if (!(acquired instanceof Promise)) {
+      this.#recordLease(request, acquired, details);
+      this.#send(res, writeAcquireResult, acquired);
+      return;
+    }
+    const kept = request.copy();
+    const recorded = acquired.then((lease) => this.#recordLease(kept, lease, details));
+    const send = (lease: Lease) => this.#send(res, writeAcquireResult, lease);
+    deferredResponses.respond(res, responder, recorded, send);
   };
 
-  readonly renew: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, engine, onUnknownFields } = this.#dependencies;
-    keyring.requireValid(key);
-    const { leaseId, ttl } = readBody(renew.validator, bytes, renew.name, key, onUnknownFields);
-    const renewed = this.#ofHold(key, HOLD_KIND.lease, leaseId, ({ id }) => {
-      return engine.holds.renew(id, ttl);
-    });
-    this.#respond(res, renewed, renewResult);
-  };
-
-  readonly release: BodyHandler<Key> = (res, key, bytes) => {
-    const { keyring, engine, onUnknownFields } = this.#dependencies;
-    keyring.requireValid(key);
-    const { leaseId } = readBody(release.validator, bytes, release.name, key, onUnknownFields);
-    const released = this.#ofHold(key, HOLD_KIND.lease, leaseId, ({ id }) => {
-      return engine.holds.release(id);
-    });
-    this.#respond(res, released, (released) => {
-      if (released === undefined) throw holdNotFound(HOLD_KIND.lease, leaseId);
-      return { released };
-    });
-  };
-
-  #identify({ namespace, identity, memory, identifierFrom, identifierTo }: CheckRequest): void {
+  #identify(request: CheckRequest | AcquireRequest): void {
     const { hasher } = this.#dependencies;
+    const { namespace, identity, memory, identifierFrom, identifierTo } = request;
     hasher.hashBytes(namespace.hashState, memory, identifierFrom, identifierTo, identity);
   }
 
@@ -250,13 +275,18 @@ export class HoldHandler {
     reserved: ReserveAnswer,
   ): void {
     const { responder, clock, stats } = this.#dependencies;
+    const writer = this.#writer;
     if (isList) responder.sendJson(res, JSON.stringify(listResult(checks, reserved)));
-    else this.#send(res, reserveResult(checks[0], reserved));
+    else {
+      writer.seek(0);
+      writeReserveResult(writer, checks[0], reserved);
+      responder.sendJson(res, writer.finish());
+    }
     if (reserved.isRepetition !== true) stats.recordLatency(clock.monotonicMs() - startedMs);
   }
 
   /** Acquires a lease by its own limit, or by that of an override, whose use is counted. */
-  #acquire(request: IdentifiedAcquire, startedMs: number): Eventual<Lease> {
+  #acquire(request: AcquireRequest, startedMs: number): Eventual<Lease> {
     const { engine, overrides, stats } = this.#dependencies;
     const usageRow = overrides.resolveAcquire(request, request.identity);
     if (usageRow !== NOT_OVERRIDDEN) stats.usage.record(usageRow, startedMs);
@@ -264,7 +294,7 @@ export class HoldHandler {
   }
 
   #acquireOnce(
-    request: IdentifiedAcquire,
+    request: AcquireRequest,
     key: Key,
     requestId: string,
     startedMs: number,
@@ -284,7 +314,7 @@ export class HoldHandler {
 
   /** @returns the lease */
   #recordLease(
-    request: IdentifiedAcquire,
+    request: AcquireRequest,
     lease: AcquireAnswer,
     details: RequestDetails | undefined,
   ): Lease {
@@ -298,39 +328,84 @@ export class HoldHandler {
     return lease;
   }
 
-  /**
-   * Does something with a hold.
-   * @returns undefined if no hold has this id, or the key may not use all of its namespaces
-   */
-  #ofHold<T>(
-    key: Key,
-    kind: HoldKind,
-    text: string,
-    act: (hold: FoundHold) => Eventual<T | undefined>,
-  ): Eventual<T | undefined> {
-    const { keyring, finder, engine } = this.#dependencies;
-    const id = parseHoldId(kind, text);
-    if (id === undefined) return undefined;
-    return whenKnown(engine.holds.namespacesOf(id), (namespaces) => {
-      // It may have been revoked meanwhile.
+  #handlerOf<T>(operation: HoldOperation<T>): BodyHandler<Key> {
+    const { keyring, engine, deferredResponses, responder } = this.#dependencies;
+    const { reader, write } = operation;
+    return (res, key, bytes) => {
       keyring.requireValid(key);
-      if (namespaces === undefined) return undefined;
-      const mayUse = namespaces.every((namespace) => finder.mayUseHold(key, namespace));
-      return mayUse ? act({ id, count: namespaces.length }) : undefined;
-    });
+      const request = reader.read(key, bytes);
+      const { id } = request;
+      const namespaces = id && engine.holds.namespacesOf(id);
+      const result =
+        namespaces instanceof Promise
+          ? this.#actLater(operation, key, { ...request }, namespaces)
+          : this.#act(operation, key, request, namespaces);
+      if (!(result instanceof Promise)) this.#send(res, write, result);
+      else {
+        deferredResponses.respond(res, responder, result, (result) => {
+          this.#send(res, write, result);
+        });
+      }
+    };
   }
 
-  /** @param bodyOf may throw an ApiError */
-  #respond<T>(res: HttpResponse, result: Eventual<T>, bodyOf: (result: T) => FlatObject): void {
-    const { deferredResponses, responder } = this.#dependencies;
-    const body = whenKnown(result, bodyOf);
-    deferredResponses.respond(res, responder, body, (body) => this.#send(res, body));
+  async #actLater<T>(
+    operation: HoldOperation<T>,
+    key: Key,
+    request: HoldRequest,
+    namespaces: Promise<readonly NamespaceFingerprint[] | undefined>,
+  ): Promise<T> {
+    const found = await namespaces;
+    // It may have been revoked meanwhile.
+    this.#dependencies.keyring.requireValid(key);
+    return this.#act(operation, key, request, found);
   }
 
-  #send(res: HttpResponse, body: FlatObject): void {
+  /** @param namespaces those of the hold; undefined if there is none */
+  #act<T>(
+    operation: HoldOperation<T>,
+    key: Key,
+    request: HoldRequest,
+    namespaces: readonly NamespaceFingerprint[] | undefined,
+  ): Eventual<T> {
+    const { id, invalidId } = request;
+    const { finder } = this.#dependencies;
+    let mayUse = id !== undefined && namespaces !== undefined;
+    for (let i = 0; mayUse && i < namespaces!.length; i++) {
+      mayUse = finder.mayUseHold(key, namespaces![i]);
+    }
+    const result = mayUse ? operation.act(id!, request, namespaces!.length) : undefined;
+    return result instanceof Promise
+      ? result.then((result) => resultOf(operation, id, invalidId, result))
+      : resultOf(operation, id, invalidId, result);
+  }
+
+  #send<T>(res: HttpResponse, write: (writer: JsonWriter, result: T) => void, result: T): void {
     const writer = this.#writer;
     writer.seek(0);
-    writer.writeFlatObject(body);
+    write(writer, result);
     this.#dependencies.responder.sendJson(res, writer.finish());
   }
+}
+
+/** @throws ApiError (404) for a hold that is unknown to the key, unless that is a result */
+function resultOf<T>(
+  { kind, unknown }: HoldOperation<T>,
+  id: HoldId | undefined,
+  invalidId: string,
+  result: T | undefined,
+): T {
+  const known = result ?? unknown;
+  if (known !== undefined) return known;
+  throw holdNotFound(kind, id === undefined ? invalidId : formatHoldId(id));
+}
+
+const RELEASED = encodeFragment('{"released":');
+const END = encodeFragment('}');
+
+/** Writes the body of the 200 of a cancel, and of a release. */
+function writeReleased(writer: JsonWriter, released: number): void {
+  writer.writeFragment(RELEASED);
+  writer.writeInteger(released);
+  writer.writeFragment(END);
 }

@@ -3,6 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { IdentifierRecorder } from '../../src/analytics/recorder.ts';
+import { BodyScanner } from '../../src/api/common/body-scanner.ts';
 import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
@@ -88,7 +89,8 @@ beforeEach(() => {
   // No list takes so long that it pauses, however slow the machine is.
   vi.spyOn(clock, 'monotonicMs').mockReturnValue(clock.monotonicMs());
   checks = new CheckHandler({
-    ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats },
+    ...{ scanner: new BodyScanner(), finder: new NamespaceFinder(known) },
+    ...{ keyring, hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),

@@ -3,6 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { IdentifierRecorder } from '../../src/analytics/recorder.ts';
+import { BodyScanner } from '../../src/api/common/body-scanner.ts';
 import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { NO_LEASE_ID, NO_RESERVATION_ID } from '../../src/api/texts/examples.ts';
@@ -131,7 +132,8 @@ function newRun(overrides = new ActiveOverrides()) {
     record: (event: DecisionEvent) => events.push(event),
   };
   const shared = {
-    ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats, overrides, engine },
+    ...{ scanner: new BodyScanner(), finder: new NamespaceFinder(known) },
+    ...{ keyring, hasher, clock, stats, overrides, engine },
     recorder: new DecisionRecorder(
       new IdentifierRecorder(control, () => {}),
       eventRecorder as unknown as EventRecorder,

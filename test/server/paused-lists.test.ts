@@ -6,6 +6,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import { IdentifierRecorder } from '../../src/analytics/recorder.ts';
+import { BodyScanner } from '../../src/api/common/body-scanner.ts';
 import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
@@ -102,7 +103,8 @@ beforeEach(() => {
   overrides = new SlowOverrides();
   const { engine } = new TestEngine('in-place', 1_024);
   checks = new CheckHandler({
-    ...{ keyring, finder: new NamespaceFinder(known), hasher, clock, stats, overrides },
+    ...{ scanner: new BodyScanner(), finder: new NamespaceFinder(known) },
+    ...{ keyring, hasher, clock, stats, overrides },
     ...{ engine, ids: new RequestIds() },
     recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
     deferredResponses: new DeferredResponses(clock, stats),

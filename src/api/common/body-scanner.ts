@@ -1,5 +1,6 @@
 /**
- * Reads the body of a check from its bytes, without a string or a value per body. It supports the
+ * Reads the body of a check, or of a request on a hold, from its bytes, without a string or a value
+ * per body. It supports the
  * JSON that nearly all clients send: an object of known fields, with strings of plain ASCII,
  * integers, true and false, and spaces between them. For any other body, invalid ones included, it
  * returns UNSUPPORTED, and `JSON.parse` reads the body, so errors have one source. A test compares
@@ -19,6 +20,9 @@ export const FIELD = {
   namespace: 8,
   cost: 16,
   async: 32,
+  ttl: 64,
+  reservationId: 128,
+  leaseId: 256,
 } as const;
 
 const NO_FIELD = 0;
@@ -32,15 +36,14 @@ for (const [name, bit] of Object.entries(FIELD))
 export const UNSUPPORTED = -1;
 
 const SPACE = 0x20;
-export const QUOTE = 0x22;
-export const COMMA = 0x2c;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
 const ZERO = 0x30;
 const NINE = 0x39;
-export const COLON = 0x3a;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
-export const OPEN_BRACE = 0x7b;
-export const CLOSE_BRACE = 0x7d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 
 /** A number with more digits may not be exact as a double. */
 const DIGITS_MAX = 15;
@@ -60,6 +63,9 @@ const [LIMI, IT] = [word('limi'), word('it":')];
 const [DURA, TION, ON] = [word('dura'), word('tion'), word('on":')];
 const [COST, ST] = [word('cost'), word('st":')];
 const [ASYN, NC] = [word('asyn'), word('nc":')];
+const [TTL, TL] = [word('ttl"'), word('tl":')];
+const [RESE, RVAT, IONI, ID] = [word('rese'), word('rvat'), word('ionI'), word('Id":')];
+const [LEAS, SEID] = [word('leas'), word('seId')];
 
 const [TRUE, FALS, E] = [word('true'), word('fals'), 'e'.charCodeAt(0)];
 
@@ -73,7 +79,11 @@ export class BodyScanner {
   limit = 0;
   duration = 0;
   cost = 0;
+  ttl = 0;
   isAsync = false;
+  /** The id of a reservation or a lease. */
+  holdIdFrom = 0;
+  holdIdTo = 0;
   #namespaceFrom = 0;
   #namespaceTo = 0;
   #namespaceText = '';
@@ -169,13 +179,19 @@ export class BodyScanner {
       if (this.isAsync) return at + 4;
       return view.getInt32(at, true) === FALS && array[at + 4] === E ? at + 5 : UNSUPPORTED;
     }
+    if (field >= FIELD.reservationId) {
+      this.holdIdFrom = at + 1;
+      this.holdIdTo = endOfText(array, at);
+      return this.holdIdTo === UNSUPPORTED ? UNSUPPORTED : this.holdIdTo + 1;
+    }
     if (field === NO_FIELD) return UNSUPPORTED;
     const end = endOfInteger(array, at);
     if (end === UNSUPPORTED) return UNSUPPORTED;
     const value = parseInteger(array, at, end);
     if (field === FIELD.limit) this.limit = value;
     else if (field === FIELD.duration) this.duration = value;
-    else this.cost = value;
+    else if (field === FIELD.cost) this.cost = value;
+    else this.ttl = value;
     return end;
   }
 }
@@ -201,19 +217,29 @@ function fieldAt(view: DataView, at: number): number {
       return view.getInt32(at + 2, true) === ST ? FIELD.cost : NO_FIELD;
     case ASYN:
       return view.getInt32(at + 3, true) === NC ? FIELD.async : NO_FIELD;
+    case TTL:
+      return view.getInt32(at + 1, true) === TL ? FIELD.ttl : NO_FIELD;
+    case RESE: {
+      const isMatch = view.getInt32(at + 4, true) === RVAT && view.getInt32(at + 8, true) === IONI;
+      return isMatch && view.getInt32(at + 11, true) === ID ? FIELD.reservationId : NO_FIELD;
+    }
+    case LEAS: {
+      const isMatch = view.getInt32(at + 3, true) === SEID && view.getInt32(at + 5, true) === ID;
+      return isMatch ? FIELD.leaseId : NO_FIELD;
+    }
     default:
       return NO_FIELD;
   }
 }
 
-export function skipSpaces(array: Buffer, from: number): number {
+function skipSpaces(array: Buffer, from: number): number {
   let at = from;
   while (array[at] === SPACE) at++;
   return at;
 }
 
 /** @returns the offset of the closing quote of a string, or UNSUPPORTED */
-export function endOfText(array: Buffer, from: number): number {
+function endOfText(array: Buffer, from: number): number {
   if (array[from] !== QUOTE) return UNSUPPORTED;
   let at = from + 1;
   while (IS_PLAIN_BYTE[array[at]] === 1) at++;
@@ -221,7 +247,7 @@ export function endOfText(array: Buffer, from: number): number {
 }
 
 /** @returns the offset after the digits of a JSON integer, or UNSUPPORTED */
-export function endOfInteger(array: Buffer, from: number): number {
+function endOfInteger(array: Buffer, from: number): number {
   let at = from;
   while (array[at] >= ZERO && array[at] <= NINE) at++;
   const digits = at - from;
@@ -230,7 +256,7 @@ export function endOfInteger(array: Buffer, from: number): number {
   return at;
 }
 
-export function parseInteger(array: Buffer, from: number, to: number): number {
+function parseInteger(array: Buffer, from: number, to: number): number {
   let value = 0;
   for (let at = from; at < to; at++) value = 10 * value + (array[at] - ZERO);
   return value;

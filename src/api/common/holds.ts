@@ -10,8 +10,9 @@ import {
 } from '../../core/constants.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
+import { encodeFragment, type JsonWriter } from '../../core/json-writer.ts';
 import { field, milliseconds, text } from '../../core/schema.ts';
-import { HOLD_KIND, type HoldKind } from '../../engine/hold-id.ts';
+import { encodeHoldId, HOLD_KIND, type HoldId, type HoldKind } from '../../engine/hold-id.ts';
 import { CHECK_FIELDS, DEFAULT_NAMESPACE } from './check-request.ts';
 import { amount } from './responses.ts';
 
@@ -57,6 +58,30 @@ export function orNull<S extends TSchema>(schema: S, description: string) {
 /** @param when it is null */
 export function expiresAt(when: string) {
   return orNull(amount(''), `Time at which it ends by itself, in Unix milliseconds. ${when}`);
+}
+
+const NULL = encodeFragment('null');
+const QUOTE = encodeFragment('"');
+const EXPIRES_AT = encodeFragment(',"expiresAt":');
+const END = encodeFragment('}');
+
+/** Writes the id of a hold, or `null`. */
+export function writeHoldId(writer: JsonWriter, id: HoldId | undefined): void {
+  if (id === undefined) {
+    writer.writeFragment(NULL);
+    return;
+  }
+  writer.writeFragment(QUOTE);
+  writer.writeBytes(encodeHoldId(id));
+  writer.writeFragment(QUOTE);
+}
+
+/** Writes `expiresAt`, `null` without a hold, as the last field of a response. */
+export function writeExpiry(writer: JsonWriter, id: HoldId | undefined, ms: number): void {
+  writer.writeFragment(EXPIRES_AT);
+  if (id === undefined) writer.writeFragment(NULL);
+  else writer.writeInteger(ms);
+  writer.writeFragment(END);
 }
 
 /** What requests, responses and messages call the kinds of holds. */

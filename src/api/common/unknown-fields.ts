@@ -9,7 +9,6 @@ import type { Key } from '../../auth/keyring.ts';
 import { UNKNOWN_FIELDS_MAX, UNKNOWN_FIELDS_PER_KEY_MAX } from '../../core/constants.ts';
 import { shortName } from '../../core/describe.ts';
 import type { Validator } from '../../core/schema.ts';
-import { readFlatBody } from './flat-body.ts';
 import { parseBody } from './input.ts';
 
 /** Takes the unknown fields of one request. */
@@ -40,8 +39,6 @@ export function readBody<S extends TObject, Operation extends string>(
   { id }: Key,
   onUnknownFields: UnknownFieldListener<Operation>,
 ): Static<S> {
-  const flatBody = readFlatBody(bytes, validator.fields);
-  if (flatBody !== undefined) return validator.validate(flatBody);
   const body = validator.validate(parseBody(bytes));
   const names = validator.unknownFields(body);
   if (names.length > 0) onUnknownFields(operation, id, names);

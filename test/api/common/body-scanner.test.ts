@@ -1,9 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { BodyScanner } from '../../../src/api/common/body-scanner.ts';
+import { BodyScanner, FIELD } from '../../../src/api/common/body-scanner.ts';
 import type { CheckBody, CheckRequest } from '../../../src/api/common/check-request.ts';
+import { HoldReader } from '../../../src/api/common/hold-reader.ts';
 import { parseBody } from '../../../src/api/common/input.ts';
 import { NamespaceFinder } from '../../../src/api/common/namespace-finder.ts';
+import { AcquireReader, acquire } from '../../../src/api/operations/v1/acquire.ts';
+import { commit } from '../../../src/api/operations/v1/commit.ts';
 import { CheckReaderV1, limitV1 } from '../../../src/api/operations/v1/limit.ts';
+import { release } from '../../../src/api/operations/v1/release.ts';
+import { renew } from '../../../src/api/operations/v1/renew.ts';
+import { ReserveReader, reserve } from '../../../src/api/operations/v1/reserve.ts';
 import { CheckReaderV2, limitV2 } from '../../../src/api/operations/v2/limit.ts';
 import { CheckListReader, multiLimit } from '../../../src/api/operations/v2/multi-limit.ts';
 import { Permissions } from '../../../src/auth/permissions.ts';
@@ -11,6 +17,12 @@ import { requireValidBurst } from '../../../src/core/algorithm-fields.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { Hasher } from '../../../src/core/hash.ts';
 import { NO_BURST, RULE, type RuleNumber } from '../../../src/core/window-rules.ts';
+import {
+  formatHoldId,
+  HOLD_KIND,
+  type HoldId,
+  type HoldKind,
+} from '../../../src/engine/hold-id.ts';
 import { KnownNamespaces } from '../../../src/registry/known-namespaces.ts';
 import { newSeed, trialCount } from '../../support/guarantees.ts';
 import { seededRandom } from '../../support/seeded-random.ts';
@@ -68,74 +80,11 @@ function validateBurst(body: CheckBody): CheckBody {
   return body;
 }
 
-/** An operation of a version: its reader, and `JSON.parse` with the schema for the same body. */
-interface Operation {
-  name: string;
-  /** Number of bodies. */
-  bodies: number;
-  isList: boolean;
-  defaultRule: RuleNumber;
-  reader(): (bytes: Uint8Array) => readonly CheckRequest[];
-  parsed(bytes: Uint8Array): readonly CheckBody[];
-}
-
-function oneCheck(
-  newReader: () => Pick<CheckReaderV1 | CheckReaderV2, 'read'>,
-  validator: typeof limitV1.validator | typeof limitV2.validator,
-): Pick<Operation, 'isList' | 'reader' | 'parsed'> {
-  return {
-    isList: false,
-    reader: () => {
-      const reader = newReader();
-      return (bytes) => [reader.read(key, bytes)];
-    },
-    parsed: (bytes) => [validateBurst(validator.validate(parseBody(bytes)))],
-  };
-}
-
-const operations: Operation[] = [
-  {
-    name: 'v1, one check',
-    bodies: trialCount(20_000, 650_000),
-    defaultRule: RULE.fixed,
-    ...oneCheck(() => newReaderV1(), limitV1.validator),
-  },
-  {
-    name: 'v2, one check',
-    bodies: trialCount(10_000, 350_000),
-    defaultRule: RULE.sliding,
-    ...oneCheck(() => new CheckReaderV2(scan, newNamespaceFinder()), limitV2.validator),
-  },
-  {
-    name: 'v2, many checks',
-    bodies: trialCount(1_500, 50_000),
-    isList: true,
-    defaultRule: RULE.sliding,
-    reader: () => {
-      const reader = new CheckListReader(scan, newNamespaceFinder());
-      return (bytes) => reader.read(key, bytes);
-    },
-    parsed: (bytes) => {
-      const items = parseBody(bytes);
-      if (!Array.isArray(items) || items.length < 1 || items.length > 100) {
-        throw new ApiError('BAD_REQUEST', 'no list of 1 to 100');
-      }
-      return items.map((item, at) => {
-        try {
-          return validateBurst(multiLimit.validator.validate(item));
-        } catch (error) {
-          throw error instanceof ApiError ? error.forListItem('', at) : error;
-        }
-      });
-    },
-  },
-];
-
-function parsedFields({ parsed, defaultRule }: Operation, bytes: Uint8Array) {
-  return parsed(bytes).map((body) => fieldsOfParsed(body, defaultRule));
-}
-
 type RandomBelow = (below: number) => number;
+
+/** @returns mostly one of the usual values, now and then an odd one */
+type RandomValue = (usual: readonly string[], odd: readonly string[]) => string;
+type RandomFields = (value: RandomValue, below: RandomBelow) => string[];
 
 const pick = <T>(below: RandomBelow, values: readonly T[]): T => values[below(values.length)];
 
@@ -157,15 +106,11 @@ const OTHERS = [
   ...['"meta":{}', '"meta":{"identifier":"b","limit":3}', '"meta":[]', '"resources":[]', '"x":1'],
   ...['"__proto__":{"limit":1}', '"Limit":5', '"limits":5', '"cos":2', '"identifie":"c"', '""'],
   ...['"\\u006cimit":4', '"limit" :4', '"resources":[{"id":"a"}]', '"\\ud800":1'],
+  ...['"reservationId":"a"', '"leaseId":"b"', '"reservationId":7', '"leaseId":null', '"ttl":5'],
   ...['"meta":{"\\udead":"\\ud800"}', '"resources":[{"id":"\\ud800"}]'],
 ];
 
-/** An object with the fields, mostly in their usual order. */
-function randomObject(below: RandomBelow): string {
-  const isOdd = below(4) === 0;
-  const value = (usual: readonly string[], odd: readonly string[]) => {
-    return isOdd && below(4) === 0 ? pick(below, odd) : pick(below, usual);
-  };
+const checkFields: RandomFields = (value, below) => {
   const fields = [
     `"identifier":${value([`"user_${below(1_000)}"`, '"10.0.0.1"', '"a"'], TEXTS)}`,
     `"limit":${value(['10', '100', '1000000'], NUMBERS)}`,
@@ -177,8 +122,210 @@ function randomObject(below: RandomBelow): string {
   if (below(8) === 0) {
     const usesGcra = below(2) === 0;
     fields.push(`"algorithm":${usesGcra ? '"gcra"' : value(ALGORITHMS, ODD_ALGORITHMS)}`);
-    if (usesGcra || isOdd) fields.push(`"burst":${value(['1', '5', '10'], NUMBERS)}`);
+    if (usesGcra || below(4) === 0) fields.push(`"burst":${value(['1', '5', '10'], NUMBERS)}`);
   }
+  return fields;
+};
+
+/** An operation of a version: its reader, and `JSON.parse` with the schema for the same body. */
+interface Operation {
+  name: string;
+  /** Number of bodies. */
+  bodies: number;
+  isList: boolean;
+  /** The fields of a random body as JSON. */
+  fields: RandomFields;
+  /** The fields of each item. */
+  reader(): (bytes: Uint8Array) => readonly (readonly unknown[])[];
+  parsed(bytes: Uint8Array): readonly (readonly unknown[])[];
+}
+
+function oneCheck(
+  newReader: () => Pick<CheckReaderV1 | CheckReaderV2, 'read'>,
+  validator: typeof limitV1.validator | typeof limitV2.validator,
+  defaultRule: RuleNumber,
+): Pick<Operation, 'isList' | 'fields' | 'reader' | 'parsed'> {
+  return {
+    isList: false,
+    fields: checkFields,
+    reader: () => {
+      const reader = newReader();
+      return (bytes) => [fieldsOfRead(reader.read(key, bytes))];
+    },
+    parsed: (bytes) => {
+      const body = validateBurst(validator.validate(parseBody(bytes)));
+      return [fieldsOfParsed(body, defaultRule)];
+    },
+  };
+}
+
+const ignoreUnknown = () => {};
+
+const TTLS = ['1000', '60000', '86400000'];
+const ODD_TTLS = ['999', '86400001', '0', '-1', '1e4', '2000.5', '"1000"', 'null'];
+const ttl = (value: RandomValue) => [`"ttl":${value(TTLS, ODD_TTLS)}`];
+
+const idOf = (kind: HoldKind) => formatHoldId({ kind, shard: 3, record: 7, secret: [1, -2, 3] });
+const RESERVATION_ID = idOf(HOLD_KIND.reservation);
+const LEASE_ID = idOf(HOLD_KIND.lease);
+const ODD_IDS = [
+  ...[`"${RESERVATION_ID}"`, `"${LEASE_ID}"`, '""', '"a"', `"${LEASE_ID.slice(1)}"`, '7', 'null'],
+  ...[
+    `"${LEASE_ID}a"`,
+    `"${'x'.repeat(64)}"`,
+    `"${'x'.repeat(65)}"`,
+    `"${LEASE_ID.slice(0, -1)}é"`,
+  ],
+];
+
+/** Bodies that name a hold have no other fields than these. */
+function onHold(
+  name: string,
+  kind: HoldKind,
+  fields: number,
+  parse: (bytes: Uint8Array) => HoldBody,
+  others: RandomFields,
+): Operation {
+  const isLease = kind === HOLD_KIND.lease;
+  const id = isLease ? LEASE_ID : RESERVATION_ID;
+  const usesTtl = (fields & FIELD.ttl) !== 0;
+  const shown = (hold: HoldId | undefined, text: string) => (hold ? formatHoldId(hold) : text);
+  return {
+    name,
+    bodies: trialCount(5_000, 150_000),
+    isList: false,
+    fields: (value, below) => [
+      `"${isLease ? 'leaseId' : 'reservationId'}":${value([`"${id}"`], ODD_IDS)}`,
+      ...others(value, below),
+    ],
+    reader: () => {
+      const reader = new HoldReader(scan, kind, fields, (_, bytes) => {
+        return parse(bytes as Uint8Array);
+      });
+      return (bytes) => {
+        const { id, invalidId, cost, costs, ttlMs } = reader.read(key, bytes);
+        return [[shown(id, invalidId), cost, costs, usesTtl ? ttlMs : undefined]];
+      };
+    },
+    parsed: (bytes) => {
+      const { reservationId, leaseId, cost, costs, ttl } = parse(bytes);
+      return [[isLease ? leaseId : reservationId, cost, costs, usesTtl ? ttl : undefined]];
+    },
+  };
+}
+
+/** The fields of a body that names a hold. */
+type HoldBody = ReturnType<ConstructorParameters<typeof HoldReader>[3]>;
+
+const operations: Operation[] = [
+  {
+    name: 'v1, one check',
+    bodies: trialCount(20_000, 650_000),
+    ...oneCheck(() => newReaderV1(), limitV1.validator, RULE.fixed),
+  },
+  {
+    name: 'v2, one check',
+    bodies: trialCount(10_000, 350_000),
+    ...oneCheck(
+      () => new CheckReaderV2(scan, newNamespaceFinder()),
+      limitV2.validator,
+      RULE.sliding,
+    ),
+  },
+  {
+    name: 'v2, many checks',
+    bodies: trialCount(1_500, 50_000),
+    isList: true,
+    fields: checkFields,
+    reader: () => {
+      const reader = new CheckListReader(scan, newNamespaceFinder());
+      return (bytes) => reader.read(key, bytes).map(fieldsOfRead);
+    },
+    parsed: (bytes) => {
+      const items = parseBody(bytes);
+      if (!Array.isArray(items) || items.length < 1 || items.length > 100) {
+        throw new ApiError('BAD_REQUEST', 'no list of 1 to 100');
+      }
+      return items.map((item, at) => {
+        try {
+          const body = validateBurst(multiLimit.validator.validate(item));
+          return fieldsOfParsed(body, RULE.sliding);
+        } catch (error) {
+          throw error instanceof ApiError ? error.forListItem('', at) : error;
+        }
+      });
+    },
+  },
+  {
+    name: 'reserve',
+    bodies: trialCount(10_000, 300_000),
+    isList: false,
+    fields: (value, below) => [...checkFields(value, below), ...ttl(value)],
+    reader: () => {
+      const reader = new ReserveReader(scan, newNamespaceFinder(), ignoreUnknown, false);
+      return (bytes) => {
+        const { checks, ttlMs } = reader.read(key, bytes);
+        return [[...fieldsOfRead(checks[0]), ttlMs]];
+      };
+    },
+    parsed: (bytes) => {
+      const body = reserve.validator.validate(parseBody(bytes));
+      const check = validateBurst(body as CheckBody);
+      // Not a field of it, so that it may have any value.
+      const isAsync = check.async === true;
+      return [[...fieldsOfParsed({ ...check, async: isAsync }, RULE.fixed), body.ttl]];
+    },
+  },
+  {
+    name: 'acquire',
+    bodies: trialCount(10_000, 300_000),
+    isList: false,
+    fields: (value, below) => [
+      ...checkFields(value, below).filter((field) => !/^"(duration|async|al|bu)/.test(field)),
+      ...ttl(value),
+    ],
+    reader: () => {
+      const reader = new AcquireReader(scan, newNamespaceFinder(), ignoreUnknown);
+      return (bytes) => {
+        const { namespace, identifier, limit, cost, ttlMs } = reader.read(key, bytes);
+        return [[namespace.name, identifier, limit, cost, ttlMs]];
+      };
+    },
+    parsed: (bytes) => {
+      const body = acquire.validator.validate(parseBody(bytes));
+      const { namespace = 'default', identifier, limit, cost = 1, ttl } = body;
+      return [[namespace, identifier, limit, cost, ttl]];
+    },
+  },
+  onHold(
+    'commit',
+    HOLD_KIND.reservation,
+    FIELD.cost,
+    (bytes) => commit.validator.validate(parseBody(bytes)),
+    (value) => [`"cost":${value(['0', '1', '700'], NUMBERS)}`],
+  ),
+  onHold(
+    'renew',
+    HOLD_KIND.lease,
+    FIELD.ttl,
+    (bytes) => renew.validator.validate(parseBody(bytes)),
+    ttl,
+  ),
+  onHold(
+    'release',
+    HOLD_KIND.lease,
+    0,
+    (bytes) => release.validator.validate(parseBody(bytes)),
+    () => [],
+  ),
+];
+
+/** An object with the fields, mostly in their usual order. */
+function randomObject(below: RandomBelow, fieldsOf: RandomFields): string {
+  const isOdd = below(4) === 0;
+  const fields = fieldsOf((usual, odd) => {
+    return isOdd && below(4) === 0 ? pick(below, odd) : pick(below, usual);
+  }, below);
   if (isOdd && below(3) === 0) fields.push(pick(below, OTHERS));
   if (isOdd && below(6) === 0) fields.push(pick(below, fields));
   if (isOdd && below(6) === 0) fields.splice(below(fields.length), 1);
@@ -193,11 +340,11 @@ function randomObject(below: RandomBelow): string {
   return space === '' ? text : text.replaceAll('":', '": ');
 }
 
-function randomBody(below: RandomBelow, isList: boolean): Uint8Array {
-  const items = isList
-    ? `[${Array.from({ length: below(30) === 0 ? 100 + below(2) : below(4) }, () => randomObject(below)).join(below(3) === 0 ? ', ' : ',')}]`
-    : randomObject(below);
-  return Buffer.from(items);
+function randomBody(below: RandomBelow, { isList, fields }: Operation): Uint8Array {
+  if (!isList) return Buffer.from(randomObject(below, fields));
+  const length = below(30) === 0 ? 100 + below(2) : below(4);
+  const items = Array.from({ length }, () => randomObject(below, fields));
+  return Buffer.from(`[${items.join(below(3) === 0 ? ', ' : ',')}]`);
 }
 
 const ASCII = Buffer.from('{}[]",:\\ \t\n\r0123456789.-+eEtfn"itelc/\u0000\u0001\u007f');
@@ -234,7 +381,7 @@ afterAll(() => {
   JSON.parse = parse;
 });
 
-describe('the reader of checks', () => {
+describe('the readers of checks and holds', () => {
   test.each(operations)(
     'gets the same result as JSON.parse and the schema: $name',
     (operation) => {
@@ -246,11 +393,11 @@ describe('the reader of checks', () => {
       let inOrder = 0;
       for (let i = 0; i < count; i++) {
         if (i % PER_READER === 0) read = operation.reader();
-        const whole = randomBody(below, operation.isList);
+        const whole = randomBody(below, operation);
         const bytes = below(3) === 0 ? mutateBytes(below, whole) : whole;
-        const wanted = outcome(() => parsedFields(operation, bytes));
+        const wanted = outcome(() => operation.parsed(bytes));
         const parsedBefore = parses;
-        const got = outcome(() => read(bytes).map(fieldsOfRead));
+        const got = outcome(() => read(bytes));
         const isScanned = parses === parsedBefore;
         if (!wanted.startsWith('[[')) {
           // The error for a body that is not an array is not from the schema.

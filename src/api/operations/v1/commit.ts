@@ -3,13 +3,15 @@
  * ApiErrors: 400; 404 for a reservation that is unknown to the key.
  */
 
-import Type, { type Static } from 'typebox';
+import Type from 'typebox';
 import { AMOUNT_MAX, RESERVED_CHECKS_MAX } from '../../../core/constants.ts';
 import { ApiError } from '../../../core/errors.ts';
+import { encodeFragment, type JsonWriter } from '../../../core/json-writer.ts';
 import { field, integer } from '../../../core/schema.ts';
 import type { Commit } from '../../../engine/hold-engine.ts';
+import type { HoldRequest } from '../../common/hold-reader.ts';
 import { reservationIdField } from '../../common/holds.ts';
-import { counterOperation, type Result } from '../../common/operation.ts';
+import { counterOperation } from '../../common/operation.ts';
 import { amount, flagged } from '../../common/responses.ts';
 
 export function response() {
@@ -20,8 +22,6 @@ export function response() {
     late: flagged('Whether the reservation had ended by itself before.'),
   });
 }
-
-type CommitRequest = Static<(typeof commit)['validator']['schema']>;
 
 export const commit = counterOperation({
   name: 'ratelimits.commit',
@@ -53,7 +53,10 @@ export const commit = counterOperation({
  * @param count how many checks the reservation has
  * @throws ApiError (400) unless there is one cost for each
  */
-export function costsOf({ cost, costs }: CommitRequest, count: number): readonly number[] {
+export function costsOf(
+  { cost, costs }: Pick<HoldRequest, 'cost' | 'costs'>,
+  count: number,
+): readonly number[] {
   const given = costs ?? (cost === undefined ? [] : [cost]);
   const isClear = cost === undefined || costs === undefined;
   if (isClear && given.length === count) return given;
@@ -70,6 +73,16 @@ export function costsOf({ cost, costs }: CommitRequest, count: number): readonly
   throw new ApiError('BAD_REQUEST', message, { location });
 }
 
-export function commitResult({ charged, released, isLate }: Commit): Result<typeof response> {
-  return { success: true, charged, released, late: isLate };
+const CHARGED = encodeFragment('{"success":true,"charged":');
+const RELEASED = encodeFragment(',"released":');
+const IN_TIME = encodeFragment(',"late":false}');
+const LATE = encodeFragment(',"late":true}');
+
+/** Writes the body of the 200. */
+export function writeCommitResult(writer: JsonWriter, commit: Commit): void {
+  writer.writeFragment(CHARGED);
+  writer.writeInteger(commit.charged);
+  writer.writeFragment(RELEASED);
+  writer.writeInteger(commit.released);
+  writer.writeFragment(commit.isLate ? LATE : IN_TIME);
 }

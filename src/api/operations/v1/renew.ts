@@ -31,16 +31,17 @@ export const renew = counterOperation({
   },
 });
 
-const ENDED: Result<typeof response> = {
-  success: false,
-  inUse: null,
-  limit: null,
-  expiresAt: null,
+/** That of a lease that has ended, or is unknown to the key. */
+export const ENDED_LEASE: Lease = {
+  granted: false,
+  id: undefined,
+  inUse: 0,
+  limit: 0,
+  expiresAt: 0,
 };
 
-/** @param lease undefined if it is unknown to the key */
-export function renewResult(lease: Lease | undefined): Result<typeof response> {
-  if (lease?.granted !== true) return ENDED;
-  const { inUse, limit, expiresAt } = lease;
-  return { success: true, inUse, limit, expiresAt };
+export function renewResult(lease: Lease): Result<typeof response> {
+  const { granted: success, inUse, limit, expiresAt } = lease;
+  if (!success) return { success, inUse: null, limit: null, expiresAt: null };
+  return { success, inUse, limit, expiresAt };
 }

@@ -9,15 +9,36 @@ import type { Key } from '../../../auth/keyring.ts';
 import { algorithmFields } from '../../../core/algorithm-fields.ts';
 import { Bytes } from '../../../core/bytes.ts';
 import type { Check } from '../../../core/check.ts';
-import { AMOUNT_MAX, NAME_MAX_BYTES, RESERVED_CHECKS_MAX } from '../../../core/constants.ts';
+import {
+  AMOUNT_MAX,
+  DURATION_MAX_MS,
+  HOLD_TTL_MAX_MS,
+  HOLD_TTL_MIN_MS,
+  NAME_MAX_BYTES,
+  RESERVED_CHECKS_MAX,
+} from '../../../core/constants.ts';
 import { ApiError } from '../../../core/errors.ts';
+import { encodeFragment, type JsonWriter } from '../../../core/json-writer.ts';
 import { createValidator, field, integer, JSON_OBJECT } from '../../../core/schema.ts';
 import { DEFAULT_RULE_V1, RULE } from '../../../core/window-rules.ts';
 import type { Reservation } from '../../../engine/hold-engine.ts';
 import { formatHoldId } from '../../../engine/hold-id.ts';
-import { CHECK_FIELDS, CheckRequest } from '../../common/check-request.ts';
+import { type BodyScanner, FIELD } from '../../common/body-scanner.ts';
+import {
+  CHECK_FIELDS,
+  type CheckBody,
+  CheckRequest,
+  type CheckRules,
+} from '../../common/check-request.ts';
 import { durationField } from '../../common/counters.ts';
-import { expiresAt, holderFields, orNull, ttlField } from '../../common/holds.ts';
+import {
+  expiresAt,
+  holderFields,
+  orNull,
+  ttlField,
+  writeExpiry,
+  writeHoldId,
+} from '../../common/holds.ts';
 import { resolveNamespaces } from '../../common/listed-namespaces.ts';
 import type { NamespaceFinder } from '../../common/namespace-finder.ts';
 import { counterOperation, type Result } from '../../common/operation.ts';
@@ -124,83 +145,135 @@ interface ReserveRequest {
   isList: boolean;
 }
 
-/** Reads the reservations of a thread, all into the same checks. */
+/** Of a reserve of one check without an algorithm. */
+const SCAN_RULES: CheckRules = {
+  requiredFields: FIELD.identifier | FIELD.limit | FIELD.duration | FIELD.cost | FIELD.ttl,
+  optionalFields: FIELD.namespace,
+  identifierMinCharacters: 0,
+  durationMaxMs: DURATION_MAX_MS,
+};
+
+/** Reads the reserves of a thread, all into one object that the next one overwrites. */
 export class ReserveReader {
+  readonly #scanner: BodyScanner;
   readonly #namespaces: NamespaceFinder;
   readonly #onUnknownFields: UnknownFieldListener<typeof reserve.name>;
-  readonly #checks: CheckRequest[];
+  readonly #oneCheck: readonly [CheckRequest];
+  readonly #listedChecks: readonly CheckRequest[];
+  readonly #request: ReserveRequest;
 
   /** @param needsOverrideId whether events show it: the response does not */
   constructor(
+    scanner: BodyScanner,
     namespaces: NamespaceFinder,
     onUnknownFields: UnknownFieldListener<typeof reserve.name>,
     needsOverrideId: boolean,
   ) {
+    const newCheck = (memory: Bytes) => {
+      return new CheckRequest(memory, RULE[DEFAULT_RULE_V1], needsOverrideId);
+    };
+    this.#scanner = scanner;
     this.#namespaces = namespaces;
     this.#onUnknownFields = onUnknownFields;
-    this.#checks = Array.from({ length: RESERVED_CHECKS_MAX }, () => {
-      return new CheckRequest(new Bytes(NAME_MAX_BYTES), RULE[DEFAULT_RULE_V1], needsOverrideId);
+    this.#oneCheck = [newCheck(scanner.memory)];
+    this.#listedChecks = Array.from({ length: RESERVED_CHECKS_MAX }, () => {
+      return newCheck(new Bytes(NAME_MAX_BYTES));
     });
+    this.#request = { checks: this.#oneCheck, ttlMs: 0, isList: false };
   }
 
   /** @param bytes the complete body */
   read(key: Key, bytes: ArrayBuffer | Uint8Array): ReserveRequest {
+    const request = this.#request;
+    const [check] = this.#oneCheck;
+    if (this.#scanner.scanBody(bytes) && this.#setFromScan(check)) {
+      this.#setOne(key, check, this.#scanner.ttl);
+      return request;
+    }
     const body = readBody(reserve.validator, bytes, reserve.name, key, this.#onUnknownFields);
-    const isList = body.checks !== undefined;
-    if (isList && body.requestId !== undefined) throw eitherOr('requestId');
-    // Without `checks` it was validated as one check.
-    const items = body.checks ?? [body as OneCheck];
-    const checks = items.map((item, index) => {
-      const check = this.#checks[index];
-      try {
-        // An unknown field of a check. A client that believes in it would count twice.
-        if (isList && Object.hasOwn(item, 'requestId')) throw requestIdInList();
-        check.setFromBody(item, 0);
-      } catch (error) {
-        throw isList && error instanceof ApiError ? error.forListItem('checks', index) : error;
-      }
-      return check;
-    });
+    if (body.checks === undefined) {
+      // Without `checks` it was validated as one check.
+      check.setFromBody(body as OneCheck, 0);
+      this.#setOne(key, check, body.ttl);
+      return request;
+    }
+    if (body.requestId !== undefined) throw eitherOr('requestId');
+    request.checks = body.checks.map((item, index) => this.#readListed(item, index));
+    request.ttlMs = body.ttl;
+    request.isList = true;
     // Without a cost too: a commit may count in it.
-    if (isList) resolveNamespaces(this.#namespaces, key, checks, 'checks', true);
-    else this.#resolveNamespace(key, checks[0]);
-    return { checks, ttlMs: body.ttl, isList };
+    resolveNamespaces(this.#namespaces, key, request.checks, 'checks', true);
+    return request;
   }
 
-  #resolveNamespace(key: Key, check: CheckRequest): void {
+  /** @returns false if a rule of the operation may fail */
+  #setFromScan(check: CheckRequest): boolean {
+    const { ttl } = this.#scanner;
+    if (!check.setFromScan(this.#scanner, SCAN_RULES)) return false;
+    return ttl >= HOLD_TTL_MIN_MS && ttl <= HOLD_TTL_MAX_MS;
+  }
+
+  #setOne(key: Key, check: CheckRequest, ttlMs: number): void {
     const namespaces = this.#namespaces;
+    const request = this.#request;
+    request.checks = this.#oneCheck;
+    request.ttlMs = ttlMs;
+    request.isList = false;
     const { namespaceIdOrName } = check;
     check.namespace =
       namespaces.find(key, 'limit', namespaceIdOrName) ??
       namespaces.getOrCreate(namespaceIdOrName, true);
   }
+
+  #readListed(item: CheckBody, index: number): CheckRequest {
+    const check = this.#listedChecks[index];
+    try {
+      // An unknown field of a check. A client that believes in it would count twice.
+      if (Object.hasOwn(item, 'requestId')) throw requestIdInList();
+      check.setFromBody(item, 0);
+    } catch (error) {
+      throw error instanceof ApiError ? error.forListItem('checks', index) : error;
+    }
+    return check;
+  }
 }
 
-/** The body of the 200 for one check. */
-export function reserveResult({ limit }: Check, reservation: Reservation) {
-  const { allowed: success, decisions } = reservation;
+const ALLOWED = encodeFragment('{"success":true,"reservationId":');
+const DENIED = encodeFragment('{"success":false,"reservationId":');
+const LIMIT = encodeFragment(',"limit":');
+const REMAINING = encodeFragment(',"remaining":');
+const RESET = encodeFragment(',"reset":');
+
+/** Writes the body of the 200 for one check. */
+export function writeReserveResult(
+  writer: JsonWriter,
+  { limit }: Pick<Check, 'limit'>,
+  { allowed, decisions, id, expiresAt }: Reservation,
+): void {
   const { remaining, reset } = decisions[0];
-  const { reservationId, expiresAt } = recordOf(reservation);
-  return { success, reservationId, limit, remaining, reset, expiresAt } satisfies Result<
-    typeof response
-  >;
+  writer.writeFragment(allowed ? ALLOWED : DENIED);
+  writeHoldId(writer, id);
+  writer.writeFragment(LIMIT);
+  writer.writeInteger(limit);
+  writer.writeFragment(REMAINING);
+  writer.writeInteger(remaining);
+  writer.writeFragment(RESET);
+  writer.writeInteger(reset);
+  writeExpiry(writer, id, expiresAt);
 }
 
 /** The body of the 200 for a list. */
 export function listResult(
   checks: readonly Check[],
-  reservation: Reservation,
+  { allowed: success, decisions, id, expiresAt }: Reservation,
 ): Result<typeof response> {
-  const { allowed: success, decisions } = reservation;
-  const { reservationId, expiresAt } = recordOf(reservation);
   const results = checks.map(({ limit }, number) => {
     const { allowed, remaining, reset } = decisions[number];
     return { success: allowed, limit, remaining, reset };
   });
-  return { success, reservationId, checks: results, expiresAt };
-}
-
-function recordOf({ id, expiresAt }: Reservation) {
-  if (id === undefined) return { reservationId: null, expiresAt: null };
-  return { reservationId: formatHoldId(id), expiresAt };
+  const hold =
+    id === undefined
+      ? { reservationId: null, expiresAt: null }
+      : { reservationId: formatHoldId(id), expiresAt };
+  return { success, reservationId: hold.reservationId, checks: results, expiresAt: hold.expiresAt };
 }
