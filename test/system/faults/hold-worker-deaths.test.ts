@@ -16,6 +16,11 @@ import {
 import { HOLD_COST_MAX, HoldClient, inspectHolds, readUsage } from './hold-clients.ts';
 import { expectCleanStop, expectHealthy } from './server-health.ts';
 
+/**
+ * Not `memory`, which `worker-deaths.test.ts` has. If the heap of a thread is full while V8 compiles
+ * code of it, V8 of Node 20 now and then aborts the process.
+ */
+const KINDS = FAULT_KINDS.filter((kind) => kind !== 'memory');
 /** Deaths of each kind. */
 const DEATHS = trialCount(2, 100);
 const TIMEOUT_MS = trialCount(180_000, 1_800_000);
@@ -32,7 +37,7 @@ const own = useDataDirectory([]);
 test(`after ${DEATHS} deaths of each kind, no answer is lost, and metrics and inspections agree`, async () => {
   const server = await own.start({
     args: ['--acceptors', '2', '--workers', '1', '--counters', '16384'],
-    ...workerFaults(200),
+    ...workerFaults(200, KINDS),
   });
   const seed = newSeed();
   const below = seededRandom(seed);
@@ -42,7 +47,10 @@ test(`after ${DEATHS} deaths of each kind, no answer is lost, and metrics and in
   });
   // A client rejects if an answer is missing or wrong.
   const running = Promise.all(clients.map((client) => client.run(server.port)));
-  const hasDied = () => Object.values(readWorkerDeaths(server).byKind).every((n) => n >= DEATHS);
+  const hasDied = () => {
+    const { byKind } = readWorkerDeaths(server);
+    return KINDS.every((kind) => byKind[kind] >= DEATHS);
+  };
   const load = async () => {
     for (let polls = 0; polls < TIMEOUT_MS / 125 && !hasDied(); polls++) {
       expectHealthy(server);
@@ -112,6 +120,6 @@ test(`after ${DEATHS} deaths of each kind, no answer is lost, and metrics and in
   // A worker that dies while it ends a reservation leaves its tokens counted.
   expect(extra).toBeLessThanOrEqual(deaths.total * HOLD_COST_MAX);
   expect(await readMetric(server.adminUrl, 'weir_workers_replaced_total')).toBeGreaterThan(0);
-  expect(FAULT_KINDS.length * DEATHS).toBeLessThanOrEqual(deaths.total);
+  expect(KINDS.length * DEATHS).toBeLessThanOrEqual(deaths.total);
   await expectCleanStop(server);
 });
