@@ -31,9 +31,16 @@ const WARNING =
   ' acquire is denied until they have ended (WEIR_ON_LOST_LEASES is wait)';
 
 const own = useDataDirectory(ARGS);
+/** The first ones, before there are leases. There are no others until a stop. */
+const waitForCheckpoints = ({ adminUrl }: ServerProcess) => {
+  return waitUntil('each shard has a checkpoint', async () => {
+    return !Number.isNaN((await readMetrics(adminUrl)).get('weir_checkpoint_age_seconds'));
+  });
+};
 const start = async (policy: 'continue' | 'wait') => {
   const args = [...ARGS, '--on-lost-leases', policy];
   const server = own.adopt(await startSteppedServer(own.dataDir, { args }));
+  await waitForCheckpoints(server);
   return server;
 };
 const kill9 = async ({ child, exited }: ServerProcess) => {
@@ -55,6 +62,7 @@ const readiness = async ({ adminUrl }: ServerProcess): Promise<Fields> => {
 
 test('by default a lease that a crash has lost is granted again, and no file is written', async () => {
   const first = await own.start();
+  await waitForCheckpoints(first);
   const { leaseId } = await acquire(first);
   expect(existsSync(horizonFile())).toBe(false);
   await kill9(first);
