@@ -275,9 +275,9 @@ export class HoldHandler {
     reserved: ReserveAnswer,
   ): void {
     const { responder, clock, stats } = this.#dependencies;
-    const writer = this.#writer;
     if (isList) responder.sendJson(res, JSON.stringify(listResult(checks, reserved)));
     else {
+      const writer = this.#writer;
       writer.seek(0);
       writeReserveResult(writer, checks[0], reserved);
       responder.sendJson(res, writer.finish());
@@ -370,11 +370,10 @@ export class HoldHandler {
   ): Eventual<T> {
     const { id, invalidId } = request;
     const { finder } = this.#dependencies;
-    let mayUse = id !== undefined && namespaces !== undefined;
-    for (let i = 0; mayUse && i < namespaces!.length; i++) {
-      mayUse = finder.mayUseHold(key, namespaces![i]);
-    }
-    const result = mayUse ? operation.act(id!, request, namespaces!.length) : undefined;
+    const mayUse =
+      id !== undefined &&
+      namespaces?.every((namespace) => finder.mayUseHold(key, namespace)) === true;
+    const result = mayUse ? operation.act(id, request, namespaces.length) : undefined;
     return result instanceof Promise
       ? result.then((result) => resultOf(operation, id, invalidId, result))
       : resultOf(operation, id, invalidId, result);

@@ -34,7 +34,8 @@ const own = useDataDirectory(ARGS);
 /** The first ones, before there are leases. There are no others until a stop. */
 const waitForCheckpoints = ({ adminUrl }: ServerProcess) => {
   return waitUntil('each shard has a checkpoint', async () => {
-    return !Number.isNaN((await readMetrics(adminUrl)).get('weir_checkpoint_age_seconds'));
+    const metrics = await readMetrics(adminUrl);
+    return !Number.isNaN(metrics.get('weir_checkpoint_age_seconds') ?? Number.NaN);
   });
 };
 const start = async (policy: 'continue' | 'wait') => {

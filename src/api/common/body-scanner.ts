@@ -1,10 +1,9 @@
 /**
  * Reads the body of a check, or of a request on a hold, from its bytes, without a string or a value
- * per body. It supports the
- * JSON that nearly all clients send: an object of known fields, with strings of plain ASCII,
- * integers, true and false, and spaces between them. For any other body, invalid ones included, it
- * returns UNSUPPORTED, and `JSON.parse` reads the body, so errors have one source. A test compares
- * both on millions of bodies.
+ * per body. It supports the JSON that nearly all clients send: an object of known fields, with
+ * strings of plain ASCII, integers, true and false, and spaces between them. For any other body,
+ * invalid ones included, it returns UNSUPPORTED, and `JSON.parse` reads the body, so errors have
+ * one source. A test compares both on millions of bodies.
  *
  * A thread has one scanner. Its results are valid until the next body is loaded.
  */

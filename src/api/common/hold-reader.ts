@@ -4,7 +4,6 @@
  */
 
 import type { Key } from '../../auth/keyring.ts';
-import { HOLD_TTL_MAX_MS, HOLD_TTL_MIN_MS } from '../../core/constants.ts';
 import {
   decodeHoldId,
   HOLD_KIND,
@@ -13,6 +12,7 @@ import {
   parseHoldId,
 } from '../../engine/hold-id.ts';
 import { type BodyScanner, FIELD } from './body-scanner.ts';
+import { isValidTtl } from './holds.ts';
 
 /** A valid body of an operation on holds. */
 interface HoldBody {
@@ -31,6 +31,7 @@ export interface HoldRequest {
   invalidId: string;
   cost: number | undefined;
   costs: readonly number[] | undefined;
+  /** Of a renewal. */
   ttlMs: number;
 }
 
@@ -86,6 +87,6 @@ export class HoldReader {
     request.cost = (foundFields & FIELD.cost) === 0 ? undefined : cost;
     request.costs = undefined;
     request.ttlMs = ttl;
-    return (foundFields & FIELD.ttl) === 0 || (ttl >= HOLD_TTL_MIN_MS && ttl <= HOLD_TTL_MAX_MS);
+    return (foundFields & FIELD.ttl) === 0 || isValidTtl(ttl);
   }
 }

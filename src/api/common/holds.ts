@@ -37,6 +37,11 @@ export function ttlField(meaning: string) {
   );
 }
 
+/** Whether a scanned `ttl` is one that `ttlField` accepts. */
+export function isValidTtl(ms: number): boolean {
+  return ms >= HOLD_TTL_MIN_MS && ms <= HOLD_TTL_MAX_MS;
+}
+
 export function reservationIdField() {
   return field(
     text(1, HOLD_ID_MAX_CHARACTERS, 'the "reservationId" of a reserve, a text'),

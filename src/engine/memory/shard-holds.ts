@@ -90,7 +90,10 @@ export class ShardHolds {
     }
   }
 
-  /** When the next hold expires: Unix time, ms. Read without the lock. */
+  /**
+   * When the next hold expires: Unix time, ms. Read without the lock: while another thread changes
+   * the queue, it may be the expiry of another hold.
+   */
   get nextExpiryMs(): number {
     return this.#holds.queue.firstMs;
   }

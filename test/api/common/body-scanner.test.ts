@@ -178,7 +178,7 @@ const ODD_IDS = [
   ],
 ];
 
-/** Bodies that name a hold have no other fields than these. */
+/** An operation on a hold that its body names. @param others the fields beside the id */
 function onHold(
   name: string,
   kind: HoldKind,

@@ -8,8 +8,6 @@ import type { Key } from '../../../auth/keyring.ts';
 import { Bytes } from '../../../core/bytes.ts';
 import {
   AMOUNT_MAX,
-  HOLD_TTL_MAX_MS,
-  HOLD_TTL_MIN_MS,
   IDENTIFIER_MAX_CHARACTERS,
   NAMESPACE_MAX_CHARACTERS,
 } from '../../../core/constants.ts';
@@ -24,6 +22,7 @@ import { DEFAULT_COST, DEFAULT_NAMESPACE } from '../../common/check-request.ts';
 import {
   expiresAt,
   holderFields,
+  isValidTtl,
   orNull,
   ttlField,
   writeExpiry,
@@ -140,8 +139,7 @@ export class AcquireReader {
       (foundFields & REQUIRED_FIELDS) === REQUIRED_FIELDS &&
       (foundFields & ~ALL_FIELDS) === 0 &&
       limit >= 1 &&
-      ttl >= HOLD_TTL_MIN_MS &&
-      ttl <= HOLD_TTL_MAX_MS &&
+      isValidTtl(ttl) &&
       identifierLength <= IDENTIFIER_MAX_CHARACTERS &&
       ((foundFields & FIELD.cost) === 0 || cost >= 1) &&
       ((foundFields & FIELD.namespace) === 0 ||

@@ -12,8 +12,6 @@ import type { Check } from '../../../core/check.ts';
 import {
   AMOUNT_MAX,
   DURATION_MAX_MS,
-  HOLD_TTL_MAX_MS,
-  HOLD_TTL_MIN_MS,
   NAME_MAX_BYTES,
   RESERVED_CHECKS_MAX,
 } from '../../../core/constants.ts';
@@ -34,6 +32,7 @@ import { durationField } from '../../common/counters.ts';
 import {
   expiresAt,
   holderFields,
+  isValidTtl,
   orNull,
   ttlField,
   writeExpiry,
@@ -208,9 +207,7 @@ export class ReserveReader {
 
   /** @returns false if a rule of the operation may fail */
   #setFromScan(check: CheckRequest): boolean {
-    const { ttl } = this.#scanner;
-    if (!check.setFromScan(this.#scanner, SCAN_RULES)) return false;
-    return ttl >= HOLD_TTL_MIN_MS && ttl <= HOLD_TTL_MAX_MS;
+    return check.setFromScan(this.#scanner, SCAN_RULES) && isValidTtl(this.#scanner.ttl);
   }
 
   #setOne(key: Key, check: CheckRequest, ttlMs: number): void {
@@ -271,9 +268,9 @@ export function listResult(
     const { allowed, remaining, reset } = decisions[number];
     return { success: allowed, limit, remaining, reset };
   });
-  const hold =
-    id === undefined
-      ? { reservationId: null, expiresAt: null }
-      : { reservationId: formatHoldId(id), expiresAt };
-  return { success, reservationId: hold.reservationId, checks: results, expiresAt: hold.expiresAt };
+  const reservationId = id === undefined ? null : formatHoldId(id);
+  return {
+    ...{ success, reservationId, checks: results },
+    expiresAt: id === undefined ? null : expiresAt,
+  };
 }
