@@ -6,6 +6,7 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { recordMeasurement } from '../../support/guarantees.ts';
@@ -41,33 +42,37 @@ function starveThreads({ child }: ServerProcess): void {
   }
 }
 
-/** Sends checks, one after the other. @returns the time of the slowest, when `isEnough` */
-async function slowestCheckMs(
-  { port }: ServerProcess,
-  isEnough: (slowestMs: number) => boolean,
-): Promise<number> {
-  let slowestMs = 0;
-  while (!isEnough(slowestMs)) {
-    const startMs = performance.now();
-    expect(await sendCheck(port, CHECK)).toMatchObject({ success: true });
-    slowestMs = Math.max(slowestMs, performance.now() - startMs);
+/** Sends checks, one after the other, until one has had no answer for so long. */
+async function checkWithoutAnswer({ port }: ServerProcess, forMs: number) {
+  for (;;) {
+    const answer = sendCheck(port, CHECK);
+    // Threads without a CPU may need minutes for an answer, so this does not wait for it.
+    const first = await Promise.race([answer, sleep(forMs, 'none')]);
+    if (first === 'none') return { answer };
+    expect(first).toMatchObject({ success: true });
   }
-  return slowestMs;
 }
 
 test.each(DECIDE_MODES)(
   'threads that have no CPU for far longer than a heartbeat may be late do not count as unresponsive (%s)',
   async (mode) => {
     const server = await own.start({ args: [...ARGS, '--decide', mode] });
-    await slowestCheckMs(server, () => true);
+    expect(await sendCheck(server.port, CHECK)).toMatchObject({ success: true });
     endLoops = startBusyLoops(2, ON_CPU);
     starveThreads(server);
-    const slowestMs = await slowestCheckMs(server, (ms) => ms > 3 * UNRESPONSIVE_MS);
+    const startMs = performance.now();
+    const { answer } = await checkWithoutAnswer(server, 3 * UNRESPONSIVE_MS);
     expectHealthy(server);
-    expect(await readMetric(server.adminUrl, 'weir_workers_replaced_total')).toBe(0);
     endLoops();
-    const measured = `alive; the slowest check took ${Math.round(slowestMs)} ms`;
-    recordMeasurement('P8', `threads have no CPU, ${mode}`, '1 server', measured);
+    expect(await answer).toMatchObject({ success: true });
+    expect(await readMetric(server.adminUrl, 'weir_workers_replaced_total')).toBe(0);
+    const starvedMs = Math.round(performance.now() - startMs);
+    recordMeasurement(
+      'P8',
+      `threads have no CPU, ${mode}`,
+      '1 server',
+      `alive after ${starvedMs} ms`,
+    );
     await expectCleanStop(server);
   },
 );
@@ -84,7 +89,7 @@ describe('on a CPU that is used by 3 other programs, an acceptor that is unrespo
       env: { FAULT: fault, FAULT_FILE: file },
     });
     endLoops = startBusyLoops(3, ON_CPU);
-    await slowestCheckMs(server, () => true);
+    expect(await sendCheck(server.port, CHECK)).toMatchObject({ success: true });
     writeFileSync(file, '');
     await waitUntil('the fault is injected', () => server.stderr().includes('fault injected'));
     expect((await server.exited).code).not.toBe(0);
