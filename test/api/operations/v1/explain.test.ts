@@ -506,7 +506,12 @@ describeEngines('decided %s:', (mode) => {
         }
       },
     );
-    await fc.assert(property, { seed: newSeed(), numRuns: trialCount(6, 12) });
+    // Both decisions, with and without an override, also if the random steps have only one.
+    const counter = { namespace: 'random.a', identifier: 'ab', duration: DAY_MS } as const;
+    const spendAll = { ...counter, kind: 'check', limit: 2, cost: 2, algorithm: 'fixed' } as const;
+    const set = { ...counter, kind: 'set', limit: 1 } as const;
+    const examples: [[(typeof spendAll | typeof set)[]]] = [[[spendAll, spendAll, set, spendAll]]];
+    await fc.assert(property, { seed: newSeed(), numRuns: trialCount(6, 12), examples });
     expect([allowed.size, overridden.size]).toEqual([2, 2]);
   });
 });
