@@ -1,5 +1,6 @@
 /** Random holds of two machines that share a Redis, beside a model. */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { RULE } from '../../../src/core/window-rules.ts';
@@ -27,6 +28,8 @@ const LONG_TTL_MS = 43_200_000;
 /** Ends what has the short ttl. So few of them do not make an ended hold unknown. */
 const STEP_MS = SHORT_TTL_MS + 1_000;
 const STEPS_MAX = 8;
+/** Of a call to Redis on a busy machine. */
+const LONGEST_CALL_MS = 100;
 /** A machine learns in a moment that tokens have returned. With leases it may not. */
 const FREE_WITHIN_MS = { leases: 100, withoutLeases: 10_000 };
 
@@ -117,10 +120,12 @@ class Run {
       case 'reset':
         await machine.engine.reset(this.#check(identifier).identity, ALL, () => {});
         this.model.reset(`${this.#name} ${identifier}`);
-        // A machine that knows the clock less well takes its next reservation for an earlier one.
+        // A machine that knows the clock less well takes its next reservation for an earlier one:
+        // by as much as its call takes, if it has just learned the clock.
         for (const { engine } of this.#machines) {
           await engine.holds.liveHolds(this.#check(identifier).identity);
         }
+        await sleep(LONGEST_CALL_MS);
     }
   }
 
