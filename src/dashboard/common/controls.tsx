@@ -1,7 +1,7 @@
 /** Controls that all views share: fields, buttons, notes, dialogs and tables. */
 
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
 type InputProps = JSX.IntrinsicElements['input'];
 
@@ -257,19 +257,21 @@ interface TableProps {
 /** A table that scrolls by itself where it is too wide. Only then it takes the focus. */
 export function Table({ caption, columns, children }: TableProps) {
   const ref = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  const measure = () => {
     const region = ref.current;
     if (region === null) return;
-    const observer = new ResizeObserver(() => {
-      const scrolls = region.scrollWidth > region.clientWidth;
-      const attributes = { tabindex: '0', role: 'region', 'aria-label': caption };
-      for (const [name, value] of Object.entries(attributes)) {
-        if (scrolls) region.setAttribute(name, value);
-        else region.removeAttribute(name);
-      }
-    });
-    observer.observe(region);
-    for (const child of region.children) observer.observe(child);
+    const scrolls = region.scrollWidth > region.clientWidth;
+    const attributes = { tabindex: '0', role: 'region', 'aria-label': caption };
+    for (const [name, value] of Object.entries(attributes)) {
+      if (scrolls) region.setAttribute(name, value);
+      else region.removeAttribute(name);
+    }
+  };
+  // With other rows it may be wider, and with another window the region is.
+  useLayoutEffect(measure);
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(measure);
+    observer.observe(ref.current!);
     return () => observer.disconnect();
   }, [caption]);
   return (

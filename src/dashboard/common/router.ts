@@ -3,7 +3,7 @@
  * the history of the browser.
  */
 
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 
 export interface Route {
   /** The first part of the path: the name of the view. */
@@ -34,7 +34,8 @@ function decode(text: string): string {
 
 export function useRoute(): Route {
   const [route, setRoute] = useState(readRoute);
-  useEffect(() => {
+  // At once: an effect that runs after the page is painted would miss a change before that.
+  useLayoutEffect(() => {
     let { hash } = location;
     const update = () => {
       if (location.hash === '' || location.hash.startsWith('#/')) {

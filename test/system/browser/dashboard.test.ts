@@ -531,6 +531,20 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await see(page, /^The check is allowed: .* and the cost is 2\./);
     });
 
+    test('when the address changes before the page is painted', async () => {
+      await count('early', 1);
+      const page = await openSignedIn();
+      await page.addInitScript(
+        `new MutationObserver((_, observer) => {
+          if (document.querySelector('h1') === null) return;
+          observer.disconnect();
+          location.hash = ${JSON.stringify(addressOf('early'))};
+        }).observe(document, { childList: true, subtree: true });`,
+      );
+      await reload(page);
+      await answerOf(page, 'early').waitFor();
+    });
+
     test('when the address of an open tab changes, and back', async () => {
       await count('first', 30);
       await count('second', 1);
