@@ -312,14 +312,16 @@ describe('the list of namespaces', () => {
       } while (pages.at(-1)?.cursor !== undefined);
       return pages.flatMap((page) => page.namespaces.map(({ name }) => name));
     };
-    await waitUntil('all are stored', async () => {
+    const areStored = async () => {
       return (await server.ok<Page>('ratelimits.listNamespaces')).total === names.length;
-    });
+    };
+    await waitUntil('all are stored', areStored);
     const order = await list(server);
     expect(order.toSorted()).toEqual(names.toSorted());
     // One that is created later follows, also where it has a name that was deleted.
     await remove(server, order[0]);
     await remaining(server, order[0]);
+    await waitUntil('it is stored again', areStored);
     await server.ok('ratelimits.setOverride', { ...CHECK, namespaceName: 'z', identifier: 'abc' });
     const expected = [...order.slice(1), order[0], 'z'];
     expect(await list(server)).toEqual(expected);
