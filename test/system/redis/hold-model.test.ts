@@ -120,8 +120,8 @@ class Run {
       case 'reset':
         await machine.engine.reset(this.#check(identifier).identity, ALL, () => {});
         this.model.reset(`${this.#name} ${identifier}`);
-        // A machine that knows the clock less well takes its next reservation for an earlier one:
-        // by as much as its call takes, if it has just learned the clock.
+        // A machine takes a reservation for an earlier one: by as much as its call takes, if it has
+        // learned the clock just before. One that was before the reset would return nothing.
         for (const { engine } of this.#machines) {
           await engine.holds.liveHolds(this.#check(identifier).identity);
         }
