@@ -258,8 +258,7 @@ interface TableProps {
 export function Table({ caption, columns, children }: TableProps) {
   const ref = useRef<HTMLDivElement>(null);
   const measure = () => {
-    const region = ref.current;
-    if (region === null) return;
+    const region = ref.current!;
     const scrolls = region.scrollWidth > region.clientWidth;
     const attributes = { tabindex: '0', role: 'region', 'aria-label': caption };
     for (const [name, value] of Object.entries(attributes)) {
@@ -267,11 +266,13 @@ export function Table({ caption, columns, children }: TableProps) {
       else region.removeAttribute(name);
     }
   };
-  // With other rows it may be wider, and with another window the region is.
+  // At once after each change of the rows, and a frame after one of the window or within a cell.
   useLayoutEffect(measure);
   useLayoutEffect(() => {
+    const region = ref.current!;
     const observer = new ResizeObserver(measure);
-    observer.observe(ref.current!);
+    observer.observe(region);
+    for (const child of region.children) observer.observe(child);
     return () => observer.disconnect();
   }, [caption]);
   return (
