@@ -34,8 +34,7 @@ const own = useDataDirectory(ARGS);
 /** The first ones, before there are leases. There are no others until a stop. */
 const waitForCheckpoints = ({ adminUrl }: ServerProcess) => {
   return waitUntil('each shard has a checkpoint', async () => {
-    const metrics = await readMetrics(adminUrl);
-    return !Number.isNaN(metrics.get('weir_checkpoint_age_seconds') ?? Number.NaN);
+    return (await readMetrics(adminUrl)).has('weir_checkpoint_age_seconds');
   });
 };
 const start = async (policy: 'continue' | 'wait') => {
@@ -116,9 +115,6 @@ describe('with WEIR_ON_LOST_LEASES=wait', () => {
 
   test('a stop that cannot write the last checkpoint makes the next start wait', async () => {
     const first = await start('wait');
-    await waitUntil('the checkpoint of the start is written', async () => {
-      return (await readMetrics(first.adminUrl)).has('weir_checkpoint_age_seconds');
-    });
     await acquire(first);
     const files = Array.from({ length: SHARDS }, (_, shard) => {
       return [0, 1].map((number) => join(own.dataDir, `counters-${shard}.${number}`));

@@ -42,12 +42,15 @@ function starveThreads({ child }: ServerProcess): void {
   }
 }
 
-/** Sends checks, one after the other, until one has had no answer for so long. */
+/**
+ * Sends checks, one after the other, until one has been without an answer for so long.
+ * @returns its answer, for which threads without a CPU may need minutes
+ */
 async function checkWithoutAnswer({ port }: ServerProcess, forMs: number) {
   for (;;) {
     const answer = sendCheck(port, CHECK);
-    // Threads without a CPU may need minutes for an answer, so this does not wait for it.
     const first = await Promise.race([answer, sleep(forMs, 'none')]);
+    // In an object: otherwise the caller would wait for it.
     if (first === 'none') return { answer };
     expect(first).toMatchObject({ success: true });
   }

@@ -9,7 +9,7 @@ import { useRedis } from './use-redis.ts';
 
 const ROUNDS = 20;
 const CALLS_MAX = 5_000;
-/** A denied call counts, too: so many that those of a test use up a small part of a refund. */
+/** Denied calls count, too. A refund of so many tokens is not used up by CALLS_MAX of them. */
 const LIMIT = 10 * CALLS_MAX;
 
 describe.skipIf(isRedisMissing)('two machines that share a Redis', () => {

@@ -270,7 +270,9 @@ export function listResult(
   });
   const reservationId = id === undefined ? null : formatHoldId(id);
   return {
-    ...{ success, reservationId, checks: results },
+    success,
+    reservationId,
+    checks: results,
     expiresAt: id === undefined ? null : expiresAt,
   };
 }
