@@ -122,14 +122,17 @@ describe.skipIf(isRedisMissing)('the exchange script and its model', () => {
       const identities = [0, 1].map((h2) => ({ ...IDENTITY, h1: 1_000 + runs, h2 }));
       runs++;
       const isAvailable = runs % 4 >= 2;
-      // All have called at about the same time.
       clockUs += 1_000_000;
+      const contactsUs: number[] = [];
       for (const { header, context, call } of members) {
         context.isAvailable = isAvailable;
         header.clockUs = clockUs;
         ({ clockUs } = await call([]));
+        contactsUs.push(clockUs);
       }
       const model = joinedRedis('r', clockUs, names);
+      for (const [at, name] of names.entries())
+        model.meta!.members[name].contactUs = contactsUs[at];
       model.meta!.lostUs = await readLostUs();
       const reportedEpoch = `r.${model.meta!.epochNumber}`;
       const sequences = members.map(() => [10, 10]);
