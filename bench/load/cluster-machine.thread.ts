@@ -10,7 +10,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import type { Check } from '../../src/core/check.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
-import { type Namespace, NO_SKETCHES } from '../../src/core/namespace.ts';
+import { type Namespace, UNRECORDED } from '../../src/core/namespace.ts';
 import { NO_BURST, type RuleNumber } from '../../src/core/window-rules.ts';
 import type { RedisEngineData } from '../../src/engine/redis/allocate.ts';
 import { createRedisEngine } from '../../src/engine/redis/create-redis-engine.ts';
@@ -64,7 +64,7 @@ const hasher = new Hasher(HASH_KEY);
 const namespace: Namespace = {
   ...{ name: 'goals', id: undefined, hashState: hasher.namespace('goals') },
   ...{ decisionCounts: new Float64Array(8), trieRoots: new Int32Array(0), trieVersion: 0 },
-  ...{ ...NO_SKETCHES, key: 'goals', isTransient: false },
+  ...{ ...UNRECORDED, key: 'goals', isTransient: false },
 };
 
 parentPort!.on('message', (request: MachineRequest) => {

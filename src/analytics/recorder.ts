@@ -11,7 +11,7 @@
 import { Bytes } from '../core/bytes.ts';
 import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET, NAME_MAX_BYTES } from '../core/constants.ts';
 import type { Identity } from '../core/hash.ts';
-import { type Namespace, NO_SKETCHES } from '../core/namespace.ts';
+import { type Namespace, UNRECORDED } from '../core/namespace.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
 import { SKETCH_WORDS, SketchWriter } from './sketch.ts';
 
@@ -99,7 +99,7 @@ export class IdentifierRecorder {
    * delete namespaces faster.
    */
   forget(namespace: Namespace): void {
-    Object.assign(namespace, NO_SKETCHES);
+    Object.assign(namespace, UNRECORDED);
   }
 
   #begin(namespace: Namespace, hour: number): void {
@@ -107,7 +107,7 @@ export class IdentifierRecorder {
     if (this.#hour !== hour) {
       this.#hour = hour;
       // A namespace without checks in this hour would keep the memory of its last one.
-      for (const counted of this.#counted) Object.assign(counted, NO_SKETCHES);
+      for (const counted of this.#counted) Object.assign(counted, UNRECORDED);
       this.#counted.length = 0;
     }
     const hasRoom = this.#counted.length < ANALYTICS_NAMESPACES_MAX;

@@ -27,7 +27,7 @@ const NODE_MAJOR = Number.parseInt(process.versions.node, 10);
  */
 const FIXED_MIB = {
   process: NODE_MAJOR < 22 ? 50 : 60,
-  ...{ acceptor: 24, worker: 8, rlsThread: 24 },
+  ...{ acceptor: 26, worker: 8, rlsThread: 26 },
 } as const;
 
 /**

@@ -373,6 +373,13 @@ export const Settings = Type.Object({
     description: 'hours for which the figures and the identifiers of each hour are kept',
     details: 'Thirty days.',
   }),
+  recentDecisions: choice({
+    choices: ['on', 'off'],
+    default: 'on',
+    group: 'Analytics',
+    description: 'whether weir keeps the denials and some other decisions of the last minutes',
+    details: 'In memory only. See [Recent decisions](analytics.md#recent-decisions).',
+  }),
   events: choice({
     choices: EVENT_SELECTIONS,
     default: 'off',

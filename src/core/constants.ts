@@ -164,6 +164,8 @@ export const ANALYTICS_NAMESPACES_PAGE_MAX = 1_000;
 export const TIMELINE_POINTS_MAX = 1_500;
 /** Hours that a query adds up: 31 days. The main thread reads all of their figures. */
 export const ANALYTICS_QUERY_HOURS_MAX = 744;
+/** Lists of identifiers, of a namespace and an hour, that a ranking of all namespaces reads. */
+export const ANALYTICS_RANKED_RECORDS_MAX = 2_000;
 /** Figures that wait for the database while it cannot be written. */
 export const ANALYTICS_PENDING_MAX = 10_000;
 /** How long figures may wait until they are written. */
@@ -187,6 +189,20 @@ export const EVENT_LINE_BYTES_MAX = 163_840;
 export const EVENT_FILE_MIB_MAX = 1_048_576;
 export const EVENT_FILES_MAX = 1_000;
 export const EVENT_SAMPLE_MAX = 1_000_000;
+
+/** Recent decisions that a thread keeps, and the bytes of their texts. Powers of 2. */
+export const RECENT_DECISIONS = 8_192;
+export const RECENT_TEXT_BYTES = 1_048_576;
+/** The time that the next quotas are for. Denials of an identifier in it are one record. */
+export const RECENT_PERIOD_MS = 1_000;
+/** Records of denials of a thread and of one namespace, and of samples of allowed checks. */
+export const RECENT_DENIALS = 32;
+export const RECENT_DENIALS_OF_NAMESPACE = 8;
+export const RECENT_SAMPLES = 8;
+/** The same of denials, with the first one of each namespace, which comes beside the quota. */
+export const RECENT_DENIALS_MAX = 128;
+/** Checks of an identifier in several windows count as made together within this time. */
+export const RECENT_TOGETHER_MS = 10_000;
 
 export const ACCEPTORS_MAX = 64;
 export const WORKERS_MAX = SHARDS;
@@ -476,6 +492,12 @@ const INVARIANTS: readonly [boolean, string][] = [
   [EVENT_INTERVAL_MS % CLOCK_TICK_MS === 0, 'events are written when the clock ticks'],
   [EVENT_RING_BYTES > 2 * EVENT_CHUNK_BYTES, 'events can be added while a chunk is written'],
   [(EVENT_RING_BYTES & (EVENT_RING_BYTES - 1)) === 0, 'a ring of events is indexed with a mask'],
+  [RECENT_PERIOD_MS % HEARTBEAT_MS === 0, 'the period of recent decisions ends with a heartbeat'],
+  [
+    (RECENT_DECISIONS & (RECENT_DECISIONS - 1)) === 0 &&
+      (RECENT_TEXT_BYTES & (RECENT_TEXT_BYTES - 1)) === 0,
+    'recent decisions and their texts are indexed with a mask',
+  ],
   [POLICY_WINDOWS_MAX <= MULTI_LIMIT_MAX, 'the windows of a policy fit one batch'],
   [WORKERS_MAX <= SHARDS, 'every worker has a shard'],
   [REQUEST_IDS_MAX % SHARDS === 0, 'each shard stores as many answers as the others'],

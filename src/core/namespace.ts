@@ -36,6 +36,8 @@ export interface Namespace {
   deniedSketch: IdentifierSketch | undefined;
   /** Of the tokens of allowed checks. */
   spentSketch: IdentifierSketch | undefined;
+  /** The period of the last sample of its allowed checks among the recent decisions. */
+  sampledPeriod: number;
   /** See `namespaceKey`. */
   readonly key: string;
   /**
@@ -46,11 +48,15 @@ export interface Namespace {
   isTransient: boolean;
 }
 
+/** No decision of the namespace is a sample yet, or recent decisions are off. */
+export const NO_PERIOD = 0;
+
 /** What a namespace has before its first decision. */
-export const NO_SKETCHES = {
+export const UNRECORDED = {
   sketchHour: 0,
   deniedSketch: undefined,
   spentSketch: undefined,
+  sampledPeriod: NO_PERIOD,
 } as const;
 
 export interface IdentifierSketch {

@@ -4,12 +4,13 @@
  */
 
 import { IdentifierRecorder } from '../analytics/recorder.ts';
-import { HEARTBEAT_MS } from '../core/constants.ts';
+import { HEARTBEAT_MS, RECENT_PERIOD_MS } from '../core/constants.ts';
 import { Hasher } from '../core/hash.ts';
 import type { Namespace } from '../core/namespace.ts';
 import type { Engine } from '../engine/engine.ts';
 import { EventRecorder } from '../events/event-recorder.ts';
 import { ActiveOverrides } from '../overrides/active.ts';
+import { RecentDecisionWriter } from '../recent-decisions/writer.ts';
 import { KnownNamespaces } from '../registry/known-namespaces.ts';
 import type { Publication } from '../registry/publication.ts';
 import type { Clock } from '../shared-memory/clock.ts';
@@ -48,7 +49,7 @@ export class DecisionThread {
     onSteps: (count: number) => void,
     send: (message: FromDecisionThread) => void,
   ) {
-    const { index, hashKey, events } = data;
+    const { index, hashKey, events, recentDecisions } = data;
     this.stats = stats;
     this.clock = clock;
     this.engine = createEngine(data.engine, index, control, clock);
@@ -63,16 +64,21 @@ export class DecisionThread {
     this.#identifiers = new IdentifierRecorder(control, (announcement) => {
       send({ kind: 'sketches', announcement });
     });
-    this.recorder = new DecisionRecorder(
-      this.#identifiers,
-      events && new EventRecorder(events, index, clock, stats),
-    );
+    this.recorder = new DecisionRecorder(this.#identifiers, {
+      events: events && new EventRecorder(events, index, clock, stats),
+      recent: recentDecisions && new RecentDecisionWriter(recentDecisions[index], index, clock),
+      overrides: this.overrides,
+    });
   }
 
   /** Begins the heartbeat. */
   start(): void {
     this.stats.setKernelThreadId(kernelThreadId());
-    this.#heartbeatTimer = setInterval(() => this.stats.heartbeat(), HEARTBEAT_MS);
+    let heartbeats = 0;
+    this.#heartbeatTimer = setInterval(() => {
+      this.stats.heartbeat();
+      if (++heartbeats % (RECENT_PERIOD_MS / HEARTBEAT_MS) === 0) this.recorder.beginPeriod();
+    }, HEARTBEAT_MS);
   }
 
   stop(): void {

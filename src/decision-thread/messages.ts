@@ -19,6 +19,8 @@ export interface DecisionThreadData {
   activePublication: Publication;
   /** Undefined where decisions become no events. */
   events: EventPlan | undefined;
+  /** By thread; undefined where recent decisions are off. */
+  recentDecisions: readonly SharedArrayBuffer[] | undefined;
 }
 
 /** An internal error, for the log. */

@@ -1,10 +1,12 @@
 /** What an event says of a decision. Times are Unix milliseconds, as in the API. */
 
 import type { Identity } from '../core/hash.ts';
+import type { Namespace } from '../core/namespace.ts';
+import type { RuleNumber } from '../core/window-rules.ts';
 
 /** Fields without a value are left out of the line of an event. */
 export interface DecisionEvent {
-  namespace: string;
+  namespace: Namespace;
   /** Undefined for a gateway check whose policy found no identifier. */
   identifier: string | undefined;
   identity: Identity | undefined;
@@ -28,6 +30,9 @@ export interface DecidedWindow {
   durationMs: number;
   remaining: number;
   reset: number;
+  /** These two are not in the line of an event. */
+  rule: RuleNumber;
+  burst: number;
 }
 
 export interface DecidedLease {

@@ -46,7 +46,7 @@ export class EventLineWriter {
     writer.writeFragment(TIME);
     writer.writeInteger(timeMs);
     writer.writeFragment(NAMESPACE);
-    writer.writeUncachedJsonText(event.namespace);
+    writer.writeUncachedJsonText(event.namespace.name);
     this.#writeIdentifier(event);
     writer.writeFragment(event.isAllowed ? ALLOWED : DENIED);
     writer.writeInteger(event.cost);

@@ -95,6 +95,17 @@ export class ActiveOverrides {
     return trie.usageRow(valueIndex);
   }
 
+  /** The id of the override that applies to the checks of an identifier now. */
+  idFor(namespace: Namespace, identifier: string, identity: Identity): string | undefined {
+    const offset = this.#exact?.find(identity) ?? -1;
+    if (offset >= 0) return this.#exact?.id(offset);
+    const trie = this.#trie;
+    if (trie === undefined) return undefined;
+    if (namespace.trieVersion !== this.#trieVersion) this.#findRoots(namespace, trie);
+    const valueIndex = trie.find(namespace.trieRoots, identifier);
+    return valueIndex < 0 ? undefined : trie.id(valueIndex);
+  }
+
   /**
    * Replaces the limit of an acquire by the concurrency of the override that applies to it, which
    * is the one that would apply to a check. An override without one leaves the limit as it is.

@@ -6,7 +6,7 @@
 
 import { DELETED_NAMESPACES_MAX, NAMESPACES_MAX } from '../core/constants.ts';
 import type { NamespaceState } from '../core/hash.ts';
-import type { Namespace } from '../core/namespace.ts';
+import { type Namespace, NO_PERIOD } from '../core/namespace.ts';
 import { newNamespaceRow, OTHER_NAMESPACES_ROW } from '../shared-memory/stats.ts';
 
 /** A durable namespace, as the main thread publishes it. */
@@ -216,10 +216,11 @@ export class KnownNamespaces {
       decisionCounts,
       trieRoots: NO_ROOTS,
       trieVersion: 0,
-      // NO_SKETCHES, written out: V8 stores spread fields in another object, so another cache line.
+      // UNRECORDED, written out: V8 stores spread fields in another object, so another cache line.
       sketchHour: 0,
       deniedSketch: undefined,
       spentSketch: undefined,
+      sampledPeriod: NO_PERIOD,
       key,
       isTransient: false,
     };

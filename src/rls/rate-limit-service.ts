@@ -351,13 +351,15 @@ export class RateLimitService {
     const { recorder } = this.#thread;
     const { check, hits, isOver, remaining } = planned;
     const isAllowed = isCounted && !isOver;
-    recorder.countText(check, check.cost, isAllowed);
-    if (details === undefined || !recorder.selects(isAllowed)) return;
+    // Without `isOver` it was not counted because of another descriptor.
+    const isCause = isAllowed || isOver;
+    const records = recorder.countText(check, check.cost, isAllowed, details, isCause);
+    if (records === 0) return;
     // A look may have been decided with another limit.
     const shown = hits === 0 ? { ...decision, remaining } : decision;
     const event = eventOf(check, shown, isAllowed, details);
     event.isShadow = isOver && (planned.isShadow || this.#settings.isShadow);
-    recorder.recordEvent(event);
+    recorder.record(records, event);
   }
 
   #fail(call: Call, error: unknown): void {

@@ -43,6 +43,7 @@ export function threadData(
     engine: state.engineData,
     hashKey: store.hashKey,
     events: state.events,
+    recentDecisions: state.recentDecisions,
     activePublication: publication,
   };
 }

@@ -322,10 +322,8 @@ export class CheckHandler {
       if (answer.isRepetition) return answer;
       const { allowed } = answer;
       if (activation === overrides.activation) this.#recordOverride(decided, usageRow, startedMs);
-      recorder.count(decided, allowed);
-      if (request !== undefined && recorder.selects(allowed)) {
-        recorder.recordEvent(eventOf(decided, answer, allowed, request));
-      }
+      const records = recorder.count(decided, allowed, request);
+      if (records !== 0) recorder.record(records, eventOf(decided, answer, allowed, request));
       return answer;
     });
     const { v1: responder } = responders;
@@ -344,20 +342,20 @@ export class CheckHandler {
   ): void {
     const { recorder } = this.#dependencies;
     const { allowed } = decision;
-    recorder.count(check, allowed);
-    if (details !== undefined && recorder.selects(allowed)) {
-      const request = detailsOf(check, details, bytes);
-      recorder.recordEvent(eventOf(check, decision, allowed, request));
-    }
+    const records = recorder.count(check, allowed, details);
+    if (records === 0) return;
+    const request = details && detailsOf(check, details, bytes);
+    recorder.record(records, eventOf(check, decision, allowed, request));
   }
 
   #recordList({ checks, details }: CheckList, { allowed, decisions }: BatchDecision): void {
     const { recorder } = this.#dependencies;
-    const isEvent = details !== undefined && recorder.selects(allowed);
     for (let number = 0; number < checks.length; number++) {
       const check = checks[number];
-      recorder.count(check, allowed);
-      if (isEvent) recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
+      const isCause = decisions[number].allowed === allowed;
+      const records = recorder.count(check, allowed, details, isCause);
+      if (records === 0) continue;
+      recorder.record(records, eventOf(check, decisions[number], allowed, details));
     }
   }
 
@@ -396,11 +394,9 @@ function createRoute(
     completion: {
       complete: (res, startedMs, check, decision) => {
         const { allowed } = decision;
-        recorder.countText(check, check.cost, allowed);
         const details = recorder.keptDetails(res);
-        if (details !== undefined && recorder.selects(allowed)) {
-          recorder.recordEvent(eventOf(check, decision, allowed, details));
-        }
+        const records = recorder.countText(check, check.cost, allowed, details);
+        if (records !== 0) recorder.record(records, eventOf(check, decision, allowed, details));
         deferredResponses.complete(res, startedMs, () => send(res, check, decision));
       },
       fail: (res, error) => {

@@ -38,12 +38,7 @@ import type { Policy } from '../policies/policy.ts';
 import type { Quota } from '../policies/quota.ts';
 import type { KnownNamespaces } from '../registry/known-namespaces.ts';
 import type { Clock } from '../shared-memory/clock.ts';
-import {
-  ACCEPTOR_STAT,
-  type AcceptorStats,
-  countDecision,
-  NAMESPACE_STAT,
-} from '../shared-memory/stats.ts';
+import { ACCEPTOR_STAT, type AcceptorStats, NAMESPACE_STAT } from '../shared-memory/stats.ts';
 import type { DeferredResponses } from './deferred-responses.ts';
 import { type Framing, readFraming } from './framing.ts';
 import {
@@ -346,10 +341,8 @@ export class GatewayCheckHandler {
   ): void {
     const { recorder } = this.#dependencies;
     const { allowed } = decision;
-    recorder.countText(check, compiled.policy.cost, allowed);
-    if (details !== undefined && recorder.selects(allowed)) {
-      this.#recordEvent(compiled, check, decision, details);
-    }
+    const records = recorder.countText(check, compiled.policy.cost, allowed, details);
+    if (records !== 0) this.#recordEvent(records, compiled, check, decision, details);
   }
 
   /** Records the one decision on a request, however many windows it was checked in. */
@@ -362,24 +355,25 @@ export class GatewayCheckHandler {
     const { recorder } = this.#dependencies;
     // Only the first check of a request is given its identifier.
     const [{ identifier }] = checks;
-    recorder.countText(checks[0], compiled.policy.cost, allowed);
-    if (details === undefined || !recorder.selects(allowed)) return;
+    const records = recorder.countText(checks[0], compiled.policy.cost, allowed, details);
+    if (records === 0) return;
     const window = decidingWindow(decisions, checks.length);
     const decision = { ...decisions[window], allowed };
-    this.#recordEvent(compiled, { ...checks[window], identifier }, decision, details);
+    this.#recordEvent(records, compiled, { ...checks[window], identifier }, decision, details);
   }
 
   #recordEvent(
+    records: number,
     { policy }: CompiledPolicy,
     check: Check,
     decision: Decision,
-    details: RequestDetails,
+    details: RequestDetails | undefined,
   ): void {
     const { allowed } = decision;
     const event = eventOf(check, decision, allowed, details);
     event.policy = policy.namespace;
     event.isShadow = policy.shadow && !allowed;
-    this.#dependencies.recorder.recordEvent(event);
+    this.#dependencies.recorder.record(records, event);
   }
 
   #respondSingle(
@@ -439,10 +433,10 @@ export class GatewayCheckHandler {
     const { policy, namespace, readers, gatewayResponder } = compiled;
     const { clock, recorder } = this.#dependencies;
     // It has no identifier that could be counted.
-    countDecision(namespace.decisionCounts, policy.cost, isAllowed);
-    if (details !== undefined && recorder.selects(isAllowed)) {
-      recorder.recordEvent({
-        namespace: namespace.name,
+    const records = recorder.countUnidentified(namespace, policy.cost, isAllowed, details);
+    if (records !== 0) {
+      recorder.record(records, {
+        namespace,
         identifier: undefined,
         identity: undefined,
         isAllowed,
@@ -451,7 +445,7 @@ export class GatewayCheckHandler {
         overrideId: undefined,
         policy: namespace.name,
         isShadow: policy.shadow && !isAllowed,
-        request: details,
+        request: details ?? { traceparent: undefined },
       });
     }
     const quotaState = gatewayResponder.quotasWithoutCheck(clock.nowMs(), isAllowed);

@@ -255,7 +255,6 @@ export class HoldHandler {
     if (isRepetition === true) return reserved;
     // Afterwards a row may belong to another override.
     const hasRows = activation === overrides.activation;
-    const isEvent = details !== undefined && recorder.selects(allowed);
     for (let number = 0; number < checks.length; number++) {
       const check = checks[number];
       const usageRow = usageRows[number];
@@ -263,8 +262,10 @@ export class HoldHandler {
         stats.increment(ACCEPTOR_STAT.overriddenChecks);
         if (check.cost > 0) stats.usage.record(usageRow, startedMs);
       }
-      recorder.count(check, allowed);
-      if (isEvent) recorder.recordEvent(eventOf(check, decisions[number], allowed, details));
+      const isCause = decisions[number].allowed === allowed;
+      const records = recorder.count(check, allowed, details, isCause);
+      if (records === 0) continue;
+      recorder.record(records, eventOf(check, decisions[number], allowed, details));
     }
     return reserved;
   }
@@ -321,10 +322,8 @@ export class HoldHandler {
     const { recorder } = this.#dependencies;
     const { granted, isRepetition } = lease;
     if (isRepetition === true) return lease;
-    recorder.countLease(request, granted);
-    if (details !== undefined && recorder.selects(granted)) {
-      recorder.recordEvent(leaseEventOf(request, lease, details));
-    }
+    const records = recorder.countLease(request, granted, details);
+    if (records !== 0) recorder.record(records, leaseEventOf(request, lease, details));
     return lease;
   }
 

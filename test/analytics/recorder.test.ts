@@ -6,9 +6,9 @@ import { LiveSketches } from '../../src/analytics/live-sketches.ts';
 import { IdentifierRecorder, type SketchAnnouncement } from '../../src/analytics/recorder.ts';
 import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
-import { type Namespace, NO_SKETCHES } from '../../src/core/namespace.ts';
+import type { Namespace } from '../../src/core/namespace.ts';
 import { allocateControl, CONTROL, Control } from '../../src/shared-memory/control.ts';
-import { newNamespaceRow } from '../../src/shared-memory/stats.ts';
+import { testNamespace } from '../support/namespace.ts';
 
 const HOUR = 498_660;
 const hasher = new Hasher(Buffer.from('0123456789abcdef'));
@@ -48,10 +48,7 @@ class TestAcceptor {
   #namespace(name: string): Namespace {
     let namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
-      const counts = { decisionCounts: newNamespaceRow(), ...NO_SKETCHES };
-      const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
-      const names = { name, key: name, id: undefined, isTransient: false };
-      namespace = { ...names, hashState: hasher.namespace(name), ...counts, ...tries };
+      namespace = testNamespace(name);
       this.#namespaces.set(name, namespace);
     }
     return namespace;

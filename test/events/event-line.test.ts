@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { EVENT_LINE_BYTES_MAX, IDENTIFIER_MAX_CHARACTERS } from '../../src/core/constants.ts';
 import { EventLineWriter } from '../../src/events/event-line.ts';
 import { EVENT, TIME_MS } from '../support/decision-event.ts';
+import { testNamespace } from '../support/namespace.ts';
 
 const BASE = {
   ...{ time: TIME_MS, namespace: 'a', decision: 'denied', cost: 2 },
@@ -44,7 +45,8 @@ test('an identifier is replaced by its hash on request', () => {
 
 test('the longest event is written whole', () => {
   const longest = '\u0001'.repeat(IDENTIFIER_MAX_CHARACTERS);
-  const names = { identifier: longest, namespace: longest, policy: longest, isShadow: true };
+  const namespace = testNamespace(longest);
+  const names = { identifier: longest, namespace, policy: longest, isShadow: true };
   const json = JSON.stringify('x'.repeat(65_534));
   const request = { traceparent: `"${'\\'.repeat(255)}`, meta: json, resources: json };
   const overrideId = 'rlor_0123456789abcdef0123456789abcdef';

@@ -92,7 +92,9 @@ beforeEach(() => {
     ...{ scanner: new BodyScanner(), finder: new NamespaceFinder(known) },
     ...{ keyring, hasher, clock, stats },
     ...{ overrides: new ActiveOverrides(), engine: deferred.engine, ids: new RequestIds() },
-    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
+    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), {
+      ...{ events: undefined, recent: undefined, overrides: new ActiveOverrides() },
+    }),
     deferredResponses: new DeferredResponses(clock, stats),
     repeatable: new RepeatableRequests(deferred.engine.requests, keyring, hasher, stats),
     turns: new Turns(clock, stats),

@@ -134,10 +134,10 @@ function newRun(overrides = new ActiveOverrides()) {
   const shared = {
     ...{ scanner: new BodyScanner(), finder: new NamespaceFinder(known) },
     ...{ keyring, hasher, clock, stats, overrides, engine },
-    recorder: new DecisionRecorder(
-      new IdentifierRecorder(control, () => {}),
-      eventRecorder as unknown as EventRecorder,
-    ),
+    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), {
+      events: eventRecorder as unknown as EventRecorder,
+      ...{ recent: undefined, overrides },
+    }),
     repeatable: new RepeatableRequests(engine.requests, keyring, hasher, stats),
     deferredResponses: new DeferredResponses(clock, stats),
     ...{ onUnknownFields: () => {}, turns: new Turns(clock, stats), ids: new RequestIds() },

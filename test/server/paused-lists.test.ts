@@ -11,7 +11,7 @@ import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
 import { rootKeyRecord } from '../../src/auth/keys.ts';
-import { LONG_REQUESTS_MAX } from '../../src/core/constants.ts';
+import { DURATION_MAX_MS, LONG_REQUESTS_MAX } from '../../src/core/constants.ts';
 import { Hasher } from '../../src/core/hash.ts';
 import { DecisionRecorder } from '../../src/decision-thread/decision-recorder.ts';
 import { ActiveOverrides } from '../../src/overrides/active.ts';
@@ -106,7 +106,9 @@ beforeEach(() => {
     ...{ scanner: new BodyScanner(), finder: new NamespaceFinder(known) },
     ...{ keyring, hasher, clock, stats, overrides },
     ...{ engine, ids: new RequestIds() },
-    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), undefined),
+    recorder: new DecisionRecorder(new IdentifierRecorder(control, () => {}), {
+      ...{ events: undefined, recent: undefined, overrides: new ActiveOverrides() },
+    }),
     deferredResponses: new DeferredResponses(clock, stats),
     repeatable: new RepeatableRequests(engine.requests, keyring, hasher, stats),
     turns,
@@ -122,7 +124,7 @@ const tableOf = (identifiers: readonly string[], limit: number, spare?: SharedAr
   const set = new ExactOverrideSet(HASH_KEY);
   for (const [i, identifier] of identifiers.entries()) {
     const id = `rlor_${String(limit * 100 + i).padStart(24, '0')}`;
-    const terms = { limit, durationMs: 60_000, isAsync: false };
+    const terms = { limit, durationMs: DURATION_MAX_MS, isAsync: false };
     const names = { namespace: 'slow', isNamespacePattern: false, identifier };
     set.put({ row: i, id, ...names, ...terms });
   }
@@ -132,7 +134,7 @@ const tableOf = (identifiers: readonly string[], limit: number, spare?: SharedAr
 const send = (identifiers: readonly string[], cost = 1) => {
   const res = new TestResponse();
   const items = identifiers.map((identifier) => {
-    return { namespace: 'slow', identifier, limit: LIMIT, duration: 60_000, cost };
+    return { namespace: 'slow', identifier, limit: LIMIT, duration: DURATION_MAX_MS, cost };
   });
   const body = Buffer.from(JSON.stringify(items));
   try {

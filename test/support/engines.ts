@@ -9,7 +9,6 @@ import type { Check } from '../../src/core/check.ts';
 import { HOLDS_MIN } from '../../src/core/constants.ts';
 import type { Decision, FullTablePolicy } from '../../src/core/decision.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
-import { NO_SKETCHES } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import { createEngine } from '../../src/decision-thread/create-engine.ts';
 import type { BatchDecision, Engine, ExplainedChecks } from '../../src/engine/engine.ts';
@@ -21,7 +20,8 @@ import { attachChannel } from '../../src/engine/queue/queue.ts';
 import { shardOf } from '../../src/engine/table/shard.ts';
 import { Clock, ClockPublisher } from '../../src/shared-memory/clock.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';
-import { type ACCEPTOR_STAT, newNamespaceRow } from '../../src/shared-memory/stats.ts';
+import type { ACCEPTOR_STAT } from '../../src/shared-memory/stats.ts';
+import { testNamespace } from './namespace.ts';
 import type { RedisServer } from './programs/redis.ts';
 import { RedisMachine } from './redis-machine.ts';
 import { waitUntil } from './server.ts';
@@ -39,11 +39,8 @@ const hashState = hasher.namespace('engines');
 export function checkOf(identifier: string, terms: Partial<Check> = {}): Check {
   const identity = newIdentity();
   hasher.hash(hashState, identifier, identity);
-  const tries = { trieRoots: new Int32Array(0), trieVersion: 0 };
-  const names = { name: 'engines', key: 'engines', id: undefined, isTransient: false };
-  const namespace = { ...names, hashState, ...tries, ...NO_SKETCHES };
   return {
-    namespace: { ...namespace, decisionCounts: newNamespaceRow() },
+    namespace: testNamespace('engines'),
     ...{ identity, identifier, limit: 10, durationMs: DURATION_MS, cost: 1 },
     ...{ rule: RULE.fixed, burst: NO_BURST },
     ...{ isAsync: false, overrideId: undefined, ...terms },

@@ -4,7 +4,7 @@
  */
 
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
-import { NO_SKETCHES } from '../../src/core/namespace.ts';
+import { UNRECORDED } from '../../src/core/namespace.ts';
 import { NO_BURST, RULE } from '../../src/core/window-rules.ts';
 import {
   ActiveOverrides,
@@ -159,7 +159,7 @@ export class OverrideResolver {
       const trieRoots = new Int32Array(0);
       const tries = { trieRoots, trieVersion: 0 };
       const names = { name, key: name, id: undefined, isTransient: false };
-      namespace = { ...names, hashState, decisionCounts, ...tries, ...NO_SKETCHES };
+      namespace = { ...names, hashState, decisionCounts, ...tries, ...UNRECORDED };
       this.#namespaces.set(name, namespace);
     }
     return namespace;
