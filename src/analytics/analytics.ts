@@ -44,6 +44,12 @@ interface AnalyticsOptions {
   hours: number;
 }
 
+/** The true number is from `count` minus `error` to `count`. */
+export interface CountWithError {
+  count: number;
+  error: number;
+}
+
 /**
  * In how many parts the lists of all namespaces and the use of all overrides are written, one with
  * each write of figures.
@@ -68,11 +74,7 @@ export class Analytics {
     const nowMs = clock.nowMs();
     this.#options = options;
     this.#failureLog = new FailureLog(options.log, 'error', 'analytics are written again');
-    this.#readFailureLog = new FailureLog(
-      options.log,
-      'error',
-      'the use of overrides is read again',
-    );
+    this.#readFailureLog = new FailureLog(options.log, 'error', 'analytics are read again');
     this.#figures = new NamespaceFigures(control.allAcceptorStats(), keysByRow, nowMs);
     this.#usageSinceMs = database.usageSinceMs;
     this.#hour = hourOf(nowMs);
@@ -110,10 +112,12 @@ export class Analytics {
     return this.#options.database.timeline(key, granularity, from, to);
   }
 
+  /** What is not written yet is added, and not written: that would take longer. */
   identifiers(key: string, fromHour: number, toHour: number): IdentifierLists {
-    this.#write(this.#sketches.of(key));
-    const records = this.#options.database.identifiers(key, fromHour, toHour);
-    const all = records.map(decodeLists);
+    const live = this.#sketches.of(key).filter(({ hour }) => hour >= fromHour && hour < toHour);
+    const liveHours = live.map(({ hour }) => hour);
+    const stored = this.#options.database.identifiers(key, fromHour, toHour, liveHours);
+    const all = [...stored, ...live.map(({ record }) => record)].map(decodeLists);
     const merge = (name: 'denied' | 'spent') => {
       return mergeLists(
         all.map((lists) => lists[name]),
@@ -122,6 +126,23 @@ export class Analytics {
     };
     const isComplete = all.every((lists) => lists.isComplete);
     return { denied: merge('denied'), spent: merge('spent'), isComplete };
+  }
+
+  /**
+   * How often an identifier was denied in an hour.
+   * @returns undefined if that is not known: it is not among the most denied ones of its
+   *   namespace, or the database cannot be read
+   */
+  deniedOf(key: string, identifier: string, hour: number): CountWithError | undefined {
+    try {
+      const { denied } = this.identifiers(key, hour, hour + 1);
+      const found = denied.items.find(({ text, isCutOff }) => text === identifier && !isCutOff);
+      return found && { count: found.count, error: found.error };
+    } catch (error) {
+      const details = { error: storageErrorCause(error), path: this.#options.database.path };
+      this.#readFailureLog.failed(details, 'the identifiers of an hour cannot be read');
+      return undefined;
+    }
   }
 
   /** Unix time in ms from which on the use of overrides was counted. */

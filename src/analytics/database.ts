@@ -52,6 +52,12 @@ export interface Retention {
 /** Columns of figures, by their names in the database. */
 type FigureRow = Record<string, number>;
 
+interface IdentifierRow {
+  hour: number;
+  run: number;
+  record: ArrayBuffer;
+}
+
 export class AnalyticsDatabase {
   readonly path: string;
   readonly #database: Database.Database;
@@ -227,13 +233,24 @@ export class AnalyticsDatabase {
     return rows.map((row) => ({ time: row.time, figures: figuresIn(row) }));
   }
 
-  /** The records of `IdentifiersEntry` of a namespace, of all runs. */
-  identifiers(namespace: string, fromHour: number, toHour: number): string[] {
+  /**
+   * The records of `IdentifiersEntry` of a namespace, of all runs.
+   * @param liveHours of which those of this run are left out
+   */
+  identifiers(
+    namespace: string,
+    fromHour: number,
+    toHour: number,
+    liveHours: readonly number[] = [],
+  ): string[] {
     const id = this.#ids.get(namespace);
     if (id === undefined) return [];
-    const sql = 'SELECT record FROM identifiers WHERE namespace = ? AND hour >= ? AND hour < ?';
-    const rows = this.#statement(sql).all(id, fromHour, toHour) as { record: ArrayBuffer }[];
-    return rows.map(({ record }) => Buffer.from(record).toString());
+    const sql =
+      'SELECT hour, run, record FROM identifiers WHERE namespace = ? AND hour >= ? AND hour < ?';
+    const rows = this.#statement(sql).all(id, fromHour, toHour) as IdentifierRow[];
+    return rows
+      .filter(({ hour, run }) => run !== this.#run || !liveHours.includes(hour))
+      .map(({ record }) => Buffer.from(record).toString());
   }
 
   /** Moves the write-ahead log into the file, which is complete by itself then. */

@@ -70,13 +70,14 @@ export class AnalyticsClient {
   }
 
   identifiers(
-    fields: NamespaceFields & TimeRange & { limit?: number | undefined },
+    fields: Partial<NamespaceFields> & TimeRange & { limit?: number | undefined },
   ): Promise<IdentifiersResponse> {
     const isExpected = ({ namespace, denied, spent }: IdentifiersResponse) => {
       const areListed = [...denied, ...spent].every(({ identifier, count, error }) => {
         return isText(identifier) && isCount(count) && isCount(error);
       });
-      return isText(namespace.name) && areListed;
+      const areNamed = namespace !== undefined || [...denied, ...spent].every(hasNamespace);
+      return areNamed && areListed;
     };
     return this.#get<IdentifiersResponse>('getIdentifiers', fields, isExpected);
   }
@@ -101,6 +102,10 @@ export class AnalyticsClient {
 
 function isText(value: unknown): boolean {
   return typeof value === 'string';
+}
+
+function hasNamespace({ namespace }: ListedIdentifier): boolean {
+  return isText(namespace?.name);
 }
 
 function isCount(value: unknown): boolean {

@@ -27,6 +27,7 @@ import { Metrics } from '../observe/metrics.ts';
 import type { ReplicaStats } from '../observe/readiness.ts';
 import { UnknownFields } from '../observe/unknown-fields.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
+import { RecentDecisions } from '../recent-decisions/reader.ts';
 import { keyCreation } from '../registry/audit-entries.ts';
 import { LocalLedger } from '../registry/ledger.ts';
 import { OverrideExpiry } from '../registry/override-expiry.ts';
@@ -119,7 +120,11 @@ export class Services {
     const analytics = openAnalytics(foundation, log);
     const unknownFields = new UnknownFields(control, log, (text) => debug.redactKeys(text));
     const usage = analytics ?? usageRows;
-    const context = { registry, gateways, auditLog: store, overrides, usage, analytics, nowMs };
+    const hasher = new Hasher(store.hashKey);
+    const recentDecisions =
+      state.recentDecisions && new RecentDecisions(state.recentDecisions, hasher, nowMs());
+    const queries = { overrides, usage, analytics, recentDecisions };
+    const context = { registry, gateways, auditLog: store, ...queries, nowMs };
     const executor = new OperationExecutor(writer, context, unknownFields.onUnknownFields);
     this.log = log;
     this.#analytics = analytics;
@@ -167,7 +172,6 @@ export class Services {
       this.#expiry.tick();
       events?.collector.tick();
     }, CLOCK_TICK_MS);
-    const hasher = new Hasher(store.hashKey);
     const replica = shared && (() => replicaStatsOf(shared));
     const metrics = new Metrics({
       control,

@@ -10,6 +10,7 @@ import { ApiError } from '../../core/errors.ts';
 import { FIGURES, type FigureName } from '../../core/figures.ts';
 import { namespaceKey, OTHER_NAMESPACE } from '../../core/namespace.ts';
 import { field, integer } from '../../core/schema.ts';
+import type { StoredNamespace } from '../../registry/registry.ts';
 import { findNamespace, type NamespaceQuery } from './namespace-query.ts';
 import type { AnalyticsQueries, OperationContext } from './operation-context.ts';
 import { named, namespaceId, unixMs } from './responses.ts';
@@ -17,7 +18,7 @@ import { named, namespaceId, unixMs } from './responses.ts';
 export const HOURS_OF_A_DAY = 24;
 
 /** A query reads numbers of at most 15 digits. */
-const TIME_MAX_MS = 10 ** 15 - 1;
+export const TIME_MAX_MS = 10 ** 15 - 1;
 
 /** @param unit what a range consists of @param start the default of its begin */
 export function rangeFields(unit: string, start: string) {
@@ -84,6 +85,24 @@ export function findCounted(context: OperationContext, query: NamespaceQuery) {
   }
   const { id, name, predecessor } = findNamespace(context, query, 'read_analytics');
   return { namespace: { id, name }, key: namespaceKey(name, predecessor) };
+}
+
+/** @throws ApiError (403) for a key that may read the analytics of no namespace */
+export function requireSomeAnalytics({ permissions }: OperationContext): void {
+  if (permissions.mayInSomeNamespace('read_analytics')) return;
+  permissions.require('read_analytics', undefined);
+}
+
+/** The namespaces whose analytics a key may read, by the key of the namespace. */
+export function readableNamespaces({
+  registry,
+  permissions,
+}: OperationContext): Map<string, StoredNamespace> {
+  const readable = registry
+    .namespaces()
+    .filter(({ id }) => permissions.may('read_analytics', id))
+    .map((namespace) => [namespaceKey(namespace.name, namespace.predecessor), namespace] as const);
+  return new Map(readable);
 }
 
 /** The range of a response. */

@@ -9,12 +9,13 @@ import type { StoredNamespace } from '../../registry/registry.ts';
 import { namespaceNotFound } from './namespace-reference.ts';
 import type { OperationContext } from './operation-context.ts';
 
-export function namespaceFields() {
+/** @param without what a request without both fields means */
+export function namespaceFields(without = 'One of the two is required.') {
   return {
     namespaceId: Type.Optional(
       field(
         text(1, NAMESPACE_MAX_CHARACTERS),
-        'Id of the namespace. `namespaceId` or `namespaceName` is required; the id has precedence.',
+        `Id of the namespace. It has precedence over \`namespaceName\`. ${without}`,
       ),
     ),
     namespaceName: Type.Optional(

@@ -7,6 +7,7 @@ import type { Permissions } from '../../auth/permissions.ts';
 import type { Validator } from '../../core/schema.ts';
 import type { OverrideTables } from '../../overrides/tables.ts';
 import type { Policy } from '../../policies/policy.ts';
+import type { RecentDecisions } from '../../recent-decisions/reader.ts';
 import type { AuditDetails } from '../../registry/audit-entries.ts';
 import type { Registry } from '../../registry/registry.ts';
 import type { Store } from '../../registry/store/store.ts';
@@ -22,6 +23,8 @@ export interface OperationContext {
   usage: UsageQueries;
   /** Undefined with WEIR_ANALYTICS=off. */
   analytics: AnalyticsQueries | undefined;
+  /** Undefined with WEIR_RECENT_DECISIONS=off. */
+  recentDecisions: RecentDecisionQueries | undefined;
   /** Validates an input, and notes the unknown fields that v1 ignores. @throws ApiError (400) */
   validate: <S extends TObject>(validator: Validator<S>, input: unknown) => Static<S>;
   /** Adds an entry by the request's key to the audit log. */
@@ -29,7 +32,12 @@ export interface OperationContext {
 }
 
 /** What was counted by namespace and identifier. */
-export type AnalyticsQueries = Pick<Analytics, 'totals' | 'timeline' | 'identifiers'>;
+export type AnalyticsQueries = Pick<Analytics, 'totals' | 'timeline' | 'identifiers' | 'deniedOf'>;
+
+export type RecentDecisionQueries = Pick<
+  RecentDecisions,
+  'sinceMs' | 'identityOf' | 'find' | 'read' | 'decisions'
+>;
 
 /** How often each override was used. */
 export interface UsageQueries {

@@ -22,6 +22,7 @@ type Denial = (typeof DENIALS)[number];
 export function verdictOf(terms: readonly CheckTerms[], explanation: CounterExplanation): Verdict {
   const [first] = terms;
   if (first === undefined) return { cause: 'no_limit', reason: `${NO_LIMIT}.` };
+  if (first.limit.from === 'decision') return verdictLikeLast(terms, explanation);
   if (!isFromCounter(first)) return verdictOfCheck(terms, explanation);
   const assumed = assumedText(terms);
   if (terms.length > 1) {
@@ -34,6 +35,19 @@ export function verdictOf(terms: readonly CheckTerms[], explanation: CounterExpl
   const source = `${limit.value} per ${duration.value} ms is the limit of the last counted check`;
   const why = 'the request has none, and no override or policy sets one';
   return { ...verdict, reason: `${reason} ${source}: ${why}.${assumed}` };
+}
+
+/** The verdict on a check whose limit is that of the last one. */
+function verdictLikeLast(terms: readonly CheckTerms[], explanation: CounterExplanation): Verdict {
+  const { reason, ...verdict } = verdictOfCheck(terms, explanation);
+  const limits = terms.map(({ limit, duration, algorithm }) => {
+    const at = isoTime(limit.at ?? 0);
+    return `${limit.value} per ${duration.value} ms, ${algorithm.value}, at ${at}`;
+  });
+  const what =
+    terms.length === 1 ? 'The last check had this limit' : 'The last checks had these limits';
+  const together = terms.length === 1 ? '' : ' They are explained as the checks of one request.';
+  return { ...verdict, reason: `${reason} ${what}: ${limits.join('; ')}.${together}` };
 }
 
 const NO_LIMIT =

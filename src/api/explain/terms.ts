@@ -4,9 +4,9 @@
  * gateway sends, if the namespace has a policy. An override replaces limit and duration of either.
  *
  * If the request, the policy and the overrides set no limit, the application sends it with each of
- * its checks. Then one check is predicted for each counter: with the duration of the counter, and
- * with the limit under which it last counted tokens. A counter holds no burst, and not whether its
- * checks slide.
+ * its checks. Then the check is the last one among the recent decisions. Without such a decision,
+ * one check is predicted for each counter: with the duration of the counter, and with the limit
+ * under which it last counted tokens. A counter holds no burst, and not whether its checks slide.
  */
 
 import type { CheckParameters } from '../../core/decision.ts';
@@ -15,15 +15,24 @@ import type { CounterState, ExplainedChecks } from '../../engine/engine.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
 import type { Policy } from '../../policies/policy.ts';
 import { DEFAULT_COST } from '../common/check-request.ts';
-import type { ExplainFacts } from './facts.ts';
+import type { DecidedCheck, ExplainFacts } from './facts.ts';
 
 /** Where a term of a check comes from. */
-export const TERM_SOURCES = ['request', 'override', 'policy', 'counter', 'default'] as const;
+export const TERM_SOURCES = [
+  'request',
+  'override',
+  'policy',
+  'decision',
+  'counter',
+  'default',
+] as const;
 export type TermSource = (typeof TERM_SOURCES)[number];
 
 export interface Term<T> {
   value: T;
   from: TermSource;
+  /** Of `decision`: its time, Unix ms. */
+  at?: number;
 }
 
 /** One window in which the check is decided. */
@@ -70,9 +79,14 @@ export function termsOf(
 ): CheckTerms[] {
   const { policy } = facts;
   const { winner } = facts.overrides;
-  const cost = given(request.cost) ?? ofPolicy(policy?.cost) ?? byDefault(DEFAULT_COST);
-  const isSet = request.limit !== undefined || policy !== undefined || winner !== undefined;
-  const windows = isSet ? setWindows(request, policy) : counterWindows(request, counters);
+  const decisions = decisionsLike(request, facts);
+  const [last] = decisions;
+  const cost =
+    given(request.cost) ??
+    ofPolicy(policy?.cost) ??
+    (last && ofDecision(last, last.cost)) ??
+    byDefault(DEFAULT_COST);
+  const windows = windowsOf(request, facts, decisions, counters);
   // An override replaces all windows of a policy by one, with the algorithm of the first.
   const decisive = winner === undefined ? windows : windows.slice(0, 1);
   return decisive.flatMap((window) => {
@@ -116,8 +130,35 @@ function requestWindow({ limit, duration, algorithm, burst }: RequestedTerms): O
   };
 }
 
-function setWindows(request: RequestedTerms, policy: Policy | undefined): OwnWindow[] {
-  return policy === undefined ? [requestWindow(request)] : policyWindows(policy);
+/** The recent decisions that say what the request leaves out. */
+function decisionsLike(
+  { limit, algorithm }: RequestedTerms,
+  { policy, recent }: ExplainFacts,
+): readonly DecidedCheck[] {
+  if (limit !== undefined || policy !== undefined) return [];
+  const { checks = [] } = recent ?? {};
+  return checks.filter((check) => algorithm === undefined || check.algorithm === algorithm);
+}
+
+function windowsOf(
+  request: RequestedTerms,
+  { policy, overrides }: ExplainFacts,
+  decisions: readonly DecidedCheck[],
+  counters: readonly CounterState[],
+): OwnWindow[] {
+  if (policy !== undefined) return policyWindows(policy);
+  if (decisions.length > 0) return decisions.map((check) => decisionWindow(request, check));
+  const isSet = request.limit !== undefined || overrides.winner !== undefined;
+  return isSet ? [requestWindow(request)] : counterWindows(request, counters);
+}
+
+function decisionWindow({ burst }: RequestedTerms, check: DecidedCheck): OwnWindow {
+  return {
+    limit: ofDecision(check, check.limit),
+    duration: ofDecision(check, check.duration),
+    algorithm: ofDecision<RuleName>(check, check.algorithm),
+    burst: given(burst) ?? (check.burst === undefined ? undefined : ofDecision(check, check.burst)),
+  };
 }
 
 /** A window for each counter that a check with the algorithm of the request uses. */
@@ -172,6 +213,10 @@ function given<T>(value: T | undefined): Term<T> | undefined {
 
 function ofPolicy<T>(value: T | undefined): Term<T> | undefined {
   return value === undefined ? undefined : { value, from: 'policy' };
+}
+
+function ofDecision<T>({ until }: DecidedCheck, value: T): Term<T> {
+  return { value, from: 'decision', at: until };
 }
 
 function ofCounter<T>(value: T): Term<T> {

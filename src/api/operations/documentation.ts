@@ -5,6 +5,7 @@
 
 import type { Result } from '../common/operation.ts';
 import { acquireTexts } from './v1/acquire.texts.ts';
+import { getDecisionsTexts } from './v1/analytics-get-decisions.texts.ts';
 import { getIdentifiersTexts } from './v1/analytics-get-identifiers.texts.ts';
 import { getNamespacesTexts } from './v1/analytics-get-namespaces.texts.ts';
 import { getTimelineTexts } from './v1/analytics-get-timeline.texts.ts';
@@ -73,6 +74,7 @@ export const DOCUMENTED = [
   listAuditTexts,
   getNamespacesTexts,
   getTimelineTexts,
+  getDecisionsTexts,
   getIdentifiersTexts,
 ] as const;
 

@@ -8,6 +8,7 @@
 import { recordHoldEnd } from '../common/hold-end.ts';
 import { byName, type MainRoute } from '../common/operation.ts';
 import { explainFacts } from '../explain/facts.ts';
+import { getDecisions } from './v1/analytics-get-decisions.ts';
 import { getIdentifiers } from './v1/analytics-get-identifiers.ts';
 import { getNamespaces } from './v1/analytics-get-namespaces.ts';
 import { getTimeline } from './v1/analytics-get-timeline.ts';
@@ -46,6 +47,7 @@ export const OPERATIONS = byName([
   listAudit,
   getNamespaces,
   getTimeline,
+  getDecisions,
   getIdentifiers,
   setOverrideV2,
   getOverrideV2,

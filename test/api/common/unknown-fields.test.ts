@@ -41,6 +41,7 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'analytics.getNamespaces': {},
   'analytics.getTimeline': { namespaceName: 'fields' },
   'analytics.getIdentifiers': { namespaceName: 'fields' },
+  'analytics.getDecisions': { namespaceName: 'fields' },
 };
 
 /** Their requests name a hold. */

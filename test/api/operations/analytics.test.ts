@@ -226,6 +226,43 @@ describeEngines('analytics, decided %s,', (mode) => {
       await server.ok('analytics.getNamespaces', { start: 0, end: HOUR_MS * 744 });
     });
 
+    test('rank the identifiers of all namespaces, as one list of their lists', async () => {
+      const names = Array.from({ length: 6 }, (_, i) => `ranked_${i}`);
+      await create(server, ...names);
+      const used: { name: string; identifier: string; cost: number }[] = [];
+      for (const [i, name] of names.entries()) {
+        for (let j = 0; j < 4; j++) {
+          const one = { name, identifier: `r${j}`, cost: 1 + ((7 * i + 11 * j) % 24) };
+          used.push(one);
+          const { identifier, cost } = one;
+          await server.check({ ...LONGEST, namespace: name, identifier, cost, limit: 1_000 });
+        }
+      }
+      const permissions = await Promise.all(
+        names.map(async (name) => `ratelimit.${await server.namespaceId(name)}.read_analytics`),
+      );
+      const { key } = await server.ok<{ key: string }>('keys.create', { name: 'r', permissions });
+      type Page = { spent: (Fields & { namespace: Fields })[]; complete: boolean; cursor?: string };
+      const all: unknown[] = [];
+      let cursor: string | undefined;
+      do {
+        const query = { start: server.nowMs() - HOUR_MS, limit: 5, ...(cursor && { cursor }) };
+        const page = await server.ok<Page>('analytics.getIdentifiers', query, key);
+        expect(page.complete).toBe(true);
+        all.push(
+          ...page.spent.map(({ namespace, identifier, count }) => {
+            return [namespace.name, identifier, count];
+          }),
+        );
+        cursor = page.cursor;
+      } while (cursor !== undefined);
+      const expected = used.map(({ name, identifier, cost }) => [name, identifier, cost]);
+      expect(all.map((one) => (one as unknown[])[2])).toEqual(
+        used.map(({ cost }) => cost).toSorted((a, b) => b - a),
+      );
+      expect(all.map(String).toSorted()).toEqual(expected.map(String).toSorted());
+    });
+
     test('show a key only the namespaces that it may read', async () => {
       await create(server, 'mine', 'theirs');
       for (const namespace of ['mine', 'theirs']) {

@@ -149,6 +149,7 @@ const PREPARATIONS: Record<string, Call[]> = {
   'analytics.getNamespaces day': [exhaustedClient, deniedClient],
   'analytics.getTimeline hour': [exhaustedClient, deniedClient],
   'analytics.getIdentifiers hour': [exhaustedClient, deniedClient],
+  'analytics.getDecisions denied': [exhaustedClient, deniedClient],
   'gateway.check denied': [exhaustedClient],
   'gateway.checkPath denied': [exhaustedClient],
   'gateway.authRequest denied': [exhaustedClient],

@@ -4,7 +4,6 @@ import { ANALYTICS_IDENTIFIERS_MAX } from '../../../core/constants.ts';
 import {
   HOUR_MS,
   NAMESPACE_ID,
-  NAMESPACE_REQUIRED,
   NO_NAMESPACE_ID,
   NO_SUCH_ID,
   notFoundV1,
@@ -12,15 +11,15 @@ import {
   RESET,
 } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
-import { requireNamespace } from '../../texts/request-rules.ts';
 import { ANALYTICS_OF_THIS_MACHINE } from '../../texts/sentences.ts';
 import { getIdentifiers, response } from './analytics-get-identifiers.ts';
 
 export const getIdentifiersTexts = documented(getIdentifiers, response, {
   tag: 'Analytics',
-  summary: 'Show the busiest identifiers of a namespace',
+  summary: 'Show the busiest identifiers',
   description: [
-    'Lists the identifiers that were denied most often, and those that used most tokens, ' +
+    'Lists the identifiers of a namespace, or of all namespaces that the key may read, that ' +
+      'were denied most often, and those that used most tokens, ' +
       'in whole hours. A denied lease counts as a denied check, and no lease uses tokens. ' +
       'Without `start` it covers the current hour.',
     `weir keeps ${ANALYTICS_IDENTIFIERS_MAX} identifiers of each list at most. A page has the ` +
@@ -30,7 +29,6 @@ export const getIdentifiersTexts = documented(getIdentifiers, response, {
       `of its namespace than about 1 in 1 000. ${ANALYTICS_OF_THIS_MACHINE}`,
   ],
   notFound: 'The namespace does not exist.',
-  rules: requireNamespace,
   examples: {
     hour: {
       summary: 'The current hour',
@@ -44,7 +42,31 @@ export const getIdentifiersTexts = documented(getIdentifiers, response, {
         spent: [{ identifier: '203.0.113.2', count: 100, error: 0 }],
       }),
     },
-    invalid: { summary: 'Without a namespace', request: {}, ...NAMESPACE_REQUIRED },
+    all: {
+      summary: 'All namespaces',
+      request: { limit: 1 },
+      ...ok({
+        start: RESET - HOUR_MS,
+        end: RESET,
+        complete: true,
+        denied: [
+          {
+            identifier: '203.0.113.2',
+            namespace: { id: NAMESPACE_ID, name: 'login' },
+            count: 1,
+            error: 0,
+          },
+        ],
+        spent: [
+          {
+            identifier: '203.0.113.2',
+            namespace: { id: NAMESPACE_ID, name: 'login' },
+            count: 100,
+            error: 0,
+          },
+        ],
+      }),
+    },
     unknown: {
       summary: 'An unknown namespace',
       request: { namespaceId: NO_NAMESPACE_ID },

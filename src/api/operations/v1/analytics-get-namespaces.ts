@@ -11,6 +11,7 @@ import {
   rangeOf,
   requireAnalytics,
   requireHours,
+  requireSomeAnalytics,
   shownFigures,
   shownRange,
 } from '../../common/analytics.ts';
@@ -47,9 +48,7 @@ export const getNamespaces = readOperation({
   },
   handle: (context, query): Result<typeof response> => {
     const { registry, permissions } = context;
-    if (!permissions.mayInSomeNamespace('read_analytics')) {
-      permissions.require('read_analytics', undefined);
-    }
+    requireSomeAnalytics(context);
     const range = rangeOf(context, query, GRANULARITY_MS.hour, HOURS_OF_A_DAY);
     requireHours(range);
     const totals = requireAnalytics(context).totals(range.from, range.to);

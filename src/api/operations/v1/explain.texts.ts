@@ -1,5 +1,6 @@
 /** The texts and the examples of POST /v1/ratelimits.explain. */
 
+import { RECENT_TOGETHER_MS } from '../../../core/constants.ts';
 import {
   badRequestV1,
   NO_HOLDS,
@@ -25,8 +26,13 @@ export const explainTexts = documented(explain, response, {
     'Without `limit`, `duration`, `algorithm` and `burst`, the check is that of a gateway, if ' +
       'the namespace has a policy. `windows` then has an entry for each window of the policy, ' +
       'or one entry if an override matches.',
-    'If nothing sets a limit, the application sends it with each check. A counter then stands ' +
-      'for a check with its duration, and with the limit of the last check that it counted. ' +
+    'If nothing sets a limit, the application sends it with each check. The explained check is ' +
+      'then the last one among the [recent decisions](#analyticsgetdecisions), with its limit, ' +
+      'rule and cost: these terms come from `decision`. If several windows were checked within ' +
+      `${RECENT_TOGETHER_MS / 1_000} s, each of them is explained. A key without ` +
+      '`read_analytics` in the namespace gets no recent decisions.',
+    'Without a recent decision, a counter stands for a check with its duration, and with the ' +
+      'limit of the last check that it counted. ' +
       'These terms come from `counter`. If `algorithm` is set, only its counters are used. ' +
       'Otherwise a counter of windows is predicted as `fixed`: it does not say whether its ' +
       'checks slide. A counter does not have the burst of its checks either. If there are ' +
@@ -45,17 +51,17 @@ export const explainTexts = documented(explain, response, {
   examples: {
     denied: {
       summary: 'An override denies the check',
-      request: { namespace: 'email.send', identifier: 'user_10' },
+      request: { namespace: 'email.send', identifier: 'user_10', cost: 1 },
       ...ok({
         namespace: 'email.send',
         identifier: 'user_10',
         at: 1795179540600,
         success: false,
         cause: 'limit_reached',
-        passesAt: RESET + 1,
+        passesAt: RESET,
         reason:
-          'The check is denied: the sliding window of 60000 ms has 0 of 5 tokens left, and the ' +
-          'cost is 1. It can pass at 2026-11-20T13:00:00.001Z, if no other is counted.',
+          'The check is denied: the fixed window of 60000 ms has 0 of 5 tokens left, and the ' +
+          'cost is 1. It can pass at 2026-11-20T13:00:00Z, if no other is counted.',
         isExact: true,
         override: {
           id: OVERRIDE_ID,
@@ -85,16 +91,33 @@ export const explainTexts = documented(explain, response, {
             remaining: 0,
             reset: RESET,
             cause: 'limit_reached',
-            passesAt: RESET + 1,
+            passesAt: RESET,
             terms: {
               limit: { value: 5, from: 'override' },
               duration: { value: 60_000, from: 'override' },
-              algorithm: { value: 'sliding', from: 'default' },
+              algorithm: { value: 'fixed', from: 'decision', at: RESET - 59_400 },
               async: { value: false, from: 'default' },
-              cost: { value: 1, from: 'default' },
+              cost: { value: 1, from: 'request' },
             },
           },
         ],
+        recent: {
+          since: RESET - 59_900,
+          last: {
+            time: RESET - 59_400,
+            until: RESET - 59_400,
+            decision: 'allowed',
+            count: 1,
+            cost: 5,
+            limit: 5,
+            duration: 60_000,
+            algorithm: 'fixed',
+            remaining: 0,
+            reset: RESET,
+            source: 'override',
+            override: OVERRIDE_ID,
+          },
+        },
         counters: [
           {
             duration: 60_000,
@@ -104,7 +127,6 @@ export const explainTexts = documented(explain, response, {
             previous: 0,
             algorithms: {
               fixed: { used: 5, remaining: 0, reset: RESET },
-              sliding: { used: 5, remaining: 0, reset: RESET },
             },
           },
         ],
@@ -126,6 +148,7 @@ export const explainTexts = documented(explain, response, {
         otherOverrides: [],
         matchingOverrides: 0,
         windows: [],
+        recent: { since: RESET - 59_900 },
         counters: [],
         holds: NO_HOLDS,
       }),

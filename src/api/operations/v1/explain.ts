@@ -13,11 +13,12 @@ import { ApiError } from '../../../core/errors.ts';
 import type { Namespace } from '../../../core/namespace.ts';
 import { field, integer } from '../../../core/schema.ts';
 import { DEFAULT_RULE } from '../../../core/window-rules.ts';
-import type { CounterExplanation } from '../../../engine/engine.ts';
+import type { CounterExplanation, CounterState } from '../../../engine/engine.ts';
 import type { LiveHolds } from '../../../engine/hold-engine.ts';
 import { PRECEDENCE_RULES } from '../../../overrides/precedence.ts';
 import type { OverrideMatch } from '../../../overrides/sets.ts';
 import type { Policy } from '../../../policies/policy.ts';
+import { count } from '../../common/analytics.ts';
 import { DEFAULT_NAMESPACE } from '../../common/check-request.ts';
 import { counterFields, counterList, durationField, shownCounters } from '../../common/counters.ts';
 import { liveHoldsField, shownHolds } from '../../common/live-holds.ts';
@@ -26,6 +27,7 @@ import { namespaceNotFound } from '../../common/namespace-reference.ts';
 import { counterOperation, type Result } from '../../common/operation.ts';
 import { overrideV1, shownV1 } from '../../common/override-fields.ts';
 import { policyFields } from '../../common/policy-fields.ts';
+import { decisionFields } from '../../common/recent-decisions.ts';
 import {
   amount,
   flagged,
@@ -36,7 +38,7 @@ import {
   unixMs,
 } from '../../common/responses.ts';
 import { readBody, type UnknownFieldListener } from '../../common/unknown-fields.ts';
-import type { ExplainFacts } from '../../explain/facts.ts';
+import type { ExplainFacts, RecentFacts } from '../../explain/facts.ts';
 import { verdictOf } from '../../explain/reason.ts';
 import { type CheckTerms, type RequestedTerms, TERM_SOURCES } from '../../explain/terms.ts';
 
@@ -92,7 +94,46 @@ export function response() {
       'The decision in each window. A policy can have several, which must all allow the check. ' +
         'If nothing sets a limit, each window is that of a counter.',
     ),
-    counters: counterList('The counters of the identifier, as `ratelimits.inspect` shows them.'),
+    recent: Type.Optional(
+      Type.Object(
+        {
+          since: unixMs('Begin of the time that the recent decisions cover'),
+          last: Type.Optional(
+            Type.Object(decisionFields(), {
+              description: 'The last recorded decision. Absent if there is none.',
+            }),
+          ),
+          lastDenied: Type.Optional(
+            Type.Object(decisionFields(), {
+              description: 'The last denial of a check or a lease. Absent if there is none.',
+            }),
+          ),
+        },
+        {
+          description:
+            'What was decided recently about the identifier. Absent if the key may not read ' +
+            'analytics of the namespace, and with `WEIR_RECENT_DECISIONS=off`.',
+        },
+      ),
+    ),
+    deniedThisHour: Type.Optional(
+      Type.Object(
+        {
+          start: unixMs('Begin of the clock hour'),
+          count: count('Number of denied checks and leases, at most.'),
+          error: count('The true number is between `count` minus `error` and `count`.'),
+        },
+        {
+          description:
+            'How often the identifier was denied in this hour, on this machine. Absent if the ' +
+            'analytics do not list the identifier, or the key may not read them.',
+        },
+      ),
+    ),
+    counters: counterList(
+      'The counters of the identifier, as `ratelimits.inspect` shows them. A counter of windows ' +
+        'has only the algorithm of its checks, where it is known.',
+    ),
     holds: liveHoldsField(),
   });
 }
@@ -124,9 +165,12 @@ function explainedWindow() {
 
 function term<S extends TSchema>(value: S, description: string) {
   const from = Type.Enum([...TERM_SOURCES], {
-    description: 'Where the value comes from. `counter`: from the last check that it counted.',
+    description:
+      'Where the value comes from. `decision`: from the last recorded check, at the time `at`. ' +
+      '`counter`: from the last check that the counter counted.',
   });
-  return Type.Object({ value: field(value, 'The value.'), from }, { description });
+  const at = Type.Optional(unixMs('Time of the recorded check'));
+  return Type.Object({ value: field(value, 'The value.'), from, at }, { description });
 }
 
 function passesAt() {
@@ -198,6 +242,7 @@ function incomplete(limit: number | undefined, duration: number | undefined): Ap
 }
 
 const NOT_CHECKED = 'Requests that the policy skips get no check:';
+const SHADOW_RULE = 'The rule was in shadow mode, so the request passes.';
 const SHADOWED = 'The policy is in shadow mode, so the gateway allows the request.';
 
 /** The body of the 200. */
@@ -208,8 +253,8 @@ export function explainResult(
   explanation: CounterExplanation,
   holds: LiveHolds,
 ): Result<typeof response> {
-  const { winner, losers, count } = facts.overrides;
-  const { policy, identifier } = facts;
+  const { winner, losers, count: matching } = facts.overrides;
+  const { policy, identifier, recent, deniedThisHour } = facts;
   const { allowed, counters, predictions, nowMs, isExact } = explanation;
   const { reason, ...verdict } = verdictOf(terms, explanation);
   const isShadowed = policy?.shadow === true && !allowed;
@@ -222,7 +267,9 @@ export function explainResult(
     reason: [
       ...identifierNote(request, facts),
       reason,
+      ...limitNotes(terms, counters),
       ...(isShadowed ? [SHADOWED] : []),
+      ...(isRuleInShadow(terms, facts) && !allowed ? [SHADOW_RULE] : []),
       ...(policy?.skip === undefined ? [] : [`${NOT_CHECKED} ${policy.skip.join(', ')}.`]),
     ].join(' '),
     isExact,
@@ -230,16 +277,53 @@ export function explainResult(
     otherOverrides: losers.map(({ reason, ...override }) => {
       return { ...shownOverride(override), rule: reason.rule, reason: reason.text };
     }),
-    matchingOverrides: count,
+    matchingOverrides: matching,
     ...(policy && { policy: shownPolicy(policy) }),
     windows: terms.map((window, number) => {
       const { allowed: success, passesAt, ...rest } = predictions[number];
       const decision = { success, ...rest };
       return { ...decision, ...(passesAt !== undefined && { passesAt }), terms: window };
     }),
-    counters: shownCounters(counters),
+    ...(recent && { recent: shownRecent(recent) }),
+    ...(deniedThisHour && { deniedThisHour }),
+    counters: countersInUse(counters, terms),
     holds: shownHolds(holds),
   };
+}
+
+/** Says that a limit may have changed since the last recorded check. */
+function limitNotes(terms: readonly CheckTerms[], counters: readonly CounterState[]): string[] {
+  return terms.flatMap(({ limit, duration, algorithm }) => {
+    if (limit.from !== 'decision') return [];
+    const counter = counters.find(({ durationMs, usage }) => {
+      return durationMs === duration.value && usage[algorithm.value] !== undefined;
+    });
+    if (counter === undefined || counter.limit === 0 || counter.limit === limit.value) return [];
+    return [`The last allowed check had the limit ${counter.limit}: it may have changed.`];
+  });
+}
+
+/** Whether a rule of Envoy's service in shadow mode has denied the last check. */
+function isRuleInShadow([first]: readonly CheckTerms[], { recent }: ExplainFacts): boolean {
+  return first?.limit.from === 'decision' && recent?.checks.at(0)?.shadow === true;
+}
+
+function shownRecent({ since, last, lastDenied }: RecentFacts) {
+  return { since, ...(last && { last }), ...(lastDenied && { lastDenied }) };
+}
+
+/** The counters without the algorithms that no check uses, where the terms say which one does. */
+function countersInUse(counters: readonly CounterState[], terms: readonly CheckTerms[]) {
+  return shownCounters(counters).map(({ algorithms, ...counter }) => {
+    const used = terms
+      .filter(({ duration, algorithm }) => {
+        return duration.value === counter.duration && algorithm.from !== 'default';
+      })
+      .flatMap(({ algorithm: { value } }) => {
+        return algorithms[value] === undefined ? [] : [[value, algorithms[value]] as const];
+      });
+    return { ...counter, algorithms: used.length === 0 ? algorithms : Object.fromEntries(used) };
+  });
 }
 
 /** A sentence if the requests of a policy do not have the identifier of this request. */

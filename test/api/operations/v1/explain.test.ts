@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { EXPLAINED_OVERRIDES_MAX } from '../../../../src/core/constants.ts';
 import { describeEngines, describeOnce } from '../../../support/engine-modes.ts';
 import { newSeed, trialCount } from '../../../support/guarantees.ts';
-import type { Fields } from '../../../support/operations.ts';
+import type { ApiClient, Fields } from '../../../support/operations.ts';
 import { forwardedFor, sendGatewayCheck } from '../../../support/policy-config.ts';
 import { ROOT_KEY } from '../../../support/server.ts';
 import { useServer } from '../../../support/test-server.ts';
@@ -31,27 +31,49 @@ interface Explanation {
   otherOverrides: Fields[];
   matchingOverrides: number;
   policy?: Fields;
-  windows: (Fields & { terms: Record<string, { value: unknown; from: string }> })[];
+  windows: (Fields & { terms: Record<string, { value: unknown; from: string; at?: number }> })[];
   counters: Fields[];
+  recent: {
+    since: number;
+    last?: Fields & { count: number };
+    lastDenied?: Fields & { count: number };
+  };
+  deniedThisHour?: Fields;
 }
+
+const explainOn = (server: ApiClient, fields: Fields, key?: string): Promise<Explanation> => {
+  return server.ok<Explanation>('ratelimits.explain', fields, key);
+};
+const setOverrideOn = async (
+  server: ApiClient,
+  namespace: string,
+  identifier: string,
+  values: Fields = {},
+) => {
+  const fields = { namespaceName: namespace, identifier, limit: 5, duration: MONTH_MS };
+  const set = await server.ok('ratelimits.setOverride', { ...fields, ...values });
+  return set.overrideId as string;
+};
+
+const POLICIES = {
+  two: {
+    windows: [
+      { limit: 3, duration: DAY_MS },
+      { limit: 5, duration: MONTH_MS, algorithm: 'gcra' as const, burst: 4 },
+    ],
+    cost: 2,
+  },
+  shadow: { limit: 1, duration: MONTH_MS, shadow: true },
+  networks: { limit: 9, duration: MONTH_MS },
+  keys: { limit: 9, duration: MONTH_MS, identify: 'header:x-api-key' },
+  skipping: { limit: 1, duration: MONTH_MS, skip: ['preflight', '/healthz'] },
+};
 
 describeEngines('decided %s:', (mode) => {
   const server = useServer({
     mode,
     args: ['--acceptors', '2'],
-    policies: {
-      two: {
-        windows: [
-          { limit: 3, duration: DAY_MS },
-          { limit: 5, duration: MONTH_MS, algorithm: 'gcra', burst: 4 },
-        ],
-        cost: 2,
-      },
-      shadow: { limit: 1, duration: MONTH_MS, shadow: true },
-      networks: { limit: 9, duration: MONTH_MS },
-      keys: { limit: 9, duration: MONTH_MS, identify: 'header:x-api-key' },
-      skipping: { limit: 1, duration: MONTH_MS, skip: ['preflight', '/healthz'] },
-    },
+    policies: POLICIES,
   });
   // Creates the namespace, which every acceptor knows then.
   beforeAll(() => setOverride(NAMESPACE, 'unused'));
@@ -61,13 +83,9 @@ describeEngines('decided %s:', (mode) => {
   const check = (identifier: string, changes: Fields = {}): Fields => {
     return { namespace: NAMESPACE, identifier, limit: 10, duration: MONTH_MS, ...changes };
   };
-  const explain = async (fields: Fields): Promise<Explanation> => {
-    return (await server.ok('ratelimits.explain', fields)) as unknown as Explanation;
-  };
-  const setOverride = async (namespace: string, identifier: string, values: Fields = {}) => {
-    const fields = { namespaceName: namespace, identifier, limit: 5, duration: MONTH_MS };
-    const set = await server.ok('ratelimits.setOverride', { ...fields, ...values });
-    return set.overrideId as string;
+  const explain = (fields: Fields) => explainOn(server, fields);
+  const setOverride = (namespace: string, identifier: string, values: Fields = {}) => {
+    return setOverrideOn(server, namespace, identifier, values);
   };
   const deleteOverride = (namespaceName: string, identifier: string) => {
     return server.ok('ratelimits.deleteOverride', { namespaceName, identifier });
@@ -101,7 +119,14 @@ describeEngines('decided %s:', (mode) => {
     });
   });
 
-  describe('where the limit comes with each check,', () => {
+  describe('where the limit comes with each check, without recent decisions,', () => {
+    const server = useServer({ mode, args: ['--recent-decisions', 'off'], policies: POLICIES });
+    beforeAll(() => setOverrideOn(server, NAMESPACE, 'unused'));
+    const explain = (fields: Fields) => explainOn(server, fields);
+    const setOverride = (identifier: string, values: Fields) => {
+      return setOverrideOn(server, NAMESPACE, identifier, values);
+    };
+
     test('an explanation predicts the check that the counter last counted', async () => {
       const identifier = fresh();
       await server.ok('ratelimits.limit', check(identifier, { cost: 9 }));
@@ -135,7 +160,7 @@ describeEngines('decided %s:', (mode) => {
       await server.ok('ratelimits.limit', check(identifier, { cost: 10 }));
       const own = await explain(check(identifier, { limit: 11 }));
       expect([own.success, termsOf(own).limit]).toEqual([true, [11, 'request']]);
-      await setOverride(NAMESPACE, identifier, { limit: 12 });
+      await setOverride(identifier, { limit: 12 });
       const overridden = await explain({ namespace: NAMESPACE, identifier });
       expect(termsOf(overridden).limit).toEqual([12, 'override']);
       await server.ok('ratelimits.limit', check(identifier, { namespace: 'two' }));
@@ -182,6 +207,96 @@ describeEngines('decided %s:', (mode) => {
       await server.ok('ratelimits.reset', { namespace: NAMESPACE, identifier });
       const explained = await explain({ namespace: NAMESPACE, identifier });
       expect(explained).toMatchObject({ cause: 'no_limit', windows: [] });
+    });
+  });
+
+  describe('where the limit comes with each check,', () => {
+    const request = (identifier: string) => ({ namespace: NAMESPACE, identifier });
+
+    test('an explanation predicts the last recorded check, and says when it was', async () => {
+      const identifier = fresh();
+      const from = Date.now() - 1_000;
+      await server.ok('ratelimits.limit', check(identifier, { cost: 9 }));
+      await server.ok('ratelimits.limit', check(identifier, { cost: 3 }));
+      const explained = await explain(request(identifier));
+      expect(explained).toMatchObject({ success: false, cause: 'limit_reached' });
+      expect(termsOf(explained)).toEqual({
+        limit: [10, 'decision'],
+        duration: [MONTH_MS, 'decision'],
+        algorithm: ['fixed', 'decision'],
+        async: [false, 'default'],
+        // The check that was denied is explained, and not a cheaper one.
+        cost: [3, 'decision'],
+      });
+      const { at } = explained.windows[0].terms.limit;
+      expect(at).toBeGreaterThan(from);
+      expect(at).toBeLessThan(Date.now() + 1_000);
+      expect(explained.reason).toMatch(
+        /cost is 3\. .* The last check had this limit: 10 per \d+ ms, fixed, at 20\S+Z\.$/,
+      );
+      const decision = { decision: 'denied', cost: 3, limit: 10, source: 'request' };
+      expect(explained.recent).toMatchObject({ last: decision, lastDenied: decision });
+      // Nothing that no check uses.
+      expect(Object.keys(explained.counters[0].algorithms as Fields)).toEqual(['fixed']);
+      expect(await explain({ ...request(identifier), cost: 1 })).toMatchObject({ success: true });
+      const sliding = await explain({ ...request(identifier), algorithm: 'sliding', cost: 2 });
+      expect(termsOf(sliding)).toMatchObject({ limit: [10, 'counter'] });
+    });
+
+    test('an explanation counts the denials of this hour', async () => {
+      const identifier = fresh();
+      for (let i = 0; i < 4; i++)
+        await server.ok('ratelimits.limit', check(identifier, { limit: 1 }));
+      const { deniedThisHour, recent } = await explain(request(identifier));
+      const hour = 3_600_000;
+      const isNewHour = Date.now() % hour < 60_000;
+      if (!isNewHour) expect(deniedThisHour).toMatchObject({ count: 3 });
+      expect(deniedThisHour).toMatchObject({ error: 0 });
+      expect(recent.lastDenied?.count).toBeLessThanOrEqual(3);
+    });
+
+    test('of several windows that were checked together, each is predicted', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier, { limit: 1 }));
+      await server.ok('ratelimits.limit', check(identifier, { limit: 1 }));
+      const daily = { duration: DAY_MS, limit: 1, algorithm: 'gcra' };
+      await server.ok('ratelimits.limit', check(identifier, daily));
+      await server.ok('ratelimits.limit', check(identifier, daily));
+      const explained = await explain(request(identifier));
+      expect(explained).toMatchObject({ success: false, cause: 'limit_reached' });
+      expect([0, 1].map((window) => termsOf(explained, window))).toMatchObject([
+        { duration: [DAY_MS, 'decision'], algorithm: ['gcra', 'decision'] },
+        { duration: [MONTH_MS, 'decision'], algorithm: ['fixed', 'decision'] },
+      ]);
+      expect(explained.reason).toContain('The last checks had these limits: 1 per');
+    });
+
+    test('an override that has ended does not set the limit of the next check', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier, { cost: 10 }));
+      const override = await setOverride(NAMESPACE, identifier, { limit: 5, duration: MONTH_MS });
+      await server.ok('ratelimits.limit', check(identifier));
+      const overridden = await explain(request(identifier));
+      expect(termsOf(overridden)).toMatchObject({
+        ...{ limit: [5, 'override'], algorithm: ['fixed', 'decision'] },
+      });
+      expect(overridden.recent.last).toMatchObject({ source: 'override', override, limit: 5 });
+      await deleteOverride(NAMESPACE, identifier);
+      const explained = await explain(request(identifier));
+      expect(termsOf(explained).limit[1]).not.toBe('override');
+      expect(termsOf(explained).limit[0]).toBe(10);
+    });
+
+    test('a key that may not read analytics gets no recent decisions', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier, { cost: 10 }));
+      await server.ok('ratelimits.limit', check(identifier, { limit: 8 }));
+      const permissions = ['ratelimit.*.read_namespace', 'ratelimit.*.read_override'];
+      const { key } = await server.ok<{ key: string }>('keys.create', { name: 'k', permissions });
+      const explained = await explainOn(server, request(identifier), key);
+      expect(explained).not.toHaveProperty('recent');
+      expect(explained).not.toHaveProperty('deniedThisHour');
+      expect(termsOf(explained).limit).toEqual([10, 'counter']);
     });
   });
 
