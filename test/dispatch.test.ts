@@ -28,6 +28,7 @@ const COMMAND_LINES = [
   ['namespaces', 'list'],
   ['stats'],
   ['top', '--interval', '100ms'],
+  ['events', 'tail', '--once', '--lines', '1'],
   ['audit', 'list'],
   ['config', 'check'],
   ['migrate', 'to-redis'],

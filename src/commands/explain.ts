@@ -1,14 +1,17 @@
 /** `weir explain`: why the next check of an identifier is allowed or denied on a running server. */
 
+import type { ShownDecision } from '../api/common/recent-decisions.ts';
 import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { AMOUNT_MAX } from '../core/constants.ts';
 import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { DEFAULT_RULE } from '../core/window-rules.ts';
 import { isoTime } from '../shared-memory/clock.ts';
+import { countCell } from './analytics.ts';
 import { parseWindowRule } from './check.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { type CounterFields, counterTable } from './counter-table.ts';
+import { limitTexts } from './decision-text.ts';
 import { type HoldFields, holdTable } from './hold-table.ts';
 import {
   ALGORITHM_OPTION,
@@ -62,6 +65,8 @@ interface ExplainResponse {
   holds?: HoldFields;
   policy?: { shadow: boolean };
   windows: ExplainedWindow[];
+  recent?: { since: number; lastDenied?: ShownDecision };
+  deniedThisHour?: { start: number; count: number; error: number };
   counters: CounterFields[];
 }
 
@@ -115,10 +120,11 @@ export const explain: Command = {
     }),
   },
   notes: `Shows the override that applies and why others do not, the terms of the check and their
-sources, the decision that it would get, and the counters. Nothing changes. Without --limit and
---duration, the policy of the namespace sets them if there is one. If no override or policy sets
-them, they are those of the last counted check. For a check of v1 without an algorithm, add
---algorithm fixed. If the identifier begins with -, put both arguments at the end, after --.`,
+sources, the decision that it would get, when the identifier was last denied, and the counters.
+Nothing changes. Without --limit and --duration, the policy of the namespace sets them if there is
+one. If no override or policy sets them, they are those of the last recorded check, with its rule
+and cost, or of the last counted check. If the identifier begins with -, put both arguments at the
+end, after --.`,
   examples: [
     'weir explain email.send user_1',
     'weir explain email.send user_1 --limit 10 --duration 60s --cost 3',
@@ -134,6 +140,11 @@ function requireBoth(limit: string | undefined, duration: string | undefined): v
   throw new StartError(`--${missing} is required with --${given}: a check has both`);
 }
 
+const TERM_SOURCE_TEXTS: Readonly<Record<string, string>> = {
+  decision: 'last check',
+  counter: 'last counted check',
+};
+
 /** The response as text: paragraphs. */
 function describe(response: ExplainResponse): string {
   const { reason, isExact, windows, counters } = response;
@@ -141,6 +152,7 @@ function describe(response: ExplainResponse): string {
   const estimate = 'Other machines share the counters, so this is an estimate.';
   return [
     isExact ? reason : `${reason} ${estimate}`,
+    ...denialParagraph(response),
     ...overrideParagraphs(response),
     ...(windows.length > 0 ? [checkParagraph(response)] : []),
     `Counters:\n${counterTable(counters) ?? 'none'}`,
@@ -177,9 +189,26 @@ function overrideParagraphs(response: ExplainResponse): string[] {
   return [applies, `Other overrides that match: ${others}${shown}\n${table}`];
 }
 
+/** When the identifier was last denied, and how often in this hour, as far as it is known. */
+function denialParagraph({ recent, deniedThisHour }: ExplainResponse): string[] {
+  const lines: string[] = [];
+  if (recent?.lastDenied !== undefined) {
+    const { lastDenied } = recent;
+    lines.push(`Last denied: ${isoTime(lastDenied.until)}, ${limitTexts(lastDenied).join(', ')}.`);
+  } else if (recent !== undefined) {
+    lines.push(`Last denied: not since ${isoTime(recent.since)}, when the records begin.`);
+  }
+  if (deniedThisHour !== undefined) {
+    const times = countCell(deniedThisHour) === '1' ? 'time' : 'times';
+    const since = isoTime(deniedThisHour.start);
+    lines.push(`Denied this hour: ${countCell(deniedThisHour)} ${times} since ${since}.`);
+  }
+  return lines.length === 0 ? [] : [lines.join('\n')];
+}
+
 function checkParagraph({ windows, policy, cause }: ExplainResponse): string {
   const termOf = <T>({ value, from }: Term<T>, text = String(value)) => {
-    return `${text} (${from === 'counter' ? 'last counted check' : from})`;
+    return `${text} (${TERM_SOURCE_TEXTS[from] ?? from})`;
   };
   const rows = windows.map(({ success, left, reset, passesAt, terms }) => [
     termOf(terms.limit),

@@ -86,6 +86,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'show the checks per second of the namespaces, live',
     load: async () => (await import('./top.ts')).top,
   },
+  events: {
+    summary: 'print the recent decisions, and new ones as they come',
+    load: async () => (await import('./events.ts')).events,
+  },
   audit: {
     summary: 'list changes, their times and the keys that made them',
     load: async () => (await import('./audit.ts')).audit,

@@ -48,7 +48,7 @@ const FLAG_BY_FIELD: Readonly<Record<string, string>> = {
   expires: '--expires',
 };
 
-type RequestFields = Record<string, string | number | boolean | undefined | object>;
+export type RequestFields = Record<string, string | number | boolean | undefined | object>;
 
 /** An error response of the server. */
 export class ServerError extends StartError {

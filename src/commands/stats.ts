@@ -75,11 +75,11 @@ export const stats: Command = {
     }),
   },
   notes: `
-Without <namespace>, the namespaces with the most checks. With it, its sums, its checks over time,
-the identifiers that were denied most often, and those that spent most tokens. <namespace> is a name
-or an id. --last includes the current minute or hour; lists of identifiers cover whole hours. A
-count such as 40-45 is between both. An identifier that ends with … is cut off. The figures are
-those of one machine.
+Without <namespace>, the namespaces with the most checks. With it, its sums and its checks over
+time. Both with the identifiers that were denied most often, and those that spent most tokens.
+<namespace> is a name or an id. --last includes the current minute or hour; lists of identifiers
+cover whole hours. A count such as 40-45 is between both. An identifier that ends with … is cut off.
+The figures are those of one machine.
 `,
   examples: ['weir stats', 'weir stats email.send --last 30m', 'weir stats email.send --by hour'],
   exitCodes: CLIENT_EXIT_CODES,
@@ -91,18 +91,27 @@ async function namespacesText(
   isJson: boolean,
 ): Promise<string> {
   if (by !== undefined) throw new StartError('--by is only for one namespace: add <namespace>');
+  const lines = limitOf(limit, ANALYTICS_NAMESPACES_PAGE_MAX);
   const response = await client.namespaces({
     start: last === undefined ? undefined : startOf(last, 'hour', ANALYTICS_QUERY_HOURS_MAX),
-    limit: limitOf(limit, ANALYTICS_NAMESPACES_PAGE_MAX),
+    limit: lines,
   });
-  if (isJson) return `${JSON.stringify(response)}\n`;
   const { start, end, namespaces, total } = response;
+  const identifiersMax = lines === undefined ? undefined : Math.min(lines, PAGE_MAX);
+  const identifiers = await client.identifiers({ start, end, limit: identifiersMax });
+  if (isJson) return `${JSON.stringify(response)}\n${JSON.stringify(identifiers)}\n`;
   const rows = namespaces.map((item) => [...figureCells(item), formatCell(item.name)]);
   const header = [...FIGURE_HEADINGS, 'NAMESPACE'];
   const others = total - rows.length;
   const table = formatTable(header, rows, FIGURE_HEADINGS.length);
   const note = others > 0 ? `\n${others} more with fewer checks: see --limit\n` : '';
-  return `${rangeText(start, end)}\n\n${table}${note}`;
+  return [
+    `${rangeText(start, end)}\n`,
+    table + note,
+    `Identifiers of all namespaces${identifiers.complete ? '' : `, ${INCOMPLETE}`}\n`,
+    identifiersTable('DENIED', identifiers.denied),
+    identifiersTable('TOKENS', identifiers.spent),
+  ].join('\n');
 }
 
 async function namespaceText(
@@ -164,8 +173,14 @@ function barOf({ allowed, denied }: Figures, most: number): string {
 }
 
 function identifiersTable(title: string, items: readonly ListedIdentifier[]): string {
-  const rows = items.map((item) => [countCell(item), identifierCell(item)]);
-  return rows.length === 0 ? `${title}: none\n` : formatTable([title, 'IDENTIFIER'], rows, 1);
+  const isOfAll = items.some(({ namespace }) => namespace !== undefined);
+  const header = isOfAll ? [title, 'NAMESPACE', 'IDENTIFIER'] : [title, 'IDENTIFIER'];
+  const rows = items.map((item) => {
+    const { namespace } = item;
+    const named = namespace === undefined ? [] : [formatCell(namespace.name)];
+    return [countCell(item), ...named, identifierCell(item)];
+  });
+  return rows.length === 0 ? `${title}: none\n` : formatTable(header, rows, 1);
 }
 
 function figureCells(figures: Figures): string[] {

@@ -20,9 +20,12 @@ describe('weir explain', () => {
     await set('cli', 'explained*', '5');
     await set('c*', 'explained_1', '50');
     await use('explained_1', '4');
+    await use('explained_1', '3');
     const explained = await weir(['explain', 'cli', 'explained_1', '--cost', '2']);
     expect([explained.code, explained.stderr]).toEqual([0, '']);
-    const [reason, applies, others, check, counters] = explained.stdout.trimEnd().split('\n\n');
+    const [reason, denials, applies, others, check, counters] = explained.stdout
+      .trimEnd()
+      .split('\n\n');
     expect(reason).toMatch(
       /^The check is denied: the sliding window of 2592000000 ms has 1 of 5 tokens left, and the co/,
     );
@@ -36,12 +39,15 @@ describe('weir explain', () => {
     expect(check).toMatch(/^Next check:\n/);
     expect(cellsOf(check)).toEqual([
       [
-        ...['5 (override)', '30d (override)', 'sliding (default)', '-', '2 (request)'],
+        ...['5 (override)', '30d (override)', 'sliding (last check)', '-', '2 (request)'],
         ...['no (default)', '1', 'denied', expect.stringMatching(/T00:00:00\.001Z$/)],
       ],
     ]);
+    expect(denials).toMatch(
+      /^Last denied: \S+Z, cost 3, 0 left, 5 per 30d, sliding, by the override rlor_\w+\.\nDenied/,
+    );
     expect(counters).toMatch(/^Counters:\nDURATION {2}/);
-    expect(cellsOf(counters)[0].slice(0, 5)).toEqual(['30d', 'fixed', '5', '4', '1']);
+    expect(cellsOf(counters)[0].slice(0, 5)).toEqual(['30d', 'sliding', '5', '4', '1']);
     // Nothing has changed.
     expect(await weir(['explain', 'cli', 'explained_1', '--cost', '2'])).toEqual(explained);
   });
@@ -51,7 +57,7 @@ describe('weir explain', () => {
     const [first, second] = ['2099-01-31T00:00:00Z', '2098-01-31T00:00:00Z'];
     await weir(['overrides', 'set', 'ending', ...values, '--expires', first]);
     await weir(['overrides', 'set', 'endin*', ...values, '--expires', second]);
-    const [, applies, others] = (await weir(['explain', 'cli', 'ending'])).stdout.split('\n\n');
+    const [, , applies, others] = (await weir(['explain', 'cli', 'ending'])).stdout.split('\n\n');
     expect(applies).toContain(`: limit 5, duration 30d, until ${first}.`);
     expect(cellsOf(others)[0]).toContain(second);
   });
@@ -65,9 +71,28 @@ describe('weir explain', () => {
     });
   });
 
-  test('labels the limit of the last counted check, where the limit comes with each check', async () => {
+  test('says when the identifier was last denied, and how often in this hour', async () => {
+    await use('abuser', '10');
+    const { stdout } = await weir(['explain', 'cli', 'abuser']);
+    expect(stdout).toMatch(/^Last denied: not since \S+Z, when the records begin\.$/m);
+    await use('abuser', '1');
+    const denied = (await weir(['explain', 'cli', 'abuser'])).stdout;
+    expect(denied).toMatch(
+      /^Last denied: \S+Z, cost 1, 0 left, 10 per 30d, sliding, by the request\.\nDenied this hour: 1 time since \S+:00:00Z\.$/m,
+    );
+    expect(cellsOf(denied.split('\n\n')[3])[0].slice(0, 3)).toEqual([
+      ...['10 (last check)', '30d (last check)', 'sliding (last check)'],
+    ]);
+  });
+
+  test('labels the limit of the last counted check, for a key without analytics', async () => {
     await use('in_code', '10');
-    const { stdout } = await weir(['explain', 'cli', 'in_code']);
+    const permissions = ['limit', 'read_namespace', 'read_override'].flatMap((action) => {
+      return ['--permission', `ratelimit.*.${action}`];
+    });
+    const [{ key }] = await lines(['keys', 'create', '--name', 'k', ...permissions]);
+    const env = { WEIR_KEY: key as string };
+    const { stdout } = await weir(['explain', 'cli', 'in_code'], env);
     const [reason, override, check] = stdout.split('\n\n');
     expect(reason).toMatch(/^The check is denied: .* 0 of 10 tokens left, and the cost is 1\. /);
     expect(reason).toContain('10 per 2592000000 ms is the limit of the last counted check: the re');
@@ -78,7 +103,7 @@ describe('weir explain', () => {
     ]);
     const terms = ['--limit', '5', '--duration', '60s'];
     await weir(['check', 'in_code', '--namespace', 'cli', ...terms]);
-    const [, , several] = (await weir(['explain', 'cli', 'in_code'])).stdout.split('\n\n');
+    const [, , several] = (await weir(['explain', 'cli', 'in_code'], env)).stdout.split('\n\n');
     expect(several).toMatch(/^Next check of each counter:\n/);
     expect(cellsOf(several).map((cells) => [cells[0], cells[7]])).toEqual([
       ['5 (last counted check)', 'allowed'],
@@ -89,7 +114,7 @@ describe('weir explain', () => {
   test('says that no override matches, and that there are no counters', async () => {
     const { stdout } = await weir(['explain', 'cli', 'nobody']);
     expect(stdout).toContain('No decision is predicted: the request has no limit and duration');
-    expect(stdout).toContain('\n\nOverride: none matches.\n\nCounters:\nnone\n');
+    expect(stdout).toContain(' begin.\n\nOverride: none matches.\n\nCounters:\nnone\n');
     expect(stdout).not.toContain('Next check');
   });
 });

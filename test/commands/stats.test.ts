@@ -59,6 +59,26 @@ describe('weir stats', () => {
     expect(tablesOf(stdout)).toMatchObject([[LOGIN, other]]);
   });
 
+  test('prints the busiest identifiers of all namespaces, with their namespace', async () => {
+    const { stdout } = await weir(['stats']);
+    const [denied, spent] = stdout
+      .slice(stdout.indexOf('Identifiers of all namespaces\n'))
+      .split('\n\n')
+      .slice(1)
+      .map((table) => cellsOf(table.trimEnd()));
+    expect(denied).toEqual([
+      ['DENIED', 'NAMESPACE', 'IDENTIFIER'],
+      ['2', 'login', 'é'],
+      ['1', 'login', 'b'],
+    ]);
+    expect(spent.slice(0, 3)).toEqual([
+      ['TOKENS', 'NAMESPACE', 'IDENTIFIER'],
+      ['5', 'login', 'é'],
+      ['4', 'login', 'b'],
+    ]);
+    expect(spent).toContainEqual(['1', '"\\u001b[31m"', 'x']);
+  });
+
   test('says how many namespaces --limit leaves out', async () => {
     const { stdout } = await weir(['stats', '--limit', '1']);
     expect(stdout).toContain('login\n\n1 more with fewer checks: see --limit\n');
@@ -106,8 +126,9 @@ describe('weir stats', () => {
   });
 
   test('prints the responses of the server with --json', async () => {
-    const [all, ...others] = await lines(['stats', '--last', '2h', '--limit', '1']);
+    const [all, ranked, ...others] = await lines(['stats', '--last', '2h', '--limit', '1']);
     expect(others).toEqual([]);
+    expect(ranked).toMatchObject({ spent: [{ identifier: 'é', namespace: { name: 'login' } }] });
     expect(all).toMatchObject({ namespaces: [{ name: 'login', allowed: 8, denied: 3 }], total: 2 });
     expect((all.end as number) - (all.start as number)).toBe(2 * HOUR_MS);
     const [timeline, identifiers] = await lines(['stats', 'login', '--limit', '1']);
