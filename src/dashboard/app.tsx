@@ -15,6 +15,7 @@ import { linkTo, useRoute } from './common/router.ts';
 import { Name } from './common/text.tsx';
 import { ThemeSwitch } from './common/theme.tsx';
 import { AuditView } from './views/audit.tsx';
+import { DecisionsView } from './views/decisions.tsx';
 import { IdentifierView } from './views/identifier.tsx';
 import { KeysView } from './views/keys.tsx';
 import { NamespaceView } from './views/namespace.tsx';
@@ -56,6 +57,11 @@ const VIEWS: Record<string, View> = {
     isPermitted: (grant) => {
       return (['read_namespace', 'limit', 'reset'] as const).some((it) => grant.mayInSome(it));
     },
+  },
+  decisions: {
+    title: 'Recent decisions',
+    component: DecisionsView,
+    isPermitted: (grant) => grant.mayInSome('read_analytics'),
   },
   keys: {
     title: 'Keys',

@@ -19,6 +19,13 @@ export const formatWhole = (value: number): string => wholeFormat.format(value);
 export const formatShort = (value: number): string => shortFormat.format(value);
 export const formatShare = (value: number): string => shareFormat.format(value);
 
+/** A count of the analytics: a range where the true count is not known exactly. */
+export function formatCount({ count, error }: { count: number; error: number }): string {
+  return error === 0
+    ? formatWhole(count)
+    : `${formatWhole(count - error)} to ${formatWhole(count)}`;
+}
+
 /** Events in a second. */
 export function formatRate(value: number): string {
   return value >= 1_000 ? wholeFormat.format(value) : rateFormat.format(value);

@@ -84,6 +84,7 @@ const READS: readonly Operation[] = [
   'analytics.getNamespaces',
   'analytics.getTimeline',
   'analytics.getIdentifiers',
+  'analytics.getDecisions',
   'ratelimits.getOverride',
   'ratelimits.listOverrides',
   'ratelimits.exportOverrides',

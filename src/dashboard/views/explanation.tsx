@@ -1,7 +1,7 @@
 /** Why the next check of an identifier is allowed or denied, as `ratelimits.explain` says. */
 
-import { Note, Table } from '../common/controls.tsx';
-import { formatDuration, formatWhole } from '../common/format.ts';
+import { Figure, Note, Table } from '../common/controls.tsx';
+import { formatCount, formatDuration, formatWhole } from '../common/format.ts';
 import type { Response } from '../common/operations.ts';
 import { End, Name, Time } from '../common/text.tsx';
 import { kindOf } from './override-dialogs.tsx';
@@ -14,6 +14,7 @@ const SOURCES: Readonly<Record<string, string>> = {
   request: 'this form',
   override: 'the override',
   policy: 'the policy',
+  decision: 'the last check',
   counter: 'the last counted check',
   default: 'the default',
 };
@@ -27,6 +28,7 @@ export function ExplanationSection({ explanation }: { explanation: Explanation }
       <Note kind={kind}>
         <Name text={reason} />
       </Note>
+      <Denials explanation={explanation} />
       {!isExact && (
         <p class="hint">Other machines, and tokens that this one holds, may change the decision.</p>
       )}
@@ -42,6 +44,42 @@ export function ExplanationSection({ explanation }: { explanation: Explanation }
       )}
       <Overrides explanation={explanation} />
     </section>
+  );
+}
+
+/** When the identifier was last denied, and how often in this hour, as far as it is known. */
+function Denials({ explanation: { recent, deniedThisHour } }: { explanation: Explanation }) {
+  if (recent === undefined && deniedThisHour === undefined) return null;
+  const { lastDenied } = recent ?? {};
+  return (
+    <dl class="figures">
+      {recent !== undefined && (
+        <Figure
+          name="Last denied"
+          value={lastDenied === undefined ? 'not lately' : <Time ms={lastDenied.until} />}
+          note={
+            lastDenied === undefined ? (
+              <>
+                the records begin at <Time ms={recent.since} />
+              </>
+            ) : (
+              `by a limit of ${formatWhole(lastDenied.limit ?? 0)} of the ${lastDenied.source}`
+            )
+          }
+        />
+      )}
+      {deniedThisHour !== undefined && (
+        <Figure
+          name="Denied this hour"
+          value={formatCount(deniedThisHour)}
+          note={
+            <>
+              since <Time ms={deniedThisHour.start} />
+            </>
+          }
+        />
+      )}
+    </dl>
   );
 }
 

@@ -1,7 +1,8 @@
 /**
- * One identifier: what applies to it, its counters and holds, a check with a cost, a reset, and the
- * end of a hold. A check counts like one of a client. The address has the question, and the view
- * shows its answer alone: a button first goes to the address of what is in the form.
+ * One identifier: why it is denied, what applies to it, its counters, recent decisions and holds, a
+ * hypothetical check, a reset, and the end of a hold. A check counts like one of a client. The
+ * address has the question, and the view shows its answer alone: a button first goes to the address
+ * of what is in the form.
  */
 
 import { useState } from 'preact/hooks';
@@ -22,6 +23,7 @@ import { useNamespaces } from '../common/namespaces.ts';
 import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
+import { DecisionTable } from './decision-table.tsx';
 import { ExplanationSection } from './explanation.tsx';
 
 type Holds = Response<'ratelimits.inspect'>['holds'];
@@ -31,6 +33,7 @@ type Decision = Response<'ratelimits.limit'>;
 
 const ALGORITHMS = ['fixed', 'sliding', 'gcra'] as const;
 const DEFAULT_WINDOW = '1m';
+const DECISIONS_SHOWN = 10;
 
 /** What the form asks, as text. An empty field is left to the override, the policy or weir. */
 interface Question {
@@ -63,11 +66,18 @@ function addressOf({ namespace, identifier, limit, duration, cost, algorithm }: 
   });
 }
 
+/** Whether it is about a check that no client may send. */
+function hasTerms({ limit, cost, algorithm }: Question): boolean {
+  return [limit, cost, algorithm].some((text) => text !== '');
+}
+
 /** What is known of an identifier. The explanation is absent without the permission for it. */
 interface Knowledge {
   counters: readonly Counter[];
   holds: Holds;
   explanation: Response<'ratelimits.explain'> | undefined;
+  /** Absent without the permission for them. */
+  decisions: Response<'analytics.getDecisions'>['decisions'] | undefined;
 }
 
 /** What a button did. */
@@ -109,7 +119,16 @@ export function IdentifierView({ grant, route }: ViewProps) {
       ? await call('ratelimits.explain', checkFieldsOf(question))
       : undefined;
     const { counters, holds } = await call('ratelimits.inspect', { namespace, identifier });
-    return { counters, holds, explanation };
+    // The explanation has none where the key may not read them, or they are off.
+    const recent =
+      explanation?.recent &&
+      (await call('analytics.getDecisions', {
+        ...{ namespaceName: explanation.namespace, identifier: explanation.identifier },
+        limit: DECISIONS_SHOWN,
+      }));
+    // Those of the explanation leave out the algorithms that no check uses.
+    const shown = explanation?.counters ?? counters;
+    return { counters: shown, holds, explanation, decisions: recent?.decisions };
   }, [address, isAsked]);
   /** Goes to the address of a question, changes something, and shows what is known after it. */
   const change = useAction(async (asked: Question, run: () => Promise<Outcome>) => {
@@ -163,8 +182,40 @@ export function IdentifierView({ grant, route }: ViewProps) {
             onInput={({ currentTarget }) => setField('identifier', currentTarget.value)}
           />
         </div>
-        <fieldset>
-          <legend>A check of this identifier</legend>
+        <div class="buttons">
+          {mayRead && (
+            <button type="submit" class="primary" disabled={answer.isLoading}>
+              Show
+            </button>
+          )}
+        </div>
+      </form>
+      {outcome.cleared !== undefined && (
+        <Note kind="success">{`Counters that were reset: ${formatWhole(outcome.cleared)}.`}</Note>
+      )}
+      {outcome.ended !== undefined && (
+        <Note kind="success">
+          {`The ${outcome.ended.kind} ${outcome.ended.handle} has ended. `}
+          {`Released tokens: ${formatWhole(outcome.ended.released)}.`}
+        </Note>
+      )}
+      <ErrorNote error={outcome.error ?? answer.error} />
+      {outcome.decision !== undefined && <DecisionNote decision={outcome.decision} />}
+      {answer.data !== undefined && (
+        <KnowledgeSection
+          knowledge={answer.data}
+          {...question}
+          onRelease={mayReset ? setEnding : undefined}
+        />
+      )}
+      <details open={hasTerms(question)}>
+        <summary>A hypothetical check</summary>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            show();
+          }}
+        >
           <div class="fields">
             <Field
               label="Limit"
@@ -196,49 +247,33 @@ export function IdentifierView({ grant, route }: ViewProps) {
             />
           </div>
           <p class="hint">
-            Without a limit, that of the override, the policy or the last counted check is
-            explained. With a cost of 0, a check counts nothing.
+            Without a limit, that of the override, the policy or the last check is explained.
+            “Check” counts like a check of a client, unless its cost is 0.
           </p>
-        </fieldset>
+          <div class="buttons">
+            {mayRead && (
+              <button type="submit" disabled={answer.isLoading}>
+                Explain
+              </button>
+            )}
+            {grant.mayInSome('limit') && (
+              <button
+                type="button"
+                disabled={change.isRunning}
+                onClick={() => change.run(form, check)}
+              >
+                Check
+              </button>
+            )}
+          </div>
+        </form>
+      </details>
+      {mayReset && (
         <div class="buttons">
-          {mayRead && (
-            <button type="submit" class="primary" disabled={answer.isLoading}>
-              Show
-            </button>
-          )}
-          {grant.mayInSome('limit') && (
-            <button
-              type="button"
-              disabled={change.isRunning}
-              onClick={() => change.run(form, check)}
-            >
-              Check
-            </button>
-          )}
-          {mayReset && (
-            <button type="button" class="danger" onClick={() => setResetting(form)}>
-              Reset
-            </button>
-          )}
+          <button type="button" class="danger" onClick={() => setResetting(form)}>
+            Reset
+          </button>
         </div>
-      </form>
-      {outcome.cleared !== undefined && (
-        <Note kind="success">{`Counters that were reset: ${formatWhole(outcome.cleared)}.`}</Note>
-      )}
-      {outcome.ended !== undefined && (
-        <Note kind="success">
-          {`The ${outcome.ended.kind} ${outcome.ended.handle} has ended. `}
-          {`Released tokens: ${formatWhole(outcome.ended.released)}.`}
-        </Note>
-      )}
-      <ErrorNote error={outcome.error ?? answer.error} />
-      {outcome.decision !== undefined && <DecisionNote decision={outcome.decision} />}
-      {answer.data !== undefined && (
-        <KnowledgeSection
-          knowledge={answer.data}
-          {...question}
-          onRelease={mayReset ? setEnding : undefined}
-        />
       )}
       {resetting !== undefined && (
         <Confirm
@@ -304,7 +339,7 @@ interface KnowledgeProps {
 }
 
 function KnowledgeSection({ knowledge, namespace, identifier, onRelease }: KnowledgeProps) {
-  const { counters, holds, explanation } = knowledge;
+  const { counters, holds, explanation, decisions = [] } = knowledge;
   return (
     <>
       <p class="hint">
@@ -343,6 +378,12 @@ function KnowledgeSection({ knowledge, namespace, identifier, onRelease }: Knowl
           </Table>
         )}
       </section>
+      {decisions.length > 0 && (
+        <section aria-labelledby="decisions">
+          <h2 id="decisions">Recent decisions</h2>
+          <DecisionTable caption="The newest first" decisions={decisions} isOfOne />
+        </section>
+      )}
       {holds.live > 0 && <HoldSection holds={holds} onRelease={onRelease} />}
     </>
   );

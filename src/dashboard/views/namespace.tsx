@@ -13,7 +13,7 @@ import {
   useLoad,
   useTicks,
 } from '../common/controls.tsx';
-import { formatDuration, formatShort, formatWhole } from '../common/format.ts';
+import { formatCount, formatDuration, formatShort, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, type RankedIdentifier, type TimelinePoint } from '../common/operations.ts';
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
@@ -230,11 +230,7 @@ function Ranking({ caption, unit, namespaceName, identifiers }: RankingProps) {
               </a>
             )}
           </th>
-          <td class="number">
-            {error === 0
-              ? formatWhole(count)
-              : `${formatWhole(count - error)} to ${formatWhole(count)}`}
-          </td>
+          <td class="number">{formatCount({ count, error })}</td>
         </tr>
       ))}
     </Table>

@@ -62,6 +62,7 @@ const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]]
     ['Add override', 'Import', 'Change vip_*', 'Delete vip_*'],
   ],
   ['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check', ['Reset']],
+  ['#/decisions', 'Recent decisions', 'user_1', []],
   ['#/keys', 'Keys', 'for nobody', ['Create key', 'Revoke for nobody']],
   ['#/audit', 'Audit log', 'key.create', []],
   ['#/nothing', 'Not found', 'There is no such view.', []],
@@ -450,9 +451,31 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       .waitFor();
   });
 
+  test('recent decisions are listed and filtered, and lead to the identifier', async () => {
+    const check = { namespace: 'recent', limit: 1, duration: LONGEST_WINDOW_MS, cost: 2 };
+    const send = (identifier: string) => sendCheck(server.port, { ...check, identifier });
+    for (const identifier of ['a', 'b']) await send(identifier);
+    const page = await openSignedIn();
+    await goTo(page, '#/decisions?namespace=recent', 'Recent decisions');
+    const table = page.getByRole('table', { name: 'The newest first' });
+    await table.getByRole('row', { name: / denied 1 recent a 1 per / }).waitFor();
+    await send('c');
+    // It is read again by itself.
+    await table.getByRole('row', { name: / denied 1 recent c 1 per / }).waitFor();
+    await fill(page, { Identifier: 'b' });
+    await press(page, 'Show');
+    await table.getByRole('row', { name: / recent c / }).waitFor({ state: 'detached' });
+    await page.getByLabel('Limit set by').selectOption('override');
+    await see(page, /^There is no such decision since /);
+    await page.getByLabel('Limit set by').selectOption('');
+    await table.getByRole('link', { name: 'b', exact: true }).click();
+    await see(page, /^The check is denied: the cost 2 is above the limit 1 /);
+  });
+
   test('an identifier is inspected, checked with a cost, and reset', async () => {
     const page = await openSignedIn();
     await goTo(page, '#/identifier?namespace=login&identifier=user_7', 'Identifier');
+    await page.getByText('A hypothetical check').click();
     await fill(page, { Limit: '10', Window: '365d', Cost: '4' });
     await press(page, 'Check');
     await see(page, 'The check is allowed. 6 of 10 tokens remain.');
@@ -517,17 +540,30 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       return release;
     };
 
-    test('where the limit is in code, that of the last counted check, which is labelled', async () => {
+    test('where the limit is in code, that of the last check, which is labelled', async () => {
       await count('full', 30);
+      await count('full', 1);
       const page = await openSignedIn();
       await goTo(page, addressOf('full'), 'Identifier');
-      await see(page, /^The check is denied: .* 0 of 30 tokens left, .* limit of the last counted/);
+      await see(
+        page,
+        /^The check is denied: .* 0 of 30 tokens left, .* The last check had this limit: 30 per/,
+      );
       const windows = page.getByRole('table', { name: 'The windows that decide' });
       await windows
-        .getByRole('row', { name: /\(the last counted check\) 30 .* 0 denied/ })
+        .getByRole('row', { name: /^36,525 d fixed \(the last check\) 30 .* 0 denied/ })
         .waitFor();
+      // Without the algorithm that no check uses.
+      await page.getByRole('row', { name: /^36,525 d fixed 30 30 0/ }).waitFor();
+      expect(await page.getByRole('row', { name: /^36,525 d sliding/ }).count()).toBe(0);
+      await page.getByText('Last denied', { exact: true }).waitFor();
+      const recent = page.getByRole('table', { name: 'The newest first' });
+      await recent
+        .getByRole('row', { name: / denied 1 30 per 36,525 d, fixed 0 request/ })
+        .waitFor();
+      await page.getByText('A hypothetical check').click();
       await page.getByLabel('Algorithm').selectOption('sliding');
-      await press(page, 'Show');
+      await press(page, 'Explain');
       await windows.getByRole('row', { name: /^36,525 d sliding/ }).waitFor();
     });
 
@@ -535,8 +571,9 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       const page = await openSignedIn();
       await goTo(page, '#/identifier?namespace=paid&identifier=203.0.113.1', 'Identifier');
       await see(page, /^The check is allowed: .* and the cost is 3\./);
+      await page.getByText('A hypothetical check').click();
       await fill(page, { Cost: '2' });
-      await press(page, 'Show');
+      await press(page, 'Explain');
       await see(page, /^The check is allowed: .* and the cost is 2\./);
     });
 
@@ -570,6 +607,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await see(page, /^The check is denied: /);
       expect(await answerOf(page, 'first').count()).toBe(1);
       // A button goes to the address of what is in the form.
+      await page.getByText('A hypothetical check').click();
       await fill(page, { Identifier: 'second', Cost: '2' });
       await press(page, 'Show');
       await see(page, /^The check is allowed: .* and the cost is 2/);
@@ -610,6 +648,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await goTo(page, addressOf('good'), 'Identifier');
       await answerOf(page, 'good').waitFor();
       expect(await page.getByRole('alert').count()).toBe(0);
+      await page.getByText('A hypothetical check').click();
       await fill(page, { Limit: '30', Window: '365d' });
       await press(page, 'Check');
       await see(page, 'The check is allowed. 29 of 30 tokens remain.');
