@@ -4,6 +4,8 @@
  */
 
 import { CREATE_ACTION, GLOBAL_PERMISSIONS, NAMESPACE_ACTIONS } from '../auth/permissions.ts';
+import { isRole, ROLE_NAMES, ROLES } from '../auth/roles.ts';
+import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
@@ -18,14 +20,20 @@ interface NewKey {
 }
 
 const create = subcommand({
-  usage: '--name <name> --permission <permission> ... [--expires <when>] [--offline]',
+  usage:
+    '--name <name> [--role <role>] [--permission <permission> ...] [--expires <when>] [--offline]',
   options: {
     name: { type: 'string', value: '<name>', help: 'a name for the key, shown in lists' },
+    role: {
+      type: 'string',
+      value: '<role>',
+      help: `the permissions of a role: ${ROLE_NAMES.join(', ')}`,
+    },
     permission: {
       type: 'string',
       multiple: true,
       value: '<permission>',
-      help: 'may be repeated: "*" for all permissions, "keys.create", ...',
+      help: 'may be repeated, adds to those of --role: "*" for all, "keys.create", ...',
     },
     expires: EXPIRES_OPTION,
     offline: { type: 'boolean', help: 'write to the data directory of a stopped server' },
@@ -38,7 +46,7 @@ const create = subcommand({
   run: async (call) => {
     const { values } = call;
     const name = required('name', values.name);
-    const permissions = required('permission', values.permission);
+    const permissions = permissionsOf(values.role, values.permission);
     const fields = { name, permissions, ...expiresFieldOf(values.expires) };
     let created: NewKey;
     if (values.offline) {
@@ -59,6 +67,20 @@ const create = subcommand({
     return undefined;
   },
 });
+
+/** The permissions of a role, and those that are named. @throws StartError */
+function permissionsOf(role: string | undefined, named: string[] | undefined): readonly string[] {
+  if (role === undefined && named === undefined) {
+    throw new StartError('--role or --permission is required');
+  }
+  if (role === undefined) return named!;
+  if (!isRole(role)) {
+    throw new StartError(
+      `--role must be one of ${ROLE_NAMES.join(', ')}; got ${formatValue(role)}`,
+    );
+  }
+  return [...new Set([...ROLES[role].permissions, ...(named ?? [])])];
+}
 
 interface ListedKey {
   keyId: string;
@@ -98,10 +120,16 @@ const revoke = subcommand({
 });
 
 const indented = (text: string) => `  ${text}`;
+const roleLines = ROLE_NAMES.map((name) => `${name.padEnd(8)}  ${ROLES[name].meaning}`);
 
 export const keys: Command = {
   subcommands: { create, list, revoke },
   notes: `
+A role stands for several permissions, in all namespaces:
+
+${roleLines.map(indented).join('\n')}
+
+The key gets the permissions that the role has now, and keeps them. --permission adds others.
 The permission * grants all. Others are ${GLOBAL_PERMISSIONS.join(', ')},
 ratelimit.*.<action> for every namespace and ratelimit.<namespaceId>.<action> for one namespace;
 weir namespaces list shows the ids. Each <action> is one of
@@ -112,9 +140,10 @@ The key itself is printed once: the server stores only its digest.
 `,
   examples: [
     "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",
+    'weir keys create --name ann --role operator',
     'weir keys list',
     'weir keys revoke key_...',
-    "weir keys create --name root --permission '*' --offline --data-dir ./weir-data",
+    'weir keys create --name root --role admin --offline --data-dir ./weir-data',
   ],
   exitCodes: CLIENT_EXIT_CODES,
 };

@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { ROLES } from '../../src/auth/roles.ts';
 import { EXIT } from '../../src/core/exit.ts';
 import { removeDirectory, startServer, temporaryDirectory } from '../support/server.ts';
 import { withStore } from '../support/store.ts';
@@ -55,6 +56,26 @@ describe('weir keys', () => {
     expect((await weir(['keys', 'revoke', keyId])).stdout).toBe(`Key ${keyId} is revoked.\n`);
   });
 
+  test('creates a key with the permissions of a role, and with others', async () => {
+    const { permissions } = ROLES.viewer;
+    const create = async (...args: string[]) => {
+      const [{ keyId }] = await lines(['keys', 'create', '--name', 'k', ...args]);
+      const keys = await lines(['keys', 'list']);
+      return keys.find((one) => one.keyId === keyId)?.permissions;
+    };
+    expect(await create('--role', 'viewer')).toEqual(permissions);
+    const others = ['--permission', 'keys.read', '--permission', permissions[0]];
+    expect(await create('--role', 'viewer', ...others)).toEqual([...permissions, 'keys.read']);
+    for (const [args, message] of [
+      [['--role', 'root'], '--role must be one of viewer, operator, admin; got "root"'],
+      [['--role', 'toString'], '--role must be one of viewer, operator, admin; got "toString"'],
+      [[], '--role or --permission is required'],
+    ] as const) {
+      const { code, stderr } = await weir(['keys', 'create', '--name', 'k', ...args]);
+      expect([code, stderr]).toEqual([EXIT.USAGE, `weir: ${message}\n`]);
+    }
+  });
+
   test('names the option in place of the field that the server rejects', async () => {
     const create = ['keys', 'create', '--name', 'k', '--permission', 'ratelimit.default.limit'];
     const { code, stderr } = await weir(create);
@@ -73,7 +94,7 @@ describe('weir keys', () => {
 
   test('creates a key offline only in the data directory of a stopped server', async () => {
     const own = temporaryDirectory();
-    const args = ['keys', 'create', '--offline', '--name', 'back in', '--permission', '*'];
+    const args = ['keys', 'create', '--offline', '--name', 'back in', '--role', 'admin'];
     expect((await weir([...args, '--data-dir', commands.dataDir])).stderr).toContain(
       'is in use by another weir',
     );

@@ -14,7 +14,7 @@ import type { Generated } from './generator.ts';
 import { METRIC_PARTS } from './metrics.ts';
 import { openApiJson } from './openapi.ts';
 import { OVERLOAD_PARTS } from './overload.ts';
-import { permissionsTables } from './permissions.ts';
+import { permissionsTables, rolesTable } from './permissions.ts';
 import { policyFieldsTable } from './policies.ts';
 import { printedFiles } from './printed-files.ts';
 import { protocolConstantsTable } from './protocol-constants.ts';
@@ -48,6 +48,7 @@ export const GENERATED: Generated = {
     permissions: permissionsTables,
     'policy-fields': policyFieldsTable,
     'protocol-constants': protocolConstantsTable,
+    roles: rolesTable,
     settings: settingsTables,
   },
 };

@@ -9,10 +9,19 @@ import {
   GLOBAL_PERMISSIONS,
   NAMESPACE_ACTIONS,
 } from '../../src/auth/permissions.ts';
+import { ROLE_NAMES, ROLES } from '../../src/auth/roles.ts';
 import { inlineCode, markdownTable } from './markdown.ts';
 
 export function permissionsTables(): string {
   return [formsTable(), operationsTable()].join('\n\n');
+}
+
+export function rolesTable(): string {
+  const rows = ROLE_NAMES.map((name) => {
+    const { meaning, permissions } = ROLES[name];
+    return [inlineCode(name), meaning, codeList(permissions)];
+  });
+  return markdownTable(['role', 'may', 'permissions'], rows);
 }
 
 function formsTable(): string {

@@ -42,6 +42,12 @@ export class Grant {
     return this.#permissions.includes('*') || this.#permissions.includes(permission);
   }
 
+  /** Whether a new key may have these permissions, each for all namespaces. */
+  mayGrant(permissions: readonly string[]): boolean {
+    const all = this.#permissions;
+    return all.includes('*') || permissions.every((permission) => all.includes(permission));
+  }
+
   /** @param namespaceId undefined for all namespaces */
   may(action: NamespaceAction, namespaceId?: string): boolean {
     const accepted = ['*', `ratelimit.*.${action}`];

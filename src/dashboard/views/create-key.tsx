@@ -1,6 +1,7 @@
 /** The dialog that creates a key, and then shows it once. */
 
 import { useRef, useState } from 'preact/hooks';
+import { ROLE_NAMES, ROLES, type Role } from '../../auth/roles.ts';
 import {
   Checkbox,
   Dialog,
@@ -17,6 +18,7 @@ import { ACTIONS, CREATE_NAMESPACE, GLOBALS, type Grant } from '../common/permis
 import { visibleText } from '../common/visible-text.ts';
 
 const EVERYWHERE = '*';
+const NO_ROLE = '';
 
 interface CreateProps {
   grant: Grant;
@@ -27,6 +29,7 @@ interface CreateProps {
 
 export function CreateKey({ grant, namespaces, onCreated, onClose }: CreateProps) {
   const [name, setName] = useState('');
+  const [role, setRole] = useState<Role | typeof NO_ROLE>(NO_ROLE);
   const [scope, setScope] = useState(EVERYWHERE);
   const [chosen, setChosen] = useState<readonly string[]>([]);
   const [others, setOthers] = useState('');
@@ -36,7 +39,8 @@ export function CreateKey({ grant, namespaces, onCreated, onClose }: CreateProps
     setChosen(isChecked ? [...chosen, permission] : chosen.filter((one) => one !== permission));
   };
   const creating = useAction(async () => {
-    const permissions = [...chosen, ...others.split(/\s+/).filter((line) => line !== '')];
+    const own = [...chosen, ...others.split(/\s+/).filter((line) => line !== '')];
+    const permissions = role === NO_ROLE ? own : ROLES[role].permissions;
     const until = expires === '' ? {} : { expires: new Date(expires).getTime() };
     setCreated(await call('keys.create', { name, permissions, ...until }));
     onCreated();
@@ -77,37 +81,54 @@ export function CreateKey({ grant, namespaces, onCreated, onClose }: CreateProps
             hint="Empty: never"
           />
         </div>
-        <fieldset>
-          <legend>Permissions in namespaces</legend>
-          <Select
-            label="Namespace"
-            value={scope}
-            onChoose={setScope}
-            options={[
-              [EVERYWHERE, 'All namespaces'],
-              ...namespaces.map(({ id, name }) => [id, visibleText(name)] as const),
-            ]}
-          />
-          <div class="checkboxes">
-            {Object.entries(ACTIONS).map(([action, meaning]) =>
-              checkbox(`ratelimit.${scope}.${action}`, meaning),
-            )}
-            {scope === EVERYWHERE && checkbox(CREATE_NAMESPACE, 'create namespaces')}
-          </div>
-        </fieldset>
-        <fieldset>
-          <legend>Other permissions</legend>
-          <div class="checkboxes">
-            {Object.entries(GLOBALS).map(([permission, meaning]) => checkbox(permission, meaning))}
-            {grant.has('*') && checkbox('*', 'everything')}
-          </div>
-          <TextArea
-            label="More permissions, one in a line"
-            rows={2}
-            value={others}
-            onInput={({ currentTarget }) => setOthers(currentTarget.value)}
-          />
-        </fieldset>
+        <Select
+          label="Role"
+          value={role}
+          onChoose={(chosenRole) => setRole(chosenRole as Role | typeof NO_ROLE)}
+          options={[
+            [NO_ROLE, 'None: choose permissions'],
+            ...ROLE_NAMES.filter((name) => grant.mayGrant(ROLES[name].permissions)).map(
+              (name) => [name, `${name}: ${ROLES[name].meaning}`] as const,
+            ),
+          ]}
+        />
+        {role === NO_ROLE && (
+          <>
+            <fieldset>
+              <legend>Permissions in namespaces</legend>
+              <Select
+                label="Namespace"
+                value={scope}
+                onChoose={setScope}
+                options={[
+                  [EVERYWHERE, 'All namespaces'],
+                  ...namespaces.map(({ id, name }) => [id, visibleText(name)] as const),
+                ]}
+              />
+              <div class="checkboxes">
+                {Object.entries(ACTIONS).map(([action, meaning]) =>
+                  checkbox(`ratelimit.${scope}.${action}`, meaning),
+                )}
+                {scope === EVERYWHERE && checkbox(CREATE_NAMESPACE, 'create namespaces')}
+              </div>
+            </fieldset>
+            <fieldset>
+              <legend>Other permissions</legend>
+              <div class="checkboxes">
+                {Object.entries(GLOBALS).map(([permission, meaning]) =>
+                  checkbox(permission, meaning),
+                )}
+                {grant.has('*') && checkbox('*', 'everything')}
+              </div>
+              <TextArea
+                label="More permissions, one in a line"
+                rows={2}
+                value={others}
+                onInput={({ currentTarget }) => setOthers(currentTarget.value)}
+              />
+            </fieldset>
+          </>
+        )}
         <p class="hint">The new key can have only permissions that your key has.</p>
         <ErrorNote error={creating.error} />
         <div class="buttons">

@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ROLES } from '../../../src/auth/roles.ts';
 import { LONGEST_WINDOW_MS, sendCheck } from '../../support/http.ts';
 import { logRecords } from '../../support/log-records.ts';
 import { callOperation, callOperationOk } from '../../support/operations.ts';
@@ -739,6 +740,34 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       .getByRole('listitem')
       .filter({ hasText: /key\.revoke.*made here/ })
       .waitFor();
+  });
+
+  test('a key gets the permissions of the chosen role, of those that the own key covers', async () => {
+    const createdAs = async (signedIn: string, role: string) => {
+      const page = await openSignedIn(signedIn);
+      await goTo(page, '#/keys', 'Keys');
+      await press(page, 'Create key');
+      await page.getByLabel('Name', { exact: true }).fill('of a role');
+      const choice = page.getByLabel('Role', { exact: true });
+      const offered = await choice.locator('option').evaluateAll((all) => {
+        return all.map((option) => (option as unknown as { value: string }).value);
+      });
+      await choice.selectOption(role);
+      expect(await page.getByRole('checkbox').count()).toBe(0);
+      await submit(page, 'Create');
+      return { offered, key: await page.getByLabel('API key').inputValue() };
+    };
+    const { viewer, operator } = ROLES;
+    const admin = await createdAs(ROOT_KEY, 'admin');
+    expect(admin.offered).toEqual(['', 'viewer', 'operator', 'admin']);
+    const { key } = await createKey('operator', [...operator.permissions, 'keys.create']);
+    const created = await createdAs(key, 'viewer');
+    expect(created.offered).toEqual(['', 'viewer', 'operator']);
+    const { keys } = await callOperationOk(server.port, 'keys.list', {}, admin.key);
+    const permissions = (keys as { name: string; permissions: string[] }[])
+      .filter(({ name }) => name === 'of a role')
+      .map((listed) => listed.permissions);
+    expect(permissions).toEqual([['*'], viewer.permissions]);
   });
 
   test('a namespace is deleted, and is then no longer listed', async () => {
