@@ -5,11 +5,11 @@
 
 import type { ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { SessionInfo } from '../observe/dashboard/snapshot.ts';
+import type { SessionInfo, SessionState } from '../observe/dashboard/snapshot.ts';
 import type { ViewProps } from './common/context.ts';
 import { ErrorNote, Note, useAction } from './common/controls.tsx';
 import { type Live, useLive } from './common/live.ts';
-import { currentSession, handleSessionEnd, signOut } from './common/operations.ts';
+import { handleSessionEnd, sessionState, signOut } from './common/operations.ts';
 import { Grant } from './common/permissions.ts';
 import { linkTo, useRoute } from './common/router.ts';
 import { Name } from './common/text.tsx';
@@ -78,29 +78,27 @@ const VIEWS: Record<string, View> = {
 };
 
 export function App() {
-  const [session, setSession] = useState<SessionInfo | null>();
+  const [state, setState] = useState<SessionState>();
   const [reason, setReason] = useState('');
   const [isFresh, setFresh] = useState(false);
   const [error, setError] = useState<Error>();
-  useEffect(() => {
-    handleSessionEnd((why) => {
-      setReason(why);
-      setSession(null);
-    });
-    currentSession().then((found) => setSession(found ?? null), setError);
-  }, []);
   const end = (why: string) => {
     setReason(why);
-    setSession(null);
+    setState((before) => ({ ...before, session: null }));
   };
+  useEffect(() => {
+    handleSessionEnd(end);
+    sessionState().then(setState, setError);
+  }, []);
   if (error !== undefined) return <ErrorNote error={error} />;
-  if (session === undefined) return null;
+  if (state === undefined) return null;
+  const { session } = state;
   if (session === null) {
     const begin = (started: SessionInfo) => {
       setFresh(true);
-      setSession(started);
+      setState({ ...state, session: started });
     };
-    return <SignIn reason={reason} onSignedIn={begin} />;
+    return <SignIn reason={reason} keysUrl={state.keysUrl} onSignedIn={begin} />;
   }
   return <Frame session={session} isFresh={isFresh} onEnd={end} />;
 }

@@ -7,7 +7,6 @@
 
 import { hostname } from 'node:os';
 import type { Analytics } from '../analytics/analytics.ts';
-import { ERROR_PAGES_PATH } from '../api/common/paths.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { OperationRequest } from '../api/operations/messages.ts';
 import type { KeyRecord } from '../auth/keys.ts';
@@ -205,7 +204,7 @@ export class Services {
       capacity: settings.counters,
       operations: dashboardOperations(acceptors, runOperation),
       engineName: settings.engine,
-      errorDocsUrl: (listeners.checkUrls.clientUrl ?? '') + ERROR_PAGES_PATH,
+      checkUrl: listeners.checkUrls.clientUrl,
       keepConnection: (socket) => admin.keepConnection(socket),
       log,
     });

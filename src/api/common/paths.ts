@@ -9,6 +9,8 @@ export const AUTH_REQUEST_PATH = '/v1/auth-request/';
 export const OPENAPI_PATH = '/openapi.json';
 /** The readable description of the API. Its style and icon are below it. */
 export const REFERENCE_PATH = '/docs';
+/** What it says about keys. */
+export const KEYS_DOCS_PATH = '/docs#keys-and-permissions';
 /** One page for each error code. */
 export const ERROR_PAGES_PATH = '/docs/errors/';
 

@@ -5,7 +5,7 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
-import { currentSession } from './operations.ts';
+import { sessionState } from './operations.ts';
 
 /** Snapshots that are kept: five minutes. */
 const HISTORY_MAX = 300;
@@ -61,7 +61,7 @@ class LiveFeed {
   /** The server has rejected the stream: weir has restarted, or the session is over. */
   async #retry(): Promise<void> {
     try {
-      if ((await currentSession()) === undefined) {
+      if ((await sessionState()).session === null) {
         this.close();
         this.#onSessionEnd('the session is over, or weir has restarted: sign in again');
         return;

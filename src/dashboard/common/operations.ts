@@ -4,7 +4,7 @@
  */
 
 import type { ApiOperation, ResponseOf } from '../../api/operations/documentation.ts';
-import type { SessionInfo } from '../../observe/dashboard/snapshot.ts';
+import type { SessionInfo, SessionState } from '../../observe/dashboard/snapshot.ts';
 
 export class RequestError extends Error {
   /** 0 where the server did not answer. */
@@ -56,12 +56,10 @@ function messageOf(content: unknown, status: number): string {
   return message ?? `weir answered with the status ${status}`;
 }
 
-/** @returns undefined where nobody is signed in */
-export async function currentSession(): Promise<SessionInfo | undefined> {
-  const { session } = await send<{ session: SessionInfo | null }>('GET', '/dashboard/session');
-  if (session === null) return undefined;
-  begin(session);
-  return session;
+export async function sessionState(): Promise<SessionState> {
+  const state = await send<SessionState>('GET', '/dashboard/session');
+  if (state.session !== null) begin(state.session);
+  return state;
 }
 
 export async function signIn(key: string): Promise<SessionInfo> {

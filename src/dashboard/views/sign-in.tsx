@@ -9,10 +9,12 @@ import { ThemeSwitch } from '../common/theme.tsx';
 interface SignInProps {
   /** Why the session before is over; '' without one. */
   reason: string;
+  /** The page about keys, where weir knows its URL. */
+  keysUrl: string | undefined;
   onSignedIn: (session: SessionInfo) => void;
 }
 
-export function SignIn({ reason, onSignedIn }: SignInProps) {
+export function SignIn({ reason, keysUrl, onSignedIn }: SignInProps) {
   const [key, setKey] = useState('');
   const signing = useAction(async () => onSignedIn(await signIn(key.trim())));
   return (
@@ -43,7 +45,29 @@ export function SignIn({ reason, onSignedIn }: SignInProps) {
           </button>
         </div>
       </form>
+      <KeyHelp keysUrl={keysUrl} />
       <ThemeSwitch />
     </main>
+  );
+}
+
+/** Where a key comes from. */
+function KeyHelp({ keysUrl }: { keysUrl: string | undefined }) {
+  return (
+    <details>
+      <summary>Where do I get a key?</summary>
+      <p>
+        The first start of weir prints a key on its standard output, unless one is configured. With
+        that key in <code>WEIR_KEY</code>, this command creates another:
+      </p>
+      <pre>weir keys create --name me --role viewer</pre>
+      <p>If every key is lost, stop weir, and create one in its data directory:</p>
+      <pre>weir keys create --name me --role admin --offline</pre>
+      {keysUrl !== undefined && (
+        <p>
+          <a href={keysUrl}>Keys and permissions</a>
+        </p>
+      )}
+    </details>
   );
 }

@@ -12,6 +12,7 @@ import type { Socket } from 'node:net';
 import { hostname } from 'node:os';
 import Type from 'typebox';
 import { parseBody } from '../../api/common/input.ts';
+import { ERROR_PAGES_PATH, KEYS_DOCS_PATH } from '../../api/common/paths.ts';
 import { RequestIds } from '../../api/common/request-ids.ts';
 import { RESPONSE_FORMATS } from '../../api/common/versions.ts';
 import {
@@ -49,7 +50,7 @@ import {
 } from './requests.ts';
 import { Sampler, type SamplerSources } from './sampler.ts';
 import { type Session, Sessions } from './sessions.ts';
-import type { SessionInfo } from './snapshot.ts';
+import type { SessionInfo, SessionState } from './snapshot.ts';
 
 /** Runs operations for the holder of a key, who is verified again when they run. */
 export interface Operations {
@@ -70,8 +71,8 @@ export interface Operations {
 export interface DashboardSources extends SamplerSources {
   operations: Operations;
   engineName: 'memory' | 'redis';
-  /** URL of the pages about errors, without the code. */
-  errorDocsUrl: string;
+  /** URL of the port for checks; undefined where clients know it by several. */
+  checkUrl: string | undefined;
   /** Keeps a connection of the admin port from counting as idle. */
   keepConnection: (socket: Socket) => void;
   log: Log;
@@ -167,7 +168,7 @@ export class Dashboard implements AdminPages {
     requireMethod(req, res, SESSION_PATH, ['GET', 'POST', 'DELETE']);
     const cookie = cookieName(req);
     if (req.method === 'GET') {
-      return sendJson(res, 200, JSON.stringify({ session: this.#currentInfo(req) }));
+      return sendJson(res, 200, JSON.stringify(this.#state(req)));
     }
     if (req.method === 'DELETE') {
       const { session } = this.#use(req);
@@ -238,6 +239,14 @@ export class Dashboard implements AdminPages {
     return this.#sessions.use(readCookie(req, cookieName(req)));
   }
 
+  #state(req: IncomingMessage): SessionState {
+    const { checkUrl } = this.#sources;
+    return {
+      session: this.#currentInfo(req),
+      ...(checkUrl !== undefined && { keysUrl: checkUrl + KEYS_DOCS_PATH }),
+    };
+  }
+
   /** @returns null where there is no session, which is no error before a sign-in */
   #currentInfo(req: IncomingMessage): SessionInfo | null {
     try {
@@ -269,7 +278,7 @@ export class Dashboard implements AdminPages {
     const requestId = this.#requestIds.next();
     const error = thrown instanceof ApiError ? thrown : this.#toInternalError(thrown, requestId);
     const { code } = error;
-    const docs = this.#sources.errorDocsUrl + code;
+    const docs = (this.#sources.checkUrl ?? '') + ERROR_PAGES_PATH + code;
     const headers = {
       'X-Request-Id': requestId,
       ...(code === 'SERVICE_UNAVAILABLE' && { 'Retry-After': RETRY_AFTER_S }),

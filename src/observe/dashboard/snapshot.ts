@@ -5,7 +5,14 @@
 
 import type { Figures } from '../../core/figures.ts';
 
-/** The response to a sign-in, and to GET /dashboard/session. */
+/** The response to GET /dashboard/session. */
+export interface SessionState {
+  session: SessionInfo | null;
+  /** The page about keys. Absent where weir does not know the URL of its port for checks. */
+  keysUrl?: string;
+}
+
+/** A session, as its own browser sees it. */
 export interface SessionInfo {
   keyId: string;
   keyName: string;

@@ -121,7 +121,9 @@ describe('a sign-in', () => {
     const current = await send({ path: '/dashboard/session', headers: { Cookie: cookie } });
     expect(JSON.parse(current.text).session).toEqual(session);
     const none = await send({ path: '/dashboard/session' });
-    expect(JSON.parse(none.text)).toEqual({ session: null });
+    const keysUrl = `${server.url}/docs#keys-and-permissions`;
+    expect(JSON.parse(none.text)).toEqual({ session: null, keysUrl });
+    expect(await (await fetch(keysUrl)).text()).toContain('id="keys-and-permissions"');
   });
 
   test('fails for an unknown, an expired and a revoked key with a 401 that says why', async () => {

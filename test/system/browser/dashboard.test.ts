@@ -203,6 +203,10 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     async (width) => {
       const page = await open(server, width);
       await page.evaluate(REPORT_UNMEASURED);
+      await page.getByText('Where do I get a key?').click();
+      await see(page, 'weir keys create --name me --role viewer');
+      const link = page.getByRole('link', { name: 'Keys and permissions' });
+      expect(await link.getAttribute('href')).toBe(`${server.url}/docs#keys-and-permissions`);
       expect(['sign-in', await faultsOf(page)]).toEqual(['sign-in', []]);
       await page.getByLabel('API key').fill(ROOT_KEY);
       await press(page, 'Sign in');
