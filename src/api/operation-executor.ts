@@ -4,11 +4,13 @@
  * deletion that is too large for one transaction waits for several.
  *
  * The acceptor has verified the key. It is looked up again when the operation executes, since it
- * may have been revoked or have expired while a write waited.
+ * may have been revoked or have expired while a write waited. A user of the dashboard has the
+ * permissions of a role instead.
  */
 
 import { requireUnexpired } from '../auth/keyring.ts';
 import { Permissions } from '../auth/permissions.ts';
+import { permissionsOfRole, type UserRoles, userNameOf } from '../auth/users.ts';
 import { IMPORT_VALUES_MAX } from '../core/constants.ts';
 import { ApiError } from '../core/errors.ts';
 import type { AuditDetails } from '../registry/audit-entries.ts';
@@ -25,15 +27,19 @@ export type ExecutorContext = Omit<OperationContext, 'permissions' | 'validate' 
 export class OperationExecutor {
   readonly #writer: Writer;
   readonly #context: ExecutorContext;
+  readonly #users: UserRoles | undefined;
   readonly #onUnknownFields: UnknownFieldListener<OperationName>;
 
+  /** @param users undefined where no proxy signs in users of the dashboard */
   constructor(
     writer: Writer,
     context: ExecutorContext,
+    users: UserRoles | undefined,
     onUnknownFields: UnknownFieldListener<OperationName>,
   ) {
     this.#writer = writer;
     this.#context = context;
+    this.#users = users;
     this.#onUnknownFields = onUnknownFields;
   }
 
@@ -72,17 +78,32 @@ export class OperationExecutor {
 
   #contextFor(keyId: string, unknownFields: Set<string>): OperationContext {
     const { registry, nowMs } = this.#context;
-    const key = registry.key(keyId);
-    if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
-    requireUnexpired(key.expiresMs, nowMs());
-    const permissions = new Permissions(key.permissions);
-    const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, keyId });
+    const user = userNameOf(keyId);
+    const permissions =
+      user === undefined ? this.#permissionsOfKey(keyId) : this.#permissionsOfUser(user);
+    const author = user === undefined ? { keyId } : { keyId: null, by: 'user' as const, user };
+    const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, ...author });
     const validate: OperationContext['validate'] = (validator, input) => {
       const valid = validator.validate(input);
       for (const name of validator.unknownFields(valid)) unknownFields.add(name);
       return valid;
     };
     return { ...this.#context, permissions, validate, audit };
+  }
+
+  #permissionsOfKey(keyId: string): Permissions {
+    const { registry, nowMs } = this.#context;
+    const key = registry.key(keyId);
+    if (key === undefined) throw new ApiError('UNAUTHORIZED', 'the API key was revoked');
+    requireUnexpired(key.expiresMs, nowMs());
+    return new Permissions(key.permissions);
+  }
+
+  #permissionsOfUser(name: string): Permissions {
+    if (this.#users === undefined) {
+      throw new ApiError('UNAUTHORIZED', 'no proxy signs in users of the dashboard');
+    }
+    return permissionsOfRole(this.#users.roleOf(name));
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * The permissions of a key. `*` grants everything. `ratelimit.*.<action>` grants an action in all
- * namespaces, `ratelimit.<namespaceId>.<action>` in one. Operations on keys and reading the audit
- * log have global permissions.
+ * The permissions of a key or a role. `*` grants everything. `ratelimit.*.<action>` grants an
+ * action in all namespaces, `ratelimit.<namespaceId>.<action>` in one. Operations on keys and
+ * reading the audit log have global permissions.
  */
 
 import { NAMESPACE_ID_PREFIX } from '../core/constants.ts';
@@ -41,8 +41,11 @@ export class Permissions {
   readonly mayCreateNamespace: boolean;
   readonly #granted: ReadonlySet<string>;
   readonly #grantsAll: boolean;
+  readonly #holder: string;
 
-  constructor(granted: readonly string[]) {
+  /** @param holder who has them, for messages */
+  constructor(granted: readonly string[], holder = 'the API key') {
+    this.#holder = holder;
     this.#granted = new Set(granted);
     this.#grantsAll = this.#granted.has('*');
     this.mayLimitAnywhere = this.may('limit', undefined);
@@ -75,7 +78,7 @@ export class Permissions {
   require(action: NamespaceAction, namespaceId: string | undefined): void {
     if (this.may(action, namespaceId)) return;
     const everywhere = `ratelimit.*.${action}`;
-    throw missingPermissionError(
+    throw this.missing(
       namespaceId === undefined ? [everywhere] : [everywhere, `ratelimit.${namespaceId}.${action}`],
     );
   }
@@ -93,17 +96,18 @@ export class Permissions {
 
   /** @throws ApiError (403) that names the permission */
   requireGlobal(permission: GlobalPermission): void {
-    if (!this.#has(permission)) throw missingPermissionError([permission]);
+    if (!this.#has(permission)) throw this.missing([permission]);
+  }
+
+  /** The error (403) that names the permissions, one of which is sufficient. */
+  missing(permissions: readonly string[]): ApiError {
+    const names = permissions.map((permission) => `"${permission}"`).join(' or ');
+    return new ApiError('FORBIDDEN', `${this.#holder} lacks the permission ${names}`);
   }
 
   #has(permission: string): boolean {
     return this.#grantsAll || this.#granted.has(permission);
   }
-}
-
-export function missingPermissionError(permissions: readonly string[]): ApiError {
-  const names = permissions.map((permission) => `"${permission}"`).join(' or ');
-  return new ApiError('FORBIDDEN', `the API key lacks the permission ${names}`);
 }
 
 const NAMESPACE_PERMISSION = /^ratelimit\.([^.]+)\.([a-z_]+)$/;

@@ -40,14 +40,14 @@ async function* newestEntries(server: ServerClient, limit: number): AsyncGenerat
   }
 }
 
-function entryRow({ at, id, action, keyId, by, target, ...rest }: Fields): string[] {
+function entryRow({ at, id, action, keyId, by, user, target, ...rest }: Fields): string[] {
   const time = typeof at === 'number' ? isoTime(at) : valueCell(at);
   const author = typeof by === 'string' && /^[\w ]+$/.test(by) ? by : valueCell(keyId ?? by);
   return [
     time,
     valueCell(id),
     valueCell(action),
-    author,
+    user === undefined ? author : `${author} ${valueCell(user)}`,
     targetText(action, target),
     changeText(rest),
   ];
@@ -148,9 +148,10 @@ function valueCell(value: unknown): string {
 export const audit: Command = {
   subcommands: { list },
   notes: `
-BY is the id of the API key that made the change, or the source of a change without a key. CHANGE
-shows the fields of a created or deleted target, and the fields that an update changed. --json
-prints the entries as the API returns them.
+BY is the id of the API key that made the change, or the source of a change without a key. For a
+user whom a proxy in front of the dashboard has signed in, it is "user" and the name. CHANGE shows
+the fields of a created or deleted target, and the fields that an update changed. --json prints the
+entries as the API returns them.
 `,
   examples: ['weir audit list --limit 20', 'weir audit list --json'],
   exitCodes: CLIENT_EXIT_CODES,

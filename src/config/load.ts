@@ -9,6 +9,7 @@ import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import type { RedisSettings } from '../redis/settings.ts';
 import type { RlsSettings } from '../rls/config/settings.ts';
+import { type DashboardProxy, loadDashboardProxy } from './dashboard-proxy.ts';
 import { type ConfigFile, readConfigFile } from './file.ts';
 import { fitThreads, type MemoryPlan, planMemory } from './memory-plan.ts';
 import { loadRedisSettings } from './redis.ts';
@@ -50,6 +51,8 @@ export interface LoadedSettings extends Settings {
   redis: RedisSettings | undefined;
   /** Undefined where the rate limit service is off. */
   rls: RlsSettings | undefined;
+  /** Undefined where no proxy signs in users of the dashboard. */
+  dashboardProxy: DashboardProxy | undefined;
   /** The memory that the counters need, and the limit. */
   memory: MemoryPlan;
 }
@@ -105,7 +108,10 @@ export function loadSettings(
   const rls = attempt(onConflict, () => {
     return loadRlsSettings(planned, (name) => configured(name) !== undefined);
   });
-  const loaded: LoadedSettings = { ...planned, file, sources, redis, rls, memory };
+  const dashboardProxy = attempt(onConflict, () => {
+    return loadDashboardProxy(planned, (name) => configured(name) !== undefined);
+  });
+  const loaded = { ...planned, file, sources, redis, rls, dashboardProxy, memory };
   for (const requirement of REQUIREMENTS) attempt(onConflict, () => requirement(loaded));
   return loaded;
 }

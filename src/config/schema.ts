@@ -4,6 +4,8 @@
  */
 
 import Type, { type Static } from 'typebox';
+import { ROLE_NAMES } from '../auth/roles.ts';
+import { describeInvalidRoles } from '../auth/users.ts';
 import {
   ACCEPTORS_MAX,
   ANALYTICS_HOURS_MAX,
@@ -22,6 +24,8 @@ import {
   HOLDS_MAX,
   HOLDS_MIN,
   KEY_MAX_CHARACTERS,
+  PROXY_SECRET_MAX_CHARACTERS,
+  PROXY_SECRET_MIN_CHARACTERS,
   ROOT_KEY_MIN_CHARACTERS,
   UNRESPONSIVE_DEFAULT_MS,
   UNRESPONSIVE_MAX_MS,
@@ -47,7 +51,11 @@ import { REDIS_SETTINGS } from '../redis/settings.ts';
 import { RLS_SETTINGS } from '../rls/config/settings.ts';
 import { ENGINE_NAMES } from './engines.ts';
 import { availableCores } from './resources.ts';
-import { describeInvalidHosts, describeInvalidUrl } from './validators.ts';
+import {
+  describeInvalidHosts,
+  describeInvalidUrl,
+  describeInvalidUserHeader,
+} from './validators.ts';
 
 const cores = availableCores();
 
@@ -188,6 +196,43 @@ export const Settings = Type.Object({
       'The admin port has no TLS. Use `true` only behind a proxy with TLS, or in a network ' +
       'that you trust. See [Dashboard](dashboard.md#exposure).',
   }),
+  dashboardUserHeader: Type.Optional(
+    text({
+      accepts:
+        'the name of a header: at most 64 letters, digits and -, and none that browsers or weir ' +
+        'define',
+      group: 'Health, metrics and dashboard',
+      description:
+        'header in which a proxy in front of the dashboard names the user whom it has signed in',
+      details:
+        'It requires `WEIR_DASHBOARD_PROXY_SECRET_FILE`. See ' +
+        '[Sign-in by a proxy](dashboard.md#sign-in-by-a-proxy).',
+      examples: ['X-Forwarded-User', 'Remote-User'],
+      isInChart: false,
+      describeInvalid: describeInvalidUserHeader,
+    }),
+  ),
+  dashboardProxySecretFile: path({
+    group: 'Health, metrics and dashboard',
+    description: 'file that contains the secret which this proxy sends in X-Weir-Proxy-Secret',
+    details:
+      `The secret has ${PROXY_SECRET_MIN_CHARACTERS} to ${PROXY_SECRET_MAX_CHARACTERS} visible ` +
+      'ASCII characters. weir reads the file when it starts.',
+    examples: ['/run/secrets/weir-proxy'],
+  }),
+  dashboardUserRoles: Type.Optional(
+    text({
+      accepts:
+        `<user>=<role> pairs, separated by commas: the role is one of ${ROLE_NAMES.join(', ')}, ` +
+        'the user * stands for all users that are not named',
+      group: 'Health, metrics and dashboard',
+      description: 'roles of the users whom this proxy signs in; all others are viewers',
+      details: 'Names are compared exactly. See [Roles](security.md#roles).',
+      examples: ['ann@example.com=admin, bob@example.com=operator', '*=operator, guest=viewer'],
+      isInChart: false,
+      describeInvalid: describeInvalidRoles,
+    }),
+  ),
   dataDir: text({
     default: './weir-data',
     accepts: 'a path',

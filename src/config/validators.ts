@@ -1,4 +1,4 @@
-/** Rules of settings that a schema cannot express: host names and URLs. */
+/** Rules of settings that a schema cannot express: host names, URLs and a header. */
 
 import { formatValue } from '../core/describe.ts';
 
@@ -32,4 +32,18 @@ export function describeInvalidUrl(text: string): string | undefined {
   if (username !== '' || password !== '') return 'one with a user name or a password';
   // `search` and `hash` are also empty for an empty query or fragment.
   return search !== '' || hash !== '' || /[?#]/.test(text) ? shown : undefined;
+}
+
+const USER_HEADER = /^[A-Za-z0-9-]{1,64}$/;
+/** Headers with another meaning, which clients send. */
+const DEFINED_HEADERS = [
+  ...['accept', 'accept-.*', 'access-control-.*', 'authorization', 'connection', 'content-.*'],
+  ...['cookie', 'date', 'expect', 'forwarded', 'from', 'host', 'if-.*', 'keep-alive', 'origin'],
+  ...['proxy-.*', 'range', 'referer', 'sec-.*', 'te', 'trailer', 'transfer-encoding', 'upgrade'],
+  ...['user-agent', 'via', 'x-weir-.*'],
+];
+const DEFINED_HEADER = new RegExp(`^(${DEFINED_HEADERS.join('|')})$`, 'i');
+
+export function describeInvalidUserHeader(name: string): string | undefined {
+  return USER_HEADER.test(name) && !DEFINED_HEADER.test(name) ? undefined : formatValue(name);
 }

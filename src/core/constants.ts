@@ -245,6 +245,13 @@ export const DASHBOARD_SESSION_IDLE_MS = 1_800_000;
 export const DASHBOARD_SESSION_MAX_MS = 43_200_000;
 /** Failed sign-ins in a second, of all clients. */
 export const DASHBOARD_FAILED_SIGN_INS_PER_S = 10;
+/** The name of a user whom a proxy in front of the dashboard has signed in. */
+export const USER_NAME_MAX_CHARACTERS = 128;
+/** The secret that this proxy sends. */
+export const PROXY_SECRET_MIN_CHARACTERS = 32;
+export const PROXY_SECRET_MAX_CHARACTERS = 512;
+/** Events after which the stream of such a user is opened again, so that the proxy checks it. */
+export const DASHBOARD_PROXIED_EVENTS_MAX = 60;
 /** Event streams of the dashboard, one for a session, and the bytes that one may leave unread. */
 export const DASHBOARD_STREAMS_MAX = 32;
 export const DASHBOARD_STREAM_UNREAD_BYTES_MAX = 262_144;

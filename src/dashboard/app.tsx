@@ -9,7 +9,7 @@ import type { SessionInfo, SessionState } from '../observe/dashboard/snapshot.ts
 import type { ViewProps } from './common/context.ts';
 import { ErrorNote, Note, useAction } from './common/controls.tsx';
 import { type Live, useLive } from './common/live.ts';
-import { handleSessionEnd, sessionState, signOut } from './common/operations.ts';
+import { handleSessionEnd, sessionState, signIn, signOut } from './common/operations.ts';
 import { Grant } from './common/permissions.ts';
 import { linkTo, useRoute } from './common/router.ts';
 import { Name } from './common/text.tsx';
@@ -85,10 +85,15 @@ export function App() {
   const end = (why: string) => {
     setReason(why);
     setState((before) => ({ ...before, session: null }));
+    // The proxy may have signed in another user.
+    const update = (now: SessionState) => {
+      setState((before) => (before?.session === null ? { ...now, session: null } : before));
+    };
+    sessionState().then(update, () => {});
   };
   useEffect(() => {
     handleSessionEnd(end);
-    sessionState().then(setState, setError);
+    start().then(setState, setError);
   }, []);
   if (error !== undefined) return <ErrorNote error={error} />;
   if (state === undefined) return null;
@@ -98,9 +103,16 @@ export function App() {
       setFresh(true);
       setState({ ...state, session: started });
     };
-    return <SignIn reason={reason} keysUrl={state.keysUrl} onSignedIn={begin} />;
+    return <SignIn state={state} reason={reason} onSignedIn={begin} />;
   }
   return <Frame session={session} isFresh={isFresh} onEnd={end} />;
+}
+
+/** A user whom a proxy has signed in gets a session at once. */
+async function start(): Promise<SessionState> {
+  const state = await sessionState();
+  if (state.session !== null || state.user === undefined) return state;
+  return { ...state, session: await signIn() };
 }
 
 interface FrameProps {
@@ -143,9 +155,7 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
         <span class="host">
           <Name text={session.server.host} /> · {session.server.version}
         </span>
-        <span class="account" title={session.keyId}>
-          <span class="label">Key</span> <Name text={session.keyName} />
-        </span>
+        <Account holder={session.holder} />
         <ThemeSwitch />
         <button type="button" onClick={() => signingOut.run()} disabled={signingOut.isRunning}>
           Sign out
@@ -183,6 +193,21 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
         )}
       </main>
     </>
+  );
+}
+
+function Account({ holder }: { holder: SessionInfo['holder'] }) {
+  if ('keyId' in holder) {
+    return (
+      <span class="account" title={holder.keyId}>
+        <span class="label">Key</span> <Name text={holder.keyName} />
+      </span>
+    );
+  }
+  return (
+    <span class="account" title={`The proxy has signed you in. Your role is ${holder.role}.`}>
+      <span class="label">{holder.role}</span> <Name text={holder.user} />
+    </span>
   );
 }
 

@@ -14,7 +14,7 @@ import type { AuditEntry, ImportCounts, NamespaceRecord, WithRow } from './store
 import type { Change } from './store/store.ts';
 
 /** An entry without the time and the author of the change. */
-export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by'>;
+export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by' | 'user'>;
 
 export function keyCreation(key: KeyRecord): AuditDetails {
   return { action: 'key.create', target: keyTarget(key), after: keyGrant(key) };
@@ -132,9 +132,11 @@ export function publicEntry({
   action,
   keyId,
   by,
+  user,
   ...rest
 }: WithRow<AuditEntry>): AuditEntry & { id: number } {
-  return { id, at, action, keyId, ...(by !== undefined && { by }), ...rest };
+  const author = { ...(by !== undefined && { by }), ...(user !== undefined && { user }) };
+  return { id, at, action, keyId, ...author, ...rest };
 }
 
 /** @param changes durable changes; one line is logged for each audit entry among them */

@@ -5,11 +5,11 @@
  * that is not available is a StartError that names its setting.
  */
 
+import { servesDashboard } from '../config/dashboard-proxy.ts';
 import type { LoadedSettings } from '../config/load.ts';
 import type { Settings } from '../config/schema.ts';
 import { parseHostNames } from '../config/validators.ts';
 import { StartError } from '../core/errors.ts';
-import { isLoopbackHost } from '../core/hosts.ts';
 import { AdminServer, type DashboardMode } from '../observe/admin.ts';
 import type { RlsListeners } from '../rls/messages.ts';
 import type { ListenAddresses } from '../server/listener.ts';
@@ -140,9 +140,9 @@ async function openAdminPort(
   return { admin, adminPort };
 }
 
-function dashboardMode({ dashboard, adminHost }: Settings): DashboardMode {
-  if (dashboard === 'true') return 'behind-tls';
-  return dashboard === 'auto' && isLoopbackHost(adminHost) ? 'on' : 'off';
+function dashboardMode(settings: Settings): DashboardMode {
+  if (settings.dashboard === 'true') return 'behind-tls';
+  return servesDashboard(settings) ? 'on' : 'off';
 }
 
 /** @param reservation resolves with the port. @throws StartError where it rejects */

@@ -44,8 +44,8 @@ export function dashboardOperations(
       if (code !== undefined) return new ApiError(code, message, faultLocation);
       throw Object.assign(new Error(message), { stack });
     },
-    runOnCounters: (operation, keyId, body) => {
-      return acceptors.runCounterOperation({ operation, keyId, body });
+    runOnCounters: (operation, keyId, role, body) => {
+      return acceptors.runCounterOperation({ operation, keyId, ...(role && { role }), body });
     },
   };
 }

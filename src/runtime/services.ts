@@ -124,7 +124,13 @@ export class Services {
       state.recentDecisions && new RecentDecisions(state.recentDecisions, hasher, nowMs());
     const queries = { overrides, usage, analytics, recentDecisions };
     const context = { registry, gateways, auditLog: store, ...queries, nowMs };
-    const executor = new OperationExecutor(writer, context, unknownFields.onUnknownFields);
+    const { dashboardProxy } = settings;
+    const executor = new OperationExecutor(
+      writer,
+      context,
+      dashboardProxy?.roles,
+      unknownFields.onUnknownFields,
+    );
     this.log = log;
     this.#analytics = analytics;
     const events =
@@ -205,6 +211,7 @@ export class Services {
       operations: dashboardOperations(acceptors, runOperation),
       engineName: settings.engine,
       checkUrl: listeners.checkUrls.clientUrl,
+      proxy: dashboardProxy,
       keepConnection: (socket) => admin.keepConnection(socket),
       log,
     });

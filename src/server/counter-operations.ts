@@ -10,7 +10,9 @@ import type {
   CounterOperationRequest,
   CounterOperationResult,
 } from '../api/operations/messages.ts';
-import type { Keyring } from '../auth/keyring.ts';
+import type { Key, Keyring } from '../auth/keyring.ts';
+import type { Role } from '../auth/roles.ts';
+import { permissionsOfRole } from '../auth/users.ts';
 import type { DecisionRecorder } from '../decision-thread/decision-recorder.ts';
 import type { CounterHandlers } from './api-routes.ts';
 import { createOperationResponse } from './operation-response.ts';
@@ -38,15 +40,21 @@ export class CounterOperations {
     this.#send = send;
   }
 
-  run(number: number, { operation, keyId, body }: CounterOperationRequest): void {
+  run(number: number, { operation, keyId, role, body }: CounterOperationRequest): void {
     const res = createOperationResponse((status, text) => {
       this.#send(number, { status, body: text });
     });
     try {
       const details = this.#recorder.samples() ? { traceparent: undefined } : undefined;
-      this.#handlers[operation](res, this.#keyring.keyById(keyId), body, details);
+      const key = role === undefined ? this.#keyring.keyById(keyId) : keyOfUser(keyId, role);
+      this.#handlers[operation](res, key, body, details);
     } catch (error) {
       this.#responders[COUNTER_OPERATIONS[operation].version].sendError(res, error);
     }
   }
+}
+
+/** What the handlers get in place of a key. */
+function keyOfUser(id: string, role: Role): Key {
+  return { id, permissions: permissionsOfRole(role), expiresMs: null, isRevoked: false };
 }

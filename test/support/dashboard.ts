@@ -64,26 +64,53 @@ export class DashboardClient {
   readonly adminUrl: string;
   readonly cookie: string;
   readonly session: SessionInfo;
+  /** Of each request. */
+  readonly #headers: Record<string, string>;
 
-  private constructor(adminUrl: string, cookie: string, session: SessionInfo) {
+  private constructor(
+    adminUrl: string,
+    cookie: string,
+    session: SessionInfo,
+    headers: Record<string, string>,
+  ) {
     this.adminUrl = adminUrl;
     this.cookie = cookie;
     this.session = session;
+    this.#headers = headers;
   }
 
   static async signIn(adminUrl: string, key = ROOT_KEY): Promise<DashboardClient> {
-    const response = await signIn(adminUrl, key);
+    return DashboardClient.#of(await signIn(adminUrl, key), adminUrl, {});
+  }
+
+  /**
+   * Signs in a user of a proxy.
+   * @param headers of this and all later requests: those of the proxy, or those for it
+   */
+  static async signInUser(
+    adminUrl: string,
+    headers: Record<string, string>,
+  ): Promise<DashboardClient> {
+    return DashboardClient.#of(await signIn(adminUrl, undefined, headers), adminUrl, headers);
+  }
+
+  static #of(
+    response: AdminResponse,
+    adminUrl: string,
+    headers: Record<string, string>,
+  ): DashboardClient {
     if (response.status !== 200) throw new Error(`${response.status} ${response.text}`);
     const [setCookie = ''] = response.headers['set-cookie'] ?? [];
     const [cookie] = setCookie.split(';');
-    return new DashboardClient(adminUrl, cookie, JSON.parse(response.text).session);
+    return new DashboardClient(adminUrl, cookie, JSON.parse(response.text).session, headers);
   }
 
   /** Sends a request of the session. */
   send(sent: AdminRequest): Promise<AdminResponse> {
     const own = {
-      Cookie: this.cookie,
       Origin: this.adminUrl,
+      ...this.#headers,
+      Cookie: this.cookie,
       'X-Weir-Csrf': this.session.csrfToken,
       ...(sent.body !== undefined && { 'Content-Type': 'application/json' }),
     };
@@ -104,7 +131,8 @@ export class DashboardClient {
 
   async openEvents(): Promise<EventStream> {
     const path = '/dashboard/events';
-    const { req, response } = open(this.adminUrl, { path, headers: { Cookie: this.cookie } });
+    const headers = { ...this.#headers, Cookie: this.cookie };
+    const { req, response } = open(this.adminUrl, { path, headers });
     const res = await response;
     const events: DashboardEvent[] = [];
     let [rest, isEnded] = ['', false];
@@ -137,9 +165,10 @@ export class DashboardClient {
   }
 }
 
+/** @param key undefined for a user whom a proxy signs in */
 export function signIn(
   adminUrl: string,
-  key: string,
+  key: string | undefined,
   headers: Record<string, string> = {},
 ): Promise<AdminResponse> {
   return sendToAdmin(adminUrl, {

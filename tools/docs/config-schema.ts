@@ -60,6 +60,13 @@ export const RULES_BEYOND_SCHEMA = {
   redisPassword:
     '`redisUrl` has no password if `redisPasswordFile` is set. A user has a password in one of ' +
     'both.',
+  dashboardProxy:
+    '`dashboardUserHeader` and `dashboardProxySecretFile` are both set, in any source, with the ' +
+    'dashboard on, and the file contains a valid secret. Only then `dashboardUserRoles` may be ' +
+    'set.',
+  dashboardUsers:
+    '`dashboardUserHeader` is no header that browsers or weir define. `dashboardUserRoles` has ' +
+    'valid names and roles, and no name twice.',
   rls:
     'If `rlsPort` or `rlsSocket` is set, `rlsConfig` is. Otherwise no setting of the rate limit ' +
     'service is set, in any source. `rlsTlsCert` and `rlsTlsKey` are both set, with `rlsPort`, ' +

@@ -1,5 +1,6 @@
 /** What threads send each other about operations. */
 
+import type { Role } from '../../auth/roles.ts';
 import type { ErrorCode, FaultLocation } from '../../core/errors.ts';
 import type { CounterOperationName } from './counter-operations.ts';
 import type { OperationName, QuestionName } from './main-operations.ts';
@@ -7,6 +8,7 @@ import type { OperationName, QuestionName } from './main-operations.ts';
 /** What an acceptor forwards to the main thread. */
 export interface OperationRequest {
   operation: OperationName | QuestionName;
+  /** Or the id of a user. */
   keyId: string;
   /** The body of a POST or of a question, the query of a GET. */
   input: Uint8Array | string;
@@ -26,6 +28,8 @@ export type OperationResult =
 export interface CounterOperationRequest {
   operation: CounterOperationName;
   keyId: string;
+  /** Of a user, whose id `keyId` is then. */
+  role?: Role;
   body: Uint8Array;
 }
 

@@ -96,7 +96,7 @@ export function ErrorNote({ error }: { error: Error | undefined }) {
 export function Unavailable({ permission, what }: { permission: string; what: string }) {
   return (
     <p class="empty">
-      Your API key may not {what}. This needs the permission <code>{permission}</code>.
+      You may not {what}. This needs the permission <code>{permission}</code>.
     </p>
   );
 }

@@ -42,6 +42,7 @@ class LiveFeed {
       this.close();
       this.#onSessionEnd(JSON.parse(data).reason);
     });
+    source.addEventListener('renew', () => this.open());
     source.addEventListener('replaced', () => {
       this.close();
       this.#update({ connection: 'replaced' });

@@ -37,12 +37,16 @@ async function send<T>(method: string, path: string, body?: string): Promise<T> 
   const headers: Record<string, string> = {};
   if (method !== 'GET') headers['X-Weir-Csrf'] = csrfToken;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  let response: globalThis.Response;
+  let response: globalThis.Response | undefined;
   let content: unknown;
   try {
     response = await fetch(path, { method, headers, ...(body !== undefined && { body }) });
     content = await response.json();
   } catch {
+    if (response?.status === 401 || response?.status === 403) {
+      const message = 'A proxy in front of weir has rejected the request: load the page again';
+      throw new RequestError(0, message);
+    }
     throw new RequestError(0, 'weir does not respond. Nothing is known of the result.');
   }
   if (response.ok) return content as T;
@@ -62,7 +66,8 @@ export async function sessionState(): Promise<SessionState> {
   return state;
 }
 
-export async function signIn(key: string): Promise<SessionInfo> {
+/** @param key undefined for a user whom a proxy has signed in */
+export async function signIn(key?: string): Promise<SessionInfo> {
   const body = JSON.stringify({ key });
   const { session } = await send<{ session: SessionInfo }>('POST', '/dashboard/session', body);
   begin(session);

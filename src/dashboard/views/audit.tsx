@@ -78,7 +78,7 @@ function useKeyNames(grant: Grant): ReadonlyMap<string, string> {
 }
 
 function EntryItem({ entry, names }: { entry: Entry; names: ReadonlyMap<string, string> }) {
-  const { at, action, keyId, by, target, before, after, counts } = entry;
+  const { at, action, keyId, by, user, target, before, after, counts } = entry;
   const name = keyId === null ? undefined : names.get(keyId);
   return (
     <li>
@@ -87,7 +87,7 @@ function EntryItem({ entry, names }: { entry: Entry; names: ReadonlyMap<string, 
         <strong>{action}</strong>
         <span>
           by {name !== undefined && <Name text={name} />}{' '}
-          {keyId === null ? by : <code>{keyId}</code>}
+          {keyId === null ? by : <code>{keyId}</code>} {user !== undefined && <Name text={user} />}
         </span>
       </p>
       <ul class="details">

@@ -129,7 +129,7 @@ export function CreateKey({ grant, namespaces, onCreated, onClose }: CreateProps
             </fieldset>
           </>
         )}
-        <p class="hint">The new key can have only permissions that your key has.</p>
+        <p class="hint">The new key can have only permissions that you have.</p>
         <ErrorNote error={creating.error} />
         <div class="buttons">
           <button type="submit" class="primary" disabled={creating.isRunning}>

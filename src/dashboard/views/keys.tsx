@@ -22,6 +22,8 @@ export function KeysView({ session, grant }: ViewProps) {
   const [revoked, setRevoked] = useState<Key>();
   const [done, setDone] = useState('');
   const namespaces = useNamespaces(grant);
+  const { holder } = session;
+  const ownId = 'keyId' in holder ? holder.keyId : undefined;
   const mayList = grant.has('keys.read');
   const list = useLoad(async () => {
     if (!mayList) return [];
@@ -51,7 +53,7 @@ export function KeysView({ session, grant }: ViewProps) {
             <KeyRow
               key={key.keyId}
               record={key}
-              isOwn={key.keyId === session.keyId}
+              isOwn={key.keyId === ownId}
               namespaces={namespaces.data ?? []}
               onRevoke={grant.has('keys.revoke') ? () => setRevoked(key) : undefined}
             />
@@ -81,7 +83,7 @@ export function KeysView({ session, grant }: ViewProps) {
             Requests with <Name text={revoked.name} /> are rejected from now on. This cannot be
             undone.
           </p>
-          {revoked.keyId === session.keyId && (
+          {revoked.keyId === ownId && (
             <Note kind="warning">You are signed in with this key. You will be signed out.</Note>
           )}
         </Confirm>

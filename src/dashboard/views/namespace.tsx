@@ -53,7 +53,7 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
       )}
       <ErrorNote error={known.error} />
       {!known.isLoading && id === undefined && (
-        <Note kind="info">There is no namespace of this name, or your API key may not see it.</Note>
+        <Note kind="info">There is no namespace of this name, or you may not see it.</Note>
       )}
       {grant.may('read_analytics', id) ? (
         <>

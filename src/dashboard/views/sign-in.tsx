@@ -1,26 +1,38 @@
-/** The form that signs in with an API key. The key is sent once, and not kept. */
+/**
+ * The form that signs in with an API key. The key is sent once, and not kept. A user whom a proxy
+ * has signed in sees it only after a session has ended, without the field.
+ */
 
 import { useState } from 'preact/hooks';
-import type { SessionInfo } from '../../observe/dashboard/snapshot.ts';
+import type { SessionInfo, SessionState } from '../../observe/dashboard/snapshot.ts';
 import { ErrorNote, Field, Note, useAction } from '../common/controls.tsx';
 import { signIn } from '../common/operations.ts';
+import { Name } from '../common/text.tsx';
 import { ThemeSwitch } from '../common/theme.tsx';
 
 interface SignInProps {
+  state: SessionState;
   /** Why the session before is over; '' without one. */
   reason: string;
-  /** The page about keys, where weir knows its URL. */
-  keysUrl: string | undefined;
   onSignedIn: (session: SessionInfo) => void;
 }
 
-export function SignIn({ reason, keysUrl, onSignedIn }: SignInProps) {
+export function SignIn({ state: { user, keysUrl }, reason, onSignedIn }: SignInProps) {
   const [key, setKey] = useState('');
-  const signing = useAction(async () => onSignedIn(await signIn(key.trim())));
+  const signing = useAction(async () => {
+    onSignedIn(await signIn(user === undefined ? key.trim() : undefined));
+  });
   return (
     <main class="sign-in">
       <h1>weir</h1>
-      <p>Sign in with an API key. The dashboard shows what the key permits.</p>
+      {user === undefined ? (
+        <p>Sign in with an API key. The dashboard shows what the key permits.</p>
+      ) : (
+        <p>
+          The proxy in front of weir has signed you in as <Name text={user} />. To sign out there,
+          use the proxy.
+        </p>
+      )}
       {reason !== '' && signing.error === undefined && (
         <Note kind="info">You are signed out: {reason}.</Note>
       )}
@@ -30,14 +42,16 @@ export function SignIn({ reason, keysUrl, onSignedIn }: SignInProps) {
           void signing.run();
         }}
       >
-        <Field
-          label="API key"
-          type="password"
-          name="key"
-          required
-          value={key}
-          onInput={({ currentTarget }) => setKey(currentTarget.value)}
-        />
+        {user === undefined && (
+          <Field
+            label="API key"
+            type="password"
+            name="key"
+            required
+            value={key}
+            onInput={({ currentTarget }) => setKey(currentTarget.value)}
+          />
+        )}
         <ErrorNote error={signing.error} />
         <div class="buttons">
           <button type="submit" class="primary" disabled={signing.isRunning}>
@@ -45,7 +59,7 @@ export function SignIn({ reason, keysUrl, onSignedIn }: SignInProps) {
           </button>
         </div>
       </form>
-      <KeyHelp keysUrl={keysUrl} />
+      {user === undefined && <KeyHelp keysUrl={keysUrl} />}
       <ThemeSwitch />
     </main>
   );

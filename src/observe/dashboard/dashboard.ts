@@ -4,6 +4,9 @@
  * change something must come from the dashboard's own page: it has the port's own `Origin`, and a
  * token that only this page can read. The main thread loads this module at the first request.
  *
+ * A session starts with a key or, where a proxy signs in users, without one. A GET starts none, so
+ * that a link or an image of another page cannot replace the session of a user.
+ *
  * Errors have the form of the API. An internal one is logged, and its response shows nothing of it.
  */
 
@@ -27,11 +30,20 @@ import {
 } from '../../api/operations/main-operations.ts';
 import type { CounterOperationResult } from '../../api/operations/messages.ts';
 import type { KeyRecord } from '../../auth/keys.ts';
+import type { Role } from '../../auth/roles.ts';
+import { userNameOf } from '../../auth/users.ts';
+import type { DashboardProxy } from '../../config/dashboard-proxy.ts';
 import { KEY_MAX_CHARACTERS } from '../../core/constants.ts';
 import { formatValue } from '../../core/describe.ts';
 import { ApiError, statusOf } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
-import { createValidator, field, JSON_OBJECT, text } from '../../core/schema.ts';
+import {
+  createStrictValidator,
+  createValidator,
+  field,
+  JSON_OBJECT,
+  text,
+} from '../../core/schema.ts';
 import { VERSION } from '../../core/version.ts';
 import { LATENCY_BOUNDS_US } from '../../shared-memory/stats.ts';
 import type { AdminPages } from '../admin.ts';
@@ -49,21 +61,30 @@ import {
   requireToken,
 } from './requests.ts';
 import { Sampler, type SamplerSources } from './sampler.ts';
-import { type Session, Sessions } from './sessions.ts';
-import type { SessionInfo, SessionState } from './snapshot.ts';
+import { type Session, Sessions, type StartedSession } from './sessions.ts';
+import { SignInProxy } from './sign-in-proxy.ts';
+import type { KeyHolder, SessionInfo, SessionState } from './snapshot.ts';
 
-/** Runs operations for the holder of a key, who is verified again when they run. */
+/** Runs operations for the holder of a key, who is verified again when they run, or for a user. */
 export interface Operations {
-  /** @param input the body of a POST, the query of a GET */
+  /**
+   * @param holderId the id of a key or of a user
+   * @param input the body of a POST, the query of a GET
+   */
   execute(
     operation: OperationName,
-    keyId: string,
+    holderId: string,
     input: Uint8Array | string,
   ): Promise<CounterOperationResult | ApiError>;
-  /** An operation on counters, which an acceptor runs. @throws ApiError (503) */
+  /**
+   * An operation on counters, which an acceptor runs.
+   * @param role of a user
+   * @throws ApiError (503)
+   */
   runOnCounters(
     operation: CounterOperationName,
-    keyId: string,
+    holderId: string,
+    role: Role | undefined,
     body: Uint8Array,
   ): Promise<CounterOperationResult>;
 }
@@ -73,6 +94,8 @@ export interface DashboardSources extends SamplerSources {
   engineName: 'memory' | 'redis';
   /** URL of the port for checks; undefined where clients know it by several. */
   checkUrl: string | undefined;
+  /** Undefined where no proxy signs in users. */
+  proxy: DashboardProxy | undefined;
   /** Keeps a connection of the admin port from counting as idle. */
   keepConnection: (socket: Socket) => void;
   log: Log;
@@ -110,20 +133,24 @@ const STREAM_HEADERS = { ...SECURITY_HEADERS, 'Cache-Control': 'no-store' } as c
 const signInValidator = createValidator(
   Type.Object({ key: field(text(1, KEY_MAX_CHARACTERS), 'An API key.') }, JSON_OBJECT),
 );
+/** Unlike the one above it rejects unknown fields: a key would be ignored. */
+const userSignInValidator = createStrictValidator(Type.Object({}, JSON_OBJECT));
 
 export class Dashboard implements AdminPages {
   readonly #sources: DashboardSources;
   readonly #sessions: Sessions;
   readonly #streams: EventStreams;
+  readonly #proxy: SignInProxy | undefined;
   readonly #requestIds = new RequestIds();
   readonly #bodies = new BodyBuffers();
   #files: DashboardFiles | undefined;
 
   constructor(sources: DashboardSources) {
-    const { registry, clock, keepConnection } = sources;
+    const { registry, clock, keepConnection, proxy } = sources;
     this.#sources = sources;
-    this.#streams = new EventStreams(new Sampler(sources), registry, keepConnection);
-    this.#sessions = new Sessions(registry, clock, (session, reason) => {
+    this.#proxy = proxy && new SignInProxy(proxy);
+    this.#streams = new EventStreams(new Sampler(sources), keepConnection);
+    this.#sessions = new Sessions(registry, proxy?.roles, clock, (session, reason) => {
       this.#streams.end(session, 'signed-out', reason);
     });
   }
@@ -146,7 +173,7 @@ export class Dashboard implements AdminPages {
     if (path === SESSION_PATH) return this.#respondAboutSession(req, res);
     if (path === EVENTS_PATH) {
       requireMethod(req, res, path, ['GET']);
-      const { session } = this.#use(req);
+      const session = this.#use(req);
       return this.#streams.open(session, res, STREAM_HEADERS, this.#sessions);
     }
     if (path.startsWith(API_PATH)) {
@@ -171,7 +198,7 @@ export class Dashboard implements AdminPages {
       return sendJson(res, 200, JSON.stringify(this.#state(req)));
     }
     if (req.method === 'DELETE') {
-      const { session } = this.#use(req);
+      const session = this.#use(req);
       requireToken(req, session);
       this.#sessions.end(session, 'you have signed out');
       return sendJson(res, 200, '{}', {
@@ -180,24 +207,48 @@ export class Dashboard implements AdminPages {
     }
     requireOrigin(req);
     requireJson(req);
+    const user = this.#userOf(req);
     const body = parseBody(await this.#bodies.read(req, SIGN_IN_MAX_BYTES));
-    const { key } = signInValidator.validate(body);
-    const { session, id } = this.#signIn(key, readCookie(req, cookie));
-    const info = this.#infoOf(session, this.#sources.registry.key(session.keyId)!);
-    sendJson(res, 200, JSON.stringify({ session: info }), {
+    const earlierId = readCookie(req, cookie);
+    const { session, id } =
+      user === undefined ? this.#signIn(body, earlierId) : this.#signInUser(user, body, earlierId);
+    sendJson(res, 200, JSON.stringify({ session: this.#infoOf(session) }), {
       'Set-Cookie': `${cookie}=${id}; ${cookieFlags(req)}`,
     });
   }
 
-  #signIn(key: string, earlierId: string | undefined): { session: Session; id: string } {
+  #signIn(body: unknown, earlierId: string | undefined): StartedSession {
+    const { key } = signInValidator.validate(body);
     const { log } = this.#sources;
     try {
       const signedIn = this.#sessions.signIn(key, earlierId);
-      log.info({ keyId: signedIn.session.keyId }, 'dashboard: signed in');
+      log.info({ keyId: signedIn.session.holderId }, 'dashboard: signed in');
       return signedIn;
     } catch (error) {
       const { code, message } = error as ApiError;
       if (code === 'UNAUTHORIZED') log.warn(`dashboard: a sign-in has failed: ${message}`);
+      throw error;
+    }
+  }
+
+  #signInUser(user: string, body: unknown, earlierId: string | undefined): StartedSession {
+    userSignInValidator.validate(body);
+    const signedIn = this.#sessions.signInUser(user, earlierId);
+    this.#sources.log.info({ user, role: signedIn.session.role }, 'dashboard: signed in');
+    return signedIn;
+  }
+
+  /**
+   * @returns the user whom a proxy has signed in; undefined where the request comes without one
+   * @throws ApiError (400, 403, or 503 where many sign-ins have failed)
+   */
+  #userOf(req: IncomingMessage): string | undefined {
+    try {
+      return this.#proxy?.userOf(req);
+    } catch (error) {
+      this.#sessions.countFailure();
+      const { message } = error as ApiError;
+      this.#sources.log.warn(`dashboard: a sign-in by the proxy has failed: ${message}`);
       throw error;
     }
   }
@@ -207,9 +258,9 @@ export class Dashboard implements AdminPages {
     res: ServerResponse,
     name: string,
   ): Promise<void> {
-    const { session } = this.#use(req);
+    const session = this.#use(req);
     const { operations } = this.#sources;
-    const { keyId } = session;
+    const { holderId, role } = session;
     const counterOperation = COUNTER_OPERATION_NAMES.find((known) => known === name);
     const operation = OPERATION_NAMES.find((known) => known === name);
     const spec = counterOperation
@@ -221,49 +272,52 @@ export class Dashboard implements AdminPages {
     requireMethod(req, res, API_PATH + name, [spec.method]);
     let result: CounterOperationResult | ApiError;
     if (spec.method === 'GET') {
-      result = await operations.execute(operation!, keyId, queryOf(req));
+      result = await operations.execute(operation!, holderId, queryOf(req));
     } else {
       requireToken(req, session);
       requireJson(req);
       const body = await this.#bodies.read(req, spec.maxBytes);
       result = counterOperation
-        ? await operations.runOnCounters(counterOperation, keyId, body)
-        : await operations.execute(operation!, keyId, body);
+        ? await operations.runOnCounters(counterOperation, holderId, role, body)
+        : await operations.execute(operation!, holderId, body);
     }
     if (result instanceof ApiError) throw result;
     sendJson(res, result.status, result.body);
   }
 
-  /** @throws ApiError (401) */
-  #use(req: IncomingMessage): { session: Session; key: KeyRecord } {
-    return this.#sessions.use(readCookie(req, cookieName(req)));
+  /** @throws ApiError (401; where a proxy signs in users also 400, 403, 503) */
+  #use(req: IncomingMessage): Session {
+    const user = this.#userOf(req);
+    return this.#sessions.use(readCookie(req, cookieName(req)), user);
   }
 
   #state(req: IncomingMessage): SessionState {
     const { checkUrl } = this.#sources;
+    const user = this.#userOf(req);
     return {
-      session: this.#currentInfo(req),
+      session: this.#currentInfo(req, user),
+      ...(user !== undefined && { user }),
       ...(checkUrl !== undefined && { keysUrl: checkUrl + KEYS_DOCS_PATH }),
     };
   }
 
   /** @returns null where there is no session, which is no error before a sign-in */
-  #currentInfo(req: IncomingMessage): SessionInfo | null {
+  #currentInfo(req: IncomingMessage, user: string | undefined): SessionInfo | null {
     try {
-      const { session, key } = this.#use(req);
-      return this.#infoOf(session, key);
+      return this.#infoOf(this.#sessions.use(readCookie(req, cookieName(req)), user));
     } catch (error) {
       if (error instanceof ApiError && error.code === 'UNAUTHORIZED') return null;
       throw error;
     }
   }
 
-  #infoOf({ keyId, csrfToken }: Session, { name, permissions, expiresMs }: KeyRecord): SessionInfo {
+  #infoOf({ holderId, role, permissions, csrfToken }: Session): SessionInfo {
     return {
-      keyId,
-      keyName: name,
+      holder:
+        role === undefined
+          ? keyHolder(this.#sources.registry.key(holderId)!)
+          : { user: userNameOf(holderId)!, role },
       permissions,
-      ...(expiresMs !== null && { keyExpires: expiresMs }),
       csrfToken,
       server: {
         version: VERSION,
@@ -297,6 +351,10 @@ export class Dashboard implements AdminPages {
       'internal error; see the log of the service for this requestId',
     );
   }
+}
+
+function keyHolder({ id: keyId, name: keyName, expiresMs }: KeyRecord): KeyHolder {
+  return { keyId, keyName, ...(expiresMs !== null && { keyExpires: expiresMs }) };
 }
 
 function sendJson(res: ServerResponse, status: number, body: string, headers: object = {}): void {

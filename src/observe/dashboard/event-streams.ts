@@ -1,7 +1,8 @@
 /**
  * The event streams of the dashboard: server-sent events with a snapshot a second. A snapshot is
  * made once for all streams, and only while there is one. What a key may not see is left out. A
- * client that does not read is disconnected; a session has one stream, and a second replaces it.
+ * client that does not read is disconnected; a session has one stream, and a second replaces it. A
+ * user of a proxy opens the stream again from time to time: the proxy may have signed them out.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -9,11 +10,11 @@ import type { Socket } from 'node:net';
 import { Permissions } from '../../auth/permissions.ts';
 import {
   DASHBOARD_EVENT_INTERVAL_MS,
+  DASHBOARD_PROXIED_EVENTS_MAX,
   DASHBOARD_STREAM_UNREAD_BYTES_MAX,
   DASHBOARD_STREAMS_MAX,
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
-import type { Registry } from '../../registry/registry.ts';
 import type { Sampler } from './sampler.ts';
 import type { Session, Sessions } from './sessions.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -21,21 +22,20 @@ import type { Snapshot } from './snapshot.ts';
 /** Makes snapshots; after `reset` the first one has no recent figures. */
 type SnapshotSource = Pick<Sampler, 'sample' | 'reset'>;
 
+interface EventStream {
+  readonly res: ServerResponse;
+  events: number;
+}
+
 export class EventStreams {
-  readonly #bySession = new Map<Session, ServerResponse>();
+  readonly #bySession = new Map<Session, EventStream>();
   readonly #sampler: SnapshotSource;
-  readonly #registry: Registry;
   /** Keeps the connection of a stream from counting as idle. */
   readonly #keepConnection: (socket: Socket) => void;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    sampler: SnapshotSource,
-    registry: Registry,
-    keepConnection: (socket: Socket) => void,
-  ) {
+  constructor(sampler: SnapshotSource, keepConnection: (socket: Socket) => void) {
     this.#sampler = sampler;
-    this.#registry = registry;
     this.#keepConnection = keepConnection;
   }
 
@@ -54,7 +54,7 @@ export class EventStreams {
     // The events are small, and each must arrive at once.
     res.socket?.setNoDelay(true);
     session.isWatching = true;
-    this.#bySession.set(session, res);
+    this.#bySession.set(session, { res, events: 0 });
     res.once('close', () => this.#remove(session, res));
     if (this.#timer === undefined) {
       this.#sampler.reset();
@@ -67,15 +67,15 @@ export class EventStreams {
   }
 
   /** Ends the stream of a session, where it has one, with an event that says why. */
-  end(session: Session, event: 'signed-out' | 'replaced', reason: string): void {
-    const res = this.#bySession.get(session);
+  end(session: Session, event: 'signed-out' | 'replaced' | 'renew', reason: string): void {
+    const res = this.#bySession.get(session)?.res;
     if (res === undefined) return;
     this.#remove(session, res);
     res.end(`event: ${event}\ndata: ${JSON.stringify({ reason })}\n\n`);
   }
 
   #remove(session: Session, res: ServerResponse): void {
-    if (this.#bySession.get(session) !== res) return;
+    if (this.#bySession.get(session)?.res !== res) return;
     this.#bySession.delete(session);
     session.isWatching = false;
     if (this.#bySession.size > 0) return;
@@ -89,24 +89,28 @@ export class EventStreams {
   }
 
   #send(snapshot: Snapshot): void {
-    const textByKey = new Map<string, string>();
-    for (const [{ keyId }, res] of this.#bySession) {
+    const textByHolder = new Map<string, string>();
+    for (const [session, stream] of this.#bySession) {
+      const { holderId, role, permissions } = session;
+      const { res } = stream;
       if (res.writableLength > DASHBOARD_STREAM_UNREAD_BYTES_MAX) {
         res.destroy();
         continue;
       }
-      const text = textByKey.get(keyId) ?? this.#textFor(keyId, snapshot);
-      textByKey.set(keyId, text);
+      const text = textByHolder.get(holderId) ?? textFor(permissions, snapshot);
+      textByHolder.set(holderId, text);
       res.write(text);
       if (res.socket !== null) this.#keepConnection(res.socket);
+      stream.events++;
+      if (role !== undefined && stream.events === DASHBOARD_PROXIED_EVENTS_MAX) {
+        this.end(session, 'renew', 'the proxy must see a new request');
+      }
     }
   }
+}
 
-  #textFor(keyId: string, snapshot: Snapshot): string {
-    const permissions = new Permissions(this.#registry.key(keyId)?.permissions ?? []);
-    const namespaces = snapshot.namespaces.filter(({ id }) =>
-      permissions.may('read_analytics', id),
-    );
-    return `event: snapshot\ndata: ${JSON.stringify({ ...snapshot, namespaces })}\n\n`;
-  }
+function textFor(granted: readonly string[], snapshot: Snapshot): string {
+  const permissions = new Permissions(granted);
+  const namespaces = snapshot.namespaces.filter(({ id }) => permissions.may('read_analytics', id));
+  return `event: snapshot\ndata: ${JSON.stringify({ ...snapshot, namespaces })}\n\n`;
 }

@@ -3,22 +3,36 @@
  * server and the browser share this file, so it imports types only.
  */
 
+import type { Role } from '../../auth/roles.ts';
 import type { Figures } from '../../core/figures.ts';
 
 /** The response to GET /dashboard/session. */
 export interface SessionState {
   session: SessionInfo | null;
+  /** Whom a proxy has signed in: a session needs no key then. */
+  user?: string;
   /** The page about keys. Absent where weir does not know the URL of its port for checks. */
   keysUrl?: string;
 }
 
-/** A session, as its own browser sees it. */
-export interface SessionInfo {
+/** The holder of the key that has signed in. */
+export interface KeyHolder {
   keyId: string;
   keyName: string;
-  permissions: string[];
   /** Unix time in ms from which the key is rejected; absent for a key that does not expire. */
   keyExpires?: number;
+}
+
+/** A user whom a proxy has signed in. */
+export interface ProxyUser {
+  user: string;
+  role: Role;
+}
+
+/** A session, as its own browser sees it. */
+export interface SessionInfo {
+  holder: KeyHolder | ProxyUser;
+  permissions: readonly string[];
   /** For the header X-Weir-Csrf of requests that may change something. */
   csrfToken: string;
   server: {

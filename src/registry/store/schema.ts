@@ -52,12 +52,16 @@ export const AUDIT_ACTIONS = [
   'policy.delete',
 ] as const;
 
-/** The sources of changes that are made without an API key. `expiry`: an override has ended. */
+/**
+ * The sources of changes that are made without an API key. `expiry`: an override has ended. `user`:
+ * a user of the dashboard whom a proxy has signed in.
+ */
 export const AUDIT_SOURCES = [
   'configuration file',
   'command line',
   'first start',
   'expiry',
+  'user',
 ] as const;
 
 /** The record of one change. */
@@ -69,6 +73,8 @@ export interface AuditEntry {
   keyId: string | null;
   /** Set if `keyId` is null. */
   by?: (typeof AUDIT_SOURCES)[number];
+  /** The name of the user. Set if `by` is `user`. */
+  user?: string;
   /** The key, override, policy or namespaces that changed. */
   target: object;
   before?: object;

@@ -1,8 +1,12 @@
-import { createServer, type Server } from 'node:http';
-import { connect } from 'node:net';
+import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http';
+import { connect, Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newKeyRecord } from '../../../src/auth/keys.ts';
-import { DASHBOARD_EVENT_INTERVAL_MS } from '../../../src/core/constants.ts';
+import { UserRoles } from '../../../src/auth/users.ts';
+import {
+  DASHBOARD_EVENT_INTERVAL_MS,
+  DASHBOARD_PROXIED_EVENTS_MAX,
+} from '../../../src/core/constants.ts';
 import { EventStreams } from '../../../src/observe/dashboard/event-streams.ts';
 import { type Session, Sessions } from '../../../src/observe/dashboard/sessions.ts';
 import type { Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
@@ -24,6 +28,7 @@ describe('an event stream', () => {
   let streams: EventStreams;
   let openStreams: number;
   let session: Session;
+  let sessions: Sessions;
   beforeEach(async () => {
     const directory = DataDirectory.open(own.dataDir);
     const store = SqliteStore.open(directory);
@@ -37,9 +42,9 @@ describe('an event stream', () => {
       samples++;
       return LARGE;
     };
-    streams = new EventStreams({ sample, reset: () => {} }, registry, () => {});
+    streams = new EventStreams({ sample, reset: () => {} }, () => {});
     const clock = { nowMs: () => 0, monotonicMs: () => 0 };
-    const sessions = new Sessions(registry, clock, () => {});
+    sessions = new Sessions(registry, new UserRoles(undefined), clock, () => {});
     session = sessions.signIn('a-key-of-the-test').session;
     server = createServer((_req, res) => {
       openStreams++;
@@ -65,6 +70,36 @@ describe('an event stream', () => {
     await waitUntil('it is closed', () => openStreams === 0);
     expect(session.isWatching).toBe(false);
     socket.destroy();
+  });
+
+  test('of a user of a proxy is ended for a new request; that of a key is not', () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    onTestFinished(() => {
+      vi.useRealTimers();
+    });
+    const snapshot = { namespaces: [] } as unknown as Snapshot;
+    const small = new EventStreams({ sample: () => snapshot, reset: () => {} }, () => {});
+    const open = (of: Session) => {
+      const res = new ServerResponse(new IncomingMessage(new Socket()));
+      const written: string[] = [];
+      res.write = (text: string) => written.push(text) > 0;
+      res.end = (text?: unknown) => {
+        written.push(String(text));
+        return res;
+      };
+      small.open(of, res, {}, sessions);
+      return written;
+    };
+    const user = sessions.signInUser('ann').session;
+    const [ofUser, ofKey] = [open(user), open(session)];
+    vi.advanceTimersByTime((DASHBOARD_PROXIED_EVENTS_MAX - 2) * DASHBOARD_EVENT_INTERVAL_MS);
+    expect([ofUser.length, user.isWatching]).toEqual([DASHBOARD_PROXIED_EVENTS_MAX - 1, true]);
+    vi.advanceTimersByTime(DASHBOARD_EVENT_INTERVAL_MS);
+    expect(ofUser.at(-1)).toMatch(/^event: renew\ndata: \{"reason":/);
+    expect([user.isWatching, session.isWatching]).toEqual([false, true]);
+    vi.advanceTimersByTime(10 * DASHBOARD_EVENT_INTERVAL_MS);
+    expect(ofKey.at(-1)).toMatch(/^event: snapshot/);
+    small.end(session, 'replaced', 'the test is over');
   });
 
   test('stays open for a client that reads, and without one there are no snapshots', async () => {

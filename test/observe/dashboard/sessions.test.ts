@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { newKeyRecord } from '../../../src/auth/keys.ts';
+import { UserRoles } from '../../../src/auth/users.ts';
 import {
   DASHBOARD_FAILED_SIGN_INS_PER_S,
   DASHBOARD_SESSION_IDLE_MS,
@@ -32,12 +33,13 @@ describe('sessions', () => {
     directory.close();
     nowMs = 0;
     ended = [];
+    const roles = new UserRoles('ann=admin');
     const clock = { nowMs: () => nowMs, monotonicMs: () => nowMs };
-    sessions = new Sessions(registry, clock, (_session, reason) => ended.push(reason));
+    sessions = new Sessions(registry, roles, clock, (_session, reason) => ended.push(reason));
   });
   const isOpen = (id: string) => {
     try {
-      return sessions.use(id) !== undefined;
+      return sessions.use(id, undefined) !== undefined;
     } catch {
       return false;
     }
@@ -73,6 +75,35 @@ describe('sessions', () => {
     nowMs = DASHBOARD_SESSION_IDLE_MS;
     expect([idle, watching, used].map(({ id }) => isOpen(id))).toEqual([false, true, true]);
     expect(ended).toEqual(['the session has expired: sign in again']);
+  });
+
+  test('of a user end when another one uses them, and are of no use without a user', () => {
+    const { session, id } = sessions.signInUser('ann');
+    expect(session).toMatchObject({ holderId: 'user:ann', role: 'admin', permissions: ['*'] });
+    expect(() => sessions.use(id, undefined)).toThrow('through it only');
+    expect(sessions.use(id, 'ann')).toBe(session);
+    expect(() => sessions.use(id, 'Ann')).toThrow('the proxy has signed in another user');
+    expect(() => sessions.use(id, 'ann')).toThrow('there is no session: sign in');
+    const ofKey = sessions.signIn(KEYS[0]);
+    expect(() => sessions.use(ofKey.id, 'ann')).toThrow('the proxy has signed in another user');
+    expect(ended).toEqual(Array(2).fill('the proxy has signed in another user'));
+  });
+
+  test('of a user end by time, and by newer ones of the same user only', () => {
+    const first = sessions.signInUser('ann');
+    const other = sessions.signInUser('bob');
+    const isUsable = (started: { id: string }, user: string) => {
+      try {
+        return sessions.use(started.id, user) !== undefined;
+      } catch {
+        return false;
+      }
+    };
+    for (let i = 0; i < DASHBOARD_SESSIONS_PER_KEY_MAX; i++) sessions.signInUser('ann');
+    expect([isUsable(first, 'ann'), isUsable(other, 'bob')]).toEqual([false, true]);
+    expect(ended).toEqual(['newer sessions of the same user have replaced this one']);
+    nowMs = DASHBOARD_SESSION_IDLE_MS;
+    expect(isUsable(other, 'bob')).toBe(false);
   });
 
   test('end at the end of their lifetime, also with a stream', () => {

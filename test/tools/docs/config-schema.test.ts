@@ -122,6 +122,15 @@ const VIOLATIONS: Record<keyof typeof RULES_BEYOND_SCHEMA, { message: RegExp; te
     message: /: WEIR_REDIS_URL (contains a password, and|names a user without a password)/,
     text: '{"engine":"redis","redisUrl":"redis://:a@b","redisPasswordFile":"c"}',
   },
+  dashboardProxy: {
+    message:
+      / requires (WEIR_DASHBOARD_|the dashboard)|^the secret in|WEIR_DASHBOARD_\w+\) cannot be read/,
+    text: '{"dashboardUserHeader":"Remote-User"}',
+  },
+  dashboardUsers: {
+    message: /: "dashboardUser(Header|Roles)" must be/,
+    text: '{"dashboardUserRoles":"ann"}',
+  },
   rls: {
     message: / requires WEIR_RLS_(PORT|CONFIG|TLS_CERT|TLS_KEY)\b/,
     text: '{"rlsPort":1}',

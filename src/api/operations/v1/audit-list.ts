@@ -37,6 +37,9 @@ export function response() {
         description: 'Source of the change. Only if `keyId` is `null`.',
       }),
     ),
+    user: Type.Optional(
+      named('Name of the user of the dashboard who made the change. Only if `by` is `user`.'),
+    ),
     target: target(),
     before: Type.Optional(values('Values before the change. Absent for a new target.')),
     after: Type.Optional(values('Values after the change. Absent for a removed target.')),

@@ -9,7 +9,6 @@ import { type KeyRecord, makeKey, newKeyRecord } from '../../../auth/keys.ts';
 import {
   CREATE_ACTION,
   GLOBAL_PERMISSIONS,
-  missingPermissionError,
   NAMESPACE_ACTIONS,
   namespaceNameIn,
   nearestPermission,
@@ -66,7 +65,7 @@ export const createKey = writeOperation({
     });
     permissions.requireGlobal('keys.create');
     const missing = record.permissions.find((permission) => !permissions.grants(permission));
-    if (missing !== undefined) throw missingPermissionError([missing]);
+    if (missing !== undefined) throw permissions.missing([missing]);
     addKey(registry, record);
     audit(keyCreation(record));
     return { keyId: record.id, key };
