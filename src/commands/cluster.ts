@@ -238,7 +238,7 @@ deducted until their windows end. A machine that still runs joins again.
 
 WEIR_ENGINE=redis and WEIR_REDIS_URL must be set as for the servers, which need not run.
 `,
-  examples: ['weir cluster status', 'weir cluster status --json', 'weir cluster forget <machine>'],
+  examples: ['weir cluster status --json', 'weir cluster forget 6f1c0a52d3b98e47'],
   exitCodes: REDIS_EXIT_CODES,
   exitMeanings: REDIS_EXIT_MEANINGS,
 };

@@ -47,5 +47,7 @@ WEIR_URL they use the address that the server reads from WEIR_HOST, WEIR_PORT an
   weir check user_1 --limit 10 --duration 60s
   weir help overrides
 `;
-  return [usage, list, more, examples, exitSection(Object.values(EXIT), {})].join('\n');
+  return [usage, list, more, examples, exitSection([...new Set(Object.values(EXIT))], {})].join(
+    '\n',
+  );
 }

@@ -141,7 +141,6 @@ The key itself is printed once: the server stores only its digest.
   examples: [
     "weir keys create --name gateway --permission 'ratelimit.*.limit' --expires 30d",
     'weir keys create --name ann --role operator',
-    'weir keys list',
     'weir keys revoke key_...',
     'weir keys create --name root --role admin --offline --data-dir ./weir-data',
   ],

@@ -43,10 +43,6 @@ export const namespaces: Command = {
 namespace, and cannot be undone. A later check with the same name creates another namespace. To
 repeat a delete, name the id: the name may be that of the next namespace.
 `,
-  examples: [
-    'weir namespaces list',
-    'weir namespaces list --json',
-    'weir namespaces delete sms.send',
-  ],
+  examples: ['weir namespaces list --json', 'weir namespaces delete sms.send'],
   exitCodes: CLIENT_EXIT_CODES,
 };

@@ -17,6 +17,6 @@ export const version: Command = {
       },
     }),
   },
-  examples: ['weir version', 'weir --version', 'weir -v'],
+  examples: ['weir --version', 'weir -v'],
   exitCodes: [EXIT.OK, EXIT.USAGE],
 };

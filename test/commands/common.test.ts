@@ -73,6 +73,16 @@ describe('the help', () => {
     },
   );
 
+  test.each(['', ...LOCAL, ...REMOTE, ...WIDE, 'keys create'])(
+    'of "%s" has no line twice',
+    async (command) => {
+      const { stdout } = await weir('help', ...command.split(' ').filter(Boolean));
+      const lines = stdout.split('\n').map((line) => line.trim());
+      const texts = lines.filter((line) => line !== '');
+      expect(texts.filter((line, i) => texts.indexOf(line) !== i)).toEqual([]);
+    },
+  );
+
   test('lists the exit codes with their meanings', async () => {
     const { stdout } = await weir('help');
     for (const [code, meaning] of Object.entries(EXIT_MEANINGS)) {
