@@ -14,7 +14,7 @@ const commands = commandServer();
 const COMMAND_LINES = [
   ['check', 'a', '--limit', '5', '--duration', '30d', '--cost', '0'],
   ['inspect', 'a'],
-  ['explain', 'default', 'a'],
+  ['explain', 'a', '--namespace', 'default'],
   ['reserve', 'a', '--limit', '5', '--duration', '30d', '--cost', '0', '--ttl', '1s'],
   ['commit', NO_RESERVATION_ID, '--cost', '1'],
   ['cancel', NO_RESERVATION_ID],

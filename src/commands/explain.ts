@@ -5,11 +5,12 @@ import { ALGORITHM_NAMES } from '../core/algorithm-fields.ts';
 import { AMOUNT_MAX } from '../core/constants.ts';
 import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
+import { printError, printErrorAsJson } from '../core/fatal.ts';
 import { DEFAULT_RULE } from '../core/window-rules.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { countCell } from './analytics.ts';
 import { parseWindowRule } from './check.ts';
-import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
+import { CLIENT_EXIT_CODES, type Command, subcommand, surplusError } from './command.ts';
 import { type CounterFields, counterTable } from './counter-table.ts';
 import { limitTexts } from './decision-text.ts';
 import { type HoldFields, holdTable } from './hold-table.ts';
@@ -17,6 +18,7 @@ import {
   ALGORITHM_OPTION,
   parseDuration,
   parseInteger,
+  required,
   requireIdentifier,
   WINDOW_OPTION,
 } from './options.ts';
@@ -71,6 +73,7 @@ interface ExplainResponse {
 }
 
 const OPTIONS = {
+  namespace: { type: 'string', value: '<name or id>', help: 'namespace of the check' },
   limit: { type: 'string', value: '<tokens>', help: 'limit of the check, with --duration' },
   duration: WINDOW_OPTION,
   algorithm: {
@@ -89,12 +92,14 @@ const OPTIONS = {
 export const explain: Command = {
   subcommands: {
     '': subcommand({
-      usage: '<namespace> <identifier> [options]',
-      argumentNames: ['namespace', 'identifier'],
+      usage: '<identifier> --namespace <name or id> [options]',
+      // The second one is only for the old order of arguments.
+      argumentNames: ['identifier', 'identifier of the old order'],
+      isLastArgumentOptional: true,
       options: OPTIONS,
       run: async (call) => {
-        const { values, positionals } = call;
-        const [namespace, identifier] = positionals;
+        const { values } = call;
+        const { identifier, namespace } = readArguments(call);
         const { limit, duration, cost } = values;
         requireBoth(limit, duration);
         const tokens = limit === undefined ? undefined : parseInteger('limit', limit, 1);
@@ -123,15 +128,37 @@ export const explain: Command = {
 sources, the decision that it would get, when the identifier was last denied, and the counters.
 Nothing changes. Without --limit and --duration, the policy of the namespace sets them if there is
 one. If no override or policy sets them, they are those of the last recorded check, with its rule
-and cost, or of the last counted check. If the identifier begins with -, put both arguments at the
-end, after --.`,
+and cost, or of the last counted check. If the identifier begins with -, put it at the end, after
+--.`,
   examples: [
-    'weir explain email.send user_1',
-    'weir explain email.send user_1 --limit 10 --duration 60s --cost 3',
-    'weir explain search 203.0.113.7',
+    'weir explain user_1 --namespace email.send',
+    'weir explain user_1 --namespace email.send --limit 10 --duration 60s --cost 3',
+    'weir explain 203.0.113.7 --namespace search',
   ],
   exitCodes: CLIENT_EXIT_CODES,
 };
+
+/** Also in the old order, `weir explain <namespace> <identifier>`. @throws StartError */
+function readArguments({
+  values: { namespace },
+  positionals: [first, second],
+  isJson,
+}: {
+  values: { namespace?: string };
+  positionals: readonly string[];
+  isJson: boolean;
+}) {
+  if (second === undefined) {
+    return { identifier: first, namespace: required('namespace', namespace) };
+  }
+  if (namespace !== undefined) throw surplusError(second, 'weir explain');
+  const message =
+    'the order of arguments has changed; write' +
+    ` weir explain ${formatCell(second)} --namespace ${formatCell(first)}`;
+  if (isJson) printErrorAsJson({ warning: { message } });
+  else printError(message);
+  return { identifier: second, namespace: first };
+}
 
 /** @throws StartError if a check has only one of both options */
 function requireBoth(limit: string | undefined, duration: string | undefined): void {

@@ -21,7 +21,7 @@ describe('weir explain', () => {
     await set('c*', 'explained_1', '50');
     await use('explained_1', '4');
     await use('explained_1', '3');
-    const explained = await weir(['explain', 'cli', 'explained_1', '--cost', '2']);
+    const explained = await weir(['explain', 'explained_1', '--namespace', 'cli', '--cost', '2']);
     expect([explained.code, explained.stderr]).toEqual([0, '']);
     const [reason, denials, applies, others, check, counters] = explained.stdout
       .trimEnd()
@@ -49,7 +49,9 @@ describe('weir explain', () => {
     expect(counters).toMatch(/^Counters:\nDURATION {2}/);
     expect(cellsOf(counters)[0].slice(0, 5)).toEqual(['30d', 'sliding', '5', '4', '1']);
     // Nothing has changed.
-    expect(await weir(['explain', 'cli', 'explained_1', '--cost', '2'])).toEqual(explained);
+    expect(await weir(['explain', 'explained_1', '--namespace', 'cli', '--cost', '2'])).toEqual(
+      explained,
+    );
   });
 
   test('prints the ends of the overrides', async () => {
@@ -57,14 +59,14 @@ describe('weir explain', () => {
     const [first, second] = ['2099-01-31T00:00:00Z', '2098-01-31T00:00:00Z'];
     await weir(['overrides', 'set', 'ending', ...values, '--expires', first]);
     await weir(['overrides', 'set', 'endin*', ...values, '--expires', second]);
-    const [, , applies, others] = (await weir(['explain', 'cli', 'ending'])).stdout.split('\n\n');
+    const [, , applies, others] = (await weir(['explain', 'ending', '--namespace', 'cli'])).stdout.split('\n\n');
     expect(applies).toContain(`: limit 5, duration 30d, until ${first}.`);
     expect(cellsOf(others)[0]).toContain(second);
   });
 
   test('prints the response as JSON, and takes all terms of a check', async () => {
     const terms = ['--limit', '10', '--duration', '60s', '--algorithm', 'gcra', '--burst', '3'];
-    const [json] = await lines(['explain', 'cli', 'plain', ...terms, '--cost', '4']);
+    const [json] = await lines(['explain', 'plain', '--namespace', 'cli', ...terms, '--cost', '4']);
     expect(json).toMatchObject({
       ...{ namespace: 'cli', identifier: 'plain', success: false, cause: 'cost_above_limit' },
       windows: [{ terms: { burst: { value: 3, from: 'request' }, duration: { value: 60_000 } } }],
@@ -73,10 +75,10 @@ describe('weir explain', () => {
 
   test('says when the identifier was last denied, and how often in this hour', async () => {
     await use('abuser', '10');
-    const { stdout } = await weir(['explain', 'cli', 'abuser']);
+    const { stdout } = await weir(['explain', 'abuser', '--namespace', 'cli']);
     expect(stdout).toMatch(/^Last denied: not since \S+Z, when the records begin\.$/m);
     await use('abuser', '1');
-    const denied = (await weir(['explain', 'cli', 'abuser'])).stdout;
+    const denied = (await weir(['explain', 'abuser', '--namespace', 'cli'])).stdout;
     expect(denied).toMatch(
       /^Last denied: \S+Z, cost 1, 0 left, 10 per 30d, sliding, by the request\.\nDenied this hour: 1 time since \S+:00:00Z\.$/m,
     );
@@ -92,7 +94,7 @@ describe('weir explain', () => {
     });
     const [{ key }] = await lines(['keys', 'create', '--name', 'k', ...permissions]);
     const env = { WEIR_KEY: key as string };
-    const { stdout } = await weir(['explain', 'cli', 'in_code'], env);
+    const { stdout } = await weir(['explain', 'in_code', '--namespace', 'cli'], env);
     const [reason, override, check] = stdout.split('\n\n');
     expect(reason).toMatch(/^The check is denied: .* 0 of 10 tokens left, and the cost is 1\. /);
     expect(reason).toContain('10 per 2592000000 ms is the limit of the last counted check: the re');
@@ -103,7 +105,7 @@ describe('weir explain', () => {
     ]);
     const terms = ['--limit', '5', '--duration', '60s'];
     await weir(['check', 'in_code', '--namespace', 'cli', ...terms]);
-    const [, , several] = (await weir(['explain', 'cli', 'in_code'], env)).stdout.split('\n\n');
+    const [, , several] = (await weir(['explain', 'in_code', '--namespace', 'cli'], env)).stdout.split('\n\n');
     expect(several).toMatch(/^Next check of each counter:\n/);
     expect(cellsOf(several).map((cells) => [cells[0], cells[7]])).toEqual([
       ['5 (last counted check)', 'allowed'],
@@ -111,8 +113,19 @@ describe('weir explain', () => {
     ]);
   });
 
+  test('accepts the old order of arguments, and says the new one', async () => {
+    const explained = await weir(['explain', 'two words', '--namespace', 'cli']);
+    const old = await weir(['explain', 'cli', 'two words']);
+    const sentence =
+      'the order of arguments has changed; write weir explain "two words" --namespace cli';
+    expect(old).toEqual({ ...explained, stderr: `weir: ${sentence}\n` });
+    const json = await weir(['explain', 'cli', 'two words', '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({ identifier: 'two words', namespace: 'cli' });
+    expect(JSON.parse(json.stderr)).toEqual({ warning: { message: sentence } });
+  });
+
   test('says that no override matches, and that there are no counters', async () => {
-    const { stdout } = await weir(['explain', 'cli', 'nobody']);
+    const { stdout } = await weir(['explain', 'nobody', '--namespace', 'cli']);
     expect(stdout).toContain('No decision is predicted: the request has no limit and duration');
     expect(stdout).toContain(' begin.\n\nOverride: none matches.\n\nCounters:\nnone\n');
     expect(stdout).not.toContain('Next check');

@@ -85,7 +85,7 @@ describe('weir overrides', () => {
     expect((await weir(get)).stdout).toMatch(/^user_\* +no +7 +1h +2 +yes /m);
     const acquire = ['acquire', 'user_1', '--namespace', 'leases', '--limit', '1', '--ttl', '1m'];
     expect(await lines(acquire)).toMatchObject([{ inUse: 1, limit: 2 }]);
-    const explained = (await weir(['explain', 'leases', 'user_1'])).stdout;
+    const explained = (await weir(['explain', 'user_1', '--namespace', 'leases'])).stdout;
     expect(explained).toContain(': limit 7, duration 1h, concurrency 2, async.');
     const [line] = (await weir(['overrides', 'export'])).stdout.match(/.*"leases".*/)!;
     const input = line.replace(/"concurrency":2/, '"concurrency":0');
@@ -152,7 +152,7 @@ describe('weir overrides', () => {
       'networks',
       ...set.slice(-4),
     ]);
-    const explained = await weir(['explain', 'networks', '10.1.2.3']);
+    const explained = await weir(['explain', '10.1.2.3', '--namespace', 'networks']);
     expect(explained.stdout).toContain('applies, CIDR block "10.0.0.0/8" in the namespace');
     expect(explained.stdout).toMatch(/0\.0\.0\.0\/0 \(CIDR\) .*a longer CIDR block takes/);
     expect(explained.stdout).toMatch(/10\* .*a CIDR block takes precedence over a pattern/);

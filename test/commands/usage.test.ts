@@ -12,6 +12,7 @@ const wordsOf = (line: string) => line.split(' ').map((word) => (word === "''" ?
 const weir = (line: string, env = {}) => commands.weir(wordsOf(line), env);
 
 const GOOD = 'check a --limit 1 --duration 1s';
+const EXPLAIN = 'explain a --namespace cli';
 const TOP = 'top --interval 100ms';
 const RUN = 'run --concurrency 1 --identifier a';
 
@@ -78,14 +79,15 @@ const WRONG: [line: string, message: string][] = [
   [`${GOOD} --timeout 1h`, '--timeout must be from 1ms to 5m; got "1h"'],
   [`${GOOD} --timeout 5`, '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"'],
 
-  ['explain', '<namespace> is required'],
-  ['explain cli', '<identifier> is required'],
-  ['explain cli a b', '"b" is one argument too many'],
-  ["explain cli ''", '<identifier> is empty'],
-  ['explain cli a --burst 2', '--burst must be left out'],
-  ['explain cli a --limit 5', '--duration is required with --limit: a check has both'],
-  ['explain cli a --duration 5s', '--limit is required with --duration'],
-  ['explain cli a --limit 0 --duration 5s', '--limit must be an integer from 1'],
+  ['explain', '<identifier> is required'],
+  ['explain a', '--namespace is required'],
+  ['explain a b c', '"c" is one argument too many'],
+  ['explain a b --namespace cli', '"b" is one argument too many for weir explain'],
+  ["explain '' --namespace cli", '<identifier> is empty'],
+  [`${EXPLAIN} --burst 2`, '--burst must be left out'],
+  [`${EXPLAIN} --limit 5`, '--duration is required with --limit: a check has both'],
+  [`${EXPLAIN} --duration 5s`, '--limit is required with --duration'],
+  [`${EXPLAIN} --limit 0 --duration 5s`, '--limit must be an integer from 1'],
 
   ['inspect', '<identifier> is required'],
   ['inspect a --duration 1y', '--duration must'],
@@ -215,11 +217,14 @@ const SETTINGS: [string, Record<string, string | undefined>, number, string, str
     'BAD_REQUEST',
     '--namespace must be a text of 1',
   ],
-  ...['explain mistyped a', 'inspect a --namespace mistyped', 'stats mistyped', 'top mistyped'].map(
-    (line): (typeof SETTINGS)[number] => {
-      return [line, {}, EXIT.SERVER_ERROR, 'NOT_FOUND', 'there is no namespace "mistyped"'];
-    },
-  ),
+  ...[
+    'explain a --namespace mistyped',
+    'inspect a --namespace mistyped',
+    'stats mistyped',
+    'top mistyped',
+  ].map((line): (typeof SETTINGS)[number] => {
+    return [line, {}, EXIT.SERVER_ERROR, 'NOT_FOUND', 'there is no namespace "mistyped"'];
+  }),
 ];
 
 test.each(SETTINGS)('weir %s with %j ends with %i %s', async (line, env, exit, error, message) => {
