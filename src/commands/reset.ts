@@ -1,10 +1,10 @@
 /** `weir reset`: clears the counters of an identifier on a running server. */
 
+import { DEFAULT_NAMESPACE } from '../api/common/check-request.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { COUNTER_OPTIONS, counterFields } from './counter-options.ts';
 import { formatCount, quoted } from './output.ts';
-
-const DEFAULT_NAMESPACE = 'default';
+import { type ServerClient, ServerError } from './server-client.ts';
 
 export const reset: Command = {
   subcommands: {
@@ -18,6 +18,7 @@ export const reset: Command = {
         const response = await server.post<{ cleared: number }>('ratelimits.reset', fields);
         const { cleared } = response;
         if (!Number.isInteger(cleared)) throw server.unexpectedResponseError(200);
+        if (cleared === 0) await requireNamespace(server, fields);
         call.print(response, () => {
           const what = `${formatCount(cleared, 'counter')} of ${quoted(fields.identifier)}`;
           const where = quoted(fields.namespace ?? DEFAULT_NAMESPACE);
@@ -27,7 +28,10 @@ export const reset: Command = {
       },
     }),
   },
-  notes: 'If the identifier begins with -, put it at the end, after --.',
+  notes: `
+A namespace that does not exist is an error, if the key has the permission read_namespace. If the
+identifier begins with -, put it at the end, after --.
+`,
   examples: [
     'weir reset user_1',
     'weir reset user_1 --namespace email.send --duration 60s',
@@ -35,3 +39,18 @@ export const reset: Command = {
   ],
   exitCodes: CLIENT_EXIT_CODES,
 };
+
+/**
+ * A reset by the API needs no namespace, so it does not notice a mistyped name. An inspection does,
+ * with a key that may inspect. Its other errors do not matter: the reset is done.
+ */
+async function requireNamespace(
+  server: ServerClient,
+  fields: ReturnType<typeof counterFields>,
+): Promise<void> {
+  try {
+    await server.post<object>('ratelimits.inspect', fields);
+  } catch (error) {
+    if (error instanceof ServerError && error.code === 'NOT_FOUND') throw error;
+  }
+}

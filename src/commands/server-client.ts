@@ -8,10 +8,14 @@ import { KEY_MAX_CHARACTERS } from '../core/constants.ts';
 import { formatDuration } from '../core/duration.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
+import { nearestName } from '../core/nearest.ts';
 import { parseDuration } from './options.ts';
+import { quoted } from './output.ts';
 import { checkAddress } from './server-address.ts';
 
 const DEFAULT_TIMEOUT = '5s';
+/** So many namespaces are read, in pages, to suggest one. */
+const SUGGESTED_FROM_MAX = 2_000;
 const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
 
 /** The options of every command that calls a server. */
@@ -79,6 +83,8 @@ export class ServerClient {
   readonly url: string;
   readonly #urlSource: string;
   readonly #timeoutMs: number;
+  /** Once in a process: a live view repeats its requests. */
+  #namespaceHint: Promise<string> | undefined;
 
   constructor({ url, timeout = DEFAULT_TIMEOUT }: { url?: string; timeout?: string }) {
     const address = checkAddress(url);
@@ -94,7 +100,7 @@ export class ServerClient {
       if (value !== undefined) query.set(name, String(value));
     }
     const init: RequestInit = { method: 'GET', ...(signal !== undefined && { signal }) };
-    return this.#call(`v1/${operation}?${query}`, init);
+    return this.#call(`v1/${operation}?${query}`, init, fields);
   }
 
   /** Undefined fields are not sent. @param signal ends the wait for the response */
@@ -138,10 +144,10 @@ export class ServerClient {
   #post<T>(path: string, fields: RequestFields, signal?: AbortSignal): Promise<T> {
     const headers = { 'Content-Type': 'application/json' };
     const init: RequestInit = { method: 'POST', headers, body: JSON.stringify(fields) };
-    return this.#call(path, { ...init, ...(signal !== undefined && { signal }) });
+    return this.#call(path, { ...init, ...(signal !== undefined && { signal }) }, fields);
   }
 
-  async #call<T>(path: string, init: RequestInit): Promise<T> {
+  async #call<T>(path: string, init: RequestInit, fields: RequestFields): Promise<T> {
     const headers = {
       ...init.headers,
       Authorization: `Bearer ${requireKey(process.env.WEIR_KEY)}`,
@@ -165,7 +171,26 @@ export class ServerClient {
     }
     if (typeof result !== 'object' || result === null) throw this.unexpectedResponseError(status);
     if (status === 200) return result as T;
-    throw parseError(result) ?? this.unexpectedResponseError(status);
+    const error = parseError(result) ?? this.unexpectedResponseError(status);
+    const name = String(fields.namespace ?? fields.namespaceName);
+    if (error.message !== `there is no namespace ${JSON.stringify(name)}`) throw error;
+    this.#namespaceHint ??= this.#suggestNamespace(name);
+    throw new ServerError('NOT_FOUND', error.message + (await this.#namespaceHint));
+  }
+
+  /** A hint for a mistyped namespace, or an empty string, also if the key may not list them. */
+  async #suggestNamespace(name: string): Promise<string> {
+    const names: string[] = [];
+    try {
+      for await (const item of this.listItems('ratelimits.listNamespaces', 'namespaces')) {
+        names.push((item as { name: string }).name);
+        if (names.length === SUGGESTED_FROM_MAX) break;
+      }
+      const near = nearestName(name, names);
+      return near === undefined ? '' : `; did you mean ${quoted(near)}?`;
+    } catch {
+      return '';
+    }
   }
 
   #noResponseError(error: Error, isWrite: boolean): StartError {

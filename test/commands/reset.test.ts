@@ -1,6 +1,7 @@
 /** `weir reset` on a running server. */
 
 import { describe, expect, test } from 'vitest';
+import { EXIT } from '../../src/core/exit.ts';
 import { commandServer } from '../support/weir-command.ts';
 
 const { weir, lines } = commandServer();
@@ -28,10 +29,38 @@ describe('weir reset', () => {
     expect((await reset('--', '--help')).stdout).toBe(
       'Cleared 1 counter of "--help" in the namespace "cli".\n',
     );
-    expect(await lines(['reset', 'unknown'])).toEqual([{ cleared: 0 }]);
-    expect((await weir(['reset', 'unknown', '--namespace', 'mistyped'])).stdout).toBe(
-      'Cleared 0 counters of "unknown" in the namespace "mistyped".\n',
-    );
+    expect(await lines(['reset', 'unknown', '--namespace', 'cli'])).toEqual([{ cleared: 0 }]);
+  });
+
+  test('of an unknown namespace is an error that suggests a similar name', async () => {
+    await weir(['check', 'a', '--limit', '1', '--duration', '30d', '--namespace', 'email.send']);
+    const reset = (namespace: string, key?: string) => {
+      const env = key === undefined ? {} : { WEIR_KEY: key };
+      return weir(['reset', 'a', '--namespace', namespace], env);
+    };
+    const missing = 'weir: NOT_FOUND: there is no namespace';
+    expect(await reset('emial.send')).toEqual({
+      code: EXIT.SERVER_ERROR,
+      stdout: '',
+      stderr: `${missing} "emial.send"; did you mean "email.send"?\n`,
+    });
+    expect((await reset('sms')).stderr).toBe(`${missing} "sms"\n`);
+    expect((await weir(['reset', 'a'])).stderr).toBe(`${missing} "default"\n`);
+    for (const args of [
+      ['inspect', 'a', '--namespace', 'emial.send'],
+      ['explain', 'a', '--namespace', 'emial.send'],
+      ['overrides', 'list', '--namespace', 'emial.send'],
+      ['stats', 'emial.send'],
+    ]) {
+      expect((await weir(args)).stderr).toContain('"emial.send"; did you mean "email.send"?\n');
+    }
+    // A key that may not list namespaces gets no name of another one.
+    const create = ['keys', 'create', '--name', 'k', '--permission'];
+    const [{ key }] = await lines([...create, 'ratelimit.*.reset']);
+    expect(await reset('emial.send', String(key))).toMatchObject({
+      ...{ code: EXIT.OK, stderr: '' },
+      stdout: 'Cleared 0 counters of "a" in the namespace "emial.send".\n',
+    });
   });
 
   test('clears the counter of one algorithm', async () => {
