@@ -30,8 +30,11 @@ const CIDR_OPTION = {
   cidr: { type: 'boolean', help: '<identifier> is a CIDR block, such as 203.0.113.0/24' },
 } as const;
 
+/** With `namespaceName` or `namespaceId` in a list of all namespaces. */
 interface Override {
   id: string;
+  namespaceName?: string;
+  namespaceId?: string;
   identifier: string;
   cidr?: boolean;
   limit: number;
@@ -160,15 +163,23 @@ const get = subcommand({
 });
 
 const list = subcommand({
-  usage: '--namespace <name>',
+  usage: '[--namespace <name>]',
   options: NAMESPACE_OPTIONS,
   run: async (call) => {
-    const fields = { ...parseNamespace(call.values).fields, ...USAGE };
+    const { values } = call;
+    const isOfAll = values.namespace === undefined && values['namespace-id'] === undefined;
+    const fields = { ...(isOfAll ? {} : parseNamespace(values).fields), ...USAGE };
     const items = call.server().listItems('ratelimits.listOverrides', 'overrides', fields);
-    await call.printList(items, HEADER, overrideRow);
+    if (isOfAll) await call.printList(items, ['NAMESPACE', ...HEADER], rowWithNamespace);
+    else await call.printList(items, HEADER, overrideRow);
     return undefined;
   },
 });
+
+const rowWithNamespace = (override: Override) => {
+  const { namespaceName, namespaceId } = override;
+  return [formatCell((namespaceName ?? namespaceId)!), ...overrideRow(override)];
+};
 
 const remove = subcommand({
   usage: '<identifier> --namespace <name>',
@@ -287,8 +298,10 @@ export const overrides: Command = {
   subcommands: { set, get, list, delete: remove, import: importOverrides, export: exportOverrides },
   notes: `
 An identifier may be a pattern: * matches any sequence of characters. With --cidr it is a CIDR
-block, and the override applies to all addresses inside of it. export prints one override per
-line, as JSON, for all namespaces. import reads the same format:
+block, and the override applies to all addresses inside of it.
+
+list without --namespace shows the overrides of all namespaces that the key may read. export prints
+one override per line, as JSON, for all namespaces. import reads the same format:
 
   {"namespaceName":"default","identifier":"user_*","limit":100,"duration":60000,"async":false}
 
@@ -309,6 +322,7 @@ often. The server that answers counts its own; a check with cost 0 is not counte
     'weir overrides set 203.0.113.0/24 --cidr --namespace default --limit 100 --duration 60s',
     'weir overrides set acme --namespace default --limit 1000 --duration 60s --expires 7d',
     'weir overrides set acme --namespace jobs --limit 1000 --duration 60s --concurrency 20',
+    'weir overrides list',
     'weir overrides list --namespace default --json',
     'weir overrides export > overrides.jsonl',
     'weir overrides export --usage',

@@ -134,7 +134,7 @@ const ROWS: OperationCase[] = [
   row('ratelimits.limit', 'limit', check, LIMIT_TARGETS),
   row('ratelimits.setOverride', 'set_override', values, known(TARGETS)),
   row('ratelimits.getOverride', 'read_override', { identifier }, TARGETS),
-  row('ratelimits.listOverrides', 'read_override', {}, TARGETS),
+  row('ratelimits.listOverrides', 'read_override', {}, [...TARGETS, ...SOME]),
   row('ratelimits.deleteOverride', 'delete_override', { identifier: 'no' }, missing(TARGETS)),
   row('ratelimits.exportOverrides', 'read_override', {}, EVERYWHERE),
   row('ratelimits.importOverrides', 'set_override', imported, EVERYWHERE),

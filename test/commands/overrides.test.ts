@@ -61,6 +61,32 @@ describe('weir overrides', () => {
     ]);
   });
 
+  test('lists all namespaces that the key may read, with a column for them', async () => {
+    const values = ['--limit', '7', '--duration', '1h'];
+    const set = async (identifier: string, namespace: string) => {
+      const args = ['overrides', 'set', identifier, '--namespace', namespace, ...values];
+      return (await lines(args))[0].overrideId;
+    };
+    const first = await set('of_all', 'two words');
+    const second = await set('of_all', 'of_all*');
+    const all = (await lines(['overrides', 'list'])).filter((one) => one.identifier === 'of_all');
+    expect(all).toMatchObject([
+      { id: first, namespaceName: 'two words' },
+      { id: second, namespaceName: 'of_all*' },
+    ]);
+    const { stdout } = await weir(['overrides', 'list']);
+    expect(stdout).toMatch(/^NAMESPACE +IDENTIFIER +CIDR +LIMIT +DURATION /);
+    expect(stdout).toMatch(new RegExp(`\\n"two words" +of_all +no +7 +1h .* ${first}\\n`));
+    expect(stdout).toMatch(new RegExp(`\\nof_all\\* +of_all +no +7 +1h .* ${second}\\n`));
+
+    const namespaces = await lines(['namespaces', 'list']);
+    const { id } = namespaces.find(({ name }) => name === 'two words')!;
+    const permission = ['--permission', `ratelimit.${id}.read_override`];
+    const [{ key }] = await lines(['keys', 'create', '--name', 'reader', ...permission]);
+    const theirs = await lines(['overrides', 'list'], { WEIR_KEY: String(key) });
+    expect(theirs.map((one) => one.id)).toEqual([first]);
+  });
+
   test('shows why a further pattern with text between wildcards is rejected', async () => {
     const values = { namespaceName: 'many', limit: 1, duration: 60_000 };
     const overrides = Array.from({ length: INFIX_OVERRIDES_MAX }, (_, i) => {

@@ -16,20 +16,20 @@ import {
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
 import { field, flag, integer, milliseconds, text } from '../../core/schema.ts';
-import type { Override, OverrideSelector } from '../../registry/registry.ts';
+import { isPattern } from '../../overrides/pattern.ts';
+import type { Override, OverrideSelector, Registry } from '../../registry/registry.ts';
 import { expiresField } from './expires.ts';
 import { type NamespaceReference, parseNamespaceReference } from './namespace-reference.ts';
 import type { OperationContext } from './operation-context.ts';
-import { amount, flagged, idText, named, unixMs } from './responses.ts';
+import { amount, flagged, idText, named, namespaceId, unixMs } from './responses.ts';
 
-/** Of v1: a name may be a pattern. */
-export function namespaceFieldsV1() {
+/** Of v1: a name may be a pattern. @param without what a request without a namespace gets */
+export function namespaceFieldsV1(
+  without = '`namespaceId` or `namespaceName` is required; the id has precedence.',
+) {
   return {
     namespaceId: Type.Optional(
-      field(
-        text(1, NAMESPACE_MAX_CHARACTERS),
-        'Id of the namespace. `namespaceId` or `namespaceName` is required; the id has precedence.',
-      ),
+      field(text(1, NAMESPACE_MAX_CHARACTERS), `Id of the namespace. ${without}`),
     ),
     namespaceName: Type.Optional(
       field(
@@ -203,6 +203,26 @@ export function usageShown(
   const { applied, lastAppliedMs } = found;
   const last = lastAppliedMs > 0 && { lastAppliedAt: lastAppliedMs };
   return { usage: { applied, ...last, since: Math.max(createdMs, usage.sinceMs) } };
+}
+
+/** The namespace of an override in a list of several namespaces, as an import names it. */
+export function ownerShown(registry: Registry, override: Override) {
+  const namespaceName = registry.namespaceOf(override);
+  // An import would read the name of a namespace that contains a star as a pattern.
+  const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
+  return isAmbiguous ? { namespaceId: override.scope } : { namespaceName };
+}
+
+/** The schema of `ownerShown`. */
+export function ownerFields() {
+  return {
+    namespaceName: Type.Optional(
+      named('Name of the namespace, or a pattern of names. Absent if `namespaceId` is set.'),
+    ),
+    namespaceId: Type.Optional(
+      namespaceId('Id of the namespace. Only for a namespace whose name contains `*`.'),
+    ),
+  };
 }
 
 /** The schema of `shownV1`. */

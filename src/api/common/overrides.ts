@@ -101,6 +101,17 @@ export function overridesInScope(
   return liveOverrides(context, context.registry.overridesOf(scope));
 }
 
+/** Those of all namespaces, and of patterns of namespaces, that the key may read. */
+export function* readableOverrides(context: OperationContext): Iterable<Override> {
+  const { registry, permissions } = context;
+  if (!permissions.mayInSomeNamespace('read_override'))
+    permissions.require('read_override', undefined);
+  for (const override of liveOverrides(context, registry.overrides())) {
+    const { scope } = override;
+    if (permissions.may('read_override', isPattern(scope) ? undefined : scope)) yield override;
+  }
+}
+
 /** Without those whose end has come, also if their records are not removed yet. */
 export function* liveOverrides(
   { nowMs }: Pick<OperationContext, 'nowMs'>,

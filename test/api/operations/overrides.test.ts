@@ -13,13 +13,14 @@ import { addKey, addRecords } from '../../support/store.ts';
 import { useServer } from '../../support/test-server.ts';
 
 const DAY_MS = 86_400_000;
-const keys = { setter: '', ofOne: '' };
+const keys = { setter: '', ofOne: '', readerOfOne: '' };
 const server = useServer({
   args: ['--acceptors', '2', '--decide', 'in-place'],
   prepare: (store) => {
     addRecords(store, 'namespaces', [{ id: 'rlns_1', name: 'stored', createdMs: 1 }]);
     keys.setter = addKey(store, { permissions: ['ratelimit.*.set_override'] });
     keys.ofOne = addKey(store, { permissions: ['ratelimit.rlns_1.set_override'] });
+    keys.readerOfOne = addKey(store, { permissions: ['ratelimit.rlns_1.read_override'] });
   },
 });
 
@@ -375,7 +376,7 @@ describe('a query', () => {
     ['namespaceName=a&limit=101', 'from 1 to 100; got 101'],
     ['namespaceName=a&limit=x', 'from 1 to 100; got "x"'],
     ['namespaceName=a&cursor=x', '"cursor" must be the cursor'],
-    ['', '"namespaceId" or "namespaceName" is required'],
+    ['cursor=x', '"cursor" must be the cursor'],
   ])('is validated: %s', async (query, message) => {
     const response = await get(`/v1/ratelimits.listOverrides?${query}`);
     expect(response.status).toBe(400);
@@ -455,6 +456,30 @@ describe('listOverrides and listNamespaces', () => {
     expect([rest.namespaces.length, rest.cursor]).toEqual([total - 1, undefined]);
     expect(await call('list', { namespaceName: 'zz*' })).toEqual({ overrides: [], total: 0 });
   });
+});
+
+test('listOverrides without a namespace lists those of all namespaces that the key may read', async () => {
+  const starred = await set({ namespaceName: 'star*', identifier: 'of_all' });
+  const stored = await set({ namespaceName: 'stored', identifier: 'of_all' });
+  const all: Fields[] = [];
+  let cursor: unknown;
+  do {
+    const page = await call('list', { limit: 20, ...(cursor === undefined ? {} : { cursor }) });
+    all.push(...(page.overrides as Fields[]));
+    cursor = page.cursor;
+  } while (cursor !== undefined);
+  const ours = all.filter(({ identifier }) => identifier === 'of_all');
+  const shown = { ...VALUES, identifier: 'of_all', async: false };
+  expect(ours).toEqual([
+    { ...shown, id: starred, namespaceName: 'star*' },
+    { ...shown, id: stored, namespaceName: 'stored' },
+  ]);
+  const exported = (await call('export', { limit: 1_000 })).overrides as Fields[];
+  expect(all.map(({ id: _, ...fields }) => fields)).toEqual(exported);
+  const theirs = await server.ok('ratelimits.listOverrides', {}, keys.readerOfOne);
+  expect(theirs.overrides).toEqual(all.filter(({ namespaceName }) => namespaceName === 'stored'));
+  const [status, message] = await server.errorOf('ratelimits.listOverrides', {}, keys.setter);
+  expect([status, message]).toEqual([403, expect.stringContaining('"ratelimit.*.read_override"')]);
 });
 
 describe('importOverrides and exportOverrides', () => {

@@ -136,6 +136,7 @@ const PREPARATIONS: Record<string, Call[]> = {
   'ratelimits.explain noLimit': [override('email.send', 'user_*', 5)],
   'ratelimits.getOverride found': [override('mail')],
   'ratelimits.listOverrides page': [override('push'), override('push', 'user_*')],
+  'ratelimits.listOverrides all': [override('push'), override('push', 'user_*')],
   'ratelimits.deleteOverride deleted': [override('sms')],
   'ratelimits.exportOverrides page': [override('email.send')],
   'ratelimit.getOverride found': [override('mail')],
@@ -171,7 +172,8 @@ const HOLDS: Record<string, Call> = {
  * one group share one.
  */
 const OWN_SERVER = new Set([
-  ...['ratelimits.exportOverrides', 'ratelimits.listNamespaces', 'ratelimits.explain'],
+  ...['ratelimits.exportOverrides', 'ratelimits.listOverrides'],
+  ...['ratelimits.listNamespaces', 'ratelimits.explain'],
   ...['keys.list', 'keys.revoke', 'audit.list'],
   ...['gateway.check', 'gateway.checkPath', 'gateway.authRequest'],
 ]);

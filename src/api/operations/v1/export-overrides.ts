@@ -6,28 +6,24 @@
 
 import Type from 'typebox';
 import { EXPORT_PAGE_MAX } from '../../../core/constants.ts';
-import { isPattern } from '../../../overrides/pattern.ts';
 import { RESPONSE_BYTES, type Result, readOperation } from '../../common/operation.ts';
 import {
   overrideUsage,
   overrideV1,
+  ownerFields,
+  ownerShown,
   shownV1,
   usageOption,
   usageShown,
 } from '../../common/override-fields.ts';
 import { liveOverrides } from '../../common/overrides.ts';
 import { pageFields, pageOf } from '../../common/pages.ts';
-import { listOf, named, namespaceId, pageState } from '../../common/responses.ts';
+import { listOf, pageState } from '../../common/responses.ts';
 
 export function response() {
   const { id: _, ...fields } = overrideV1();
   const override = Type.Object({
-    namespaceName: Type.Optional(
-      named('Name of the namespace, or a pattern of names. Absent if `namespaceId` is set.'),
-    ),
-    namespaceId: Type.Optional(
-      namespaceId('Id of the namespace. Only for a namespace whose name contains `*`.'),
-    ),
+    ...ownerFields(),
     ...fields,
     ...overrideUsage(),
   });
@@ -50,11 +46,8 @@ export const exportOverrides = readOperation({
     const { items, rest } = pageOf(overrides, query, EXPORT_PAGE_MAX);
     const exported = items.map((override) => {
       const { id: _, ...fields } = shownV1(override);
-      const namespaceName = registry.namespaceOf(override);
-      // An import would read the name of a namespace that contains a star as a pattern.
-      const isAmbiguous = isPattern(namespaceName) && !isPattern(override.scope);
-      const owner = isAmbiguous ? { namespaceId: override.scope } : { namespaceName };
-      return { ...owner, ...fields, ...usageShown(context, query.usage, override) };
+      const usage = usageShown(context, query.usage, override);
+      return { ...ownerShown(registry, override), ...fields, ...usage };
     });
     return { overrides: exported, ...rest };
   },

@@ -7,11 +7,11 @@ import { listOverridesV1, response } from './list-overrides.ts';
 
 export const listOverridesV1Texts = documented(listOverridesV1, response, {
   tag: 'Overrides',
-  summary: 'List the overrides of a namespace (v1)',
+  summary: 'List the overrides of a namespace or of all (v1)',
   description: [
-    `Lists the overrides of a namespace, or of a pattern of namespaces. ${PAGES} ` +
-      `\`namespaceId\` ` +
-      'or `namespaceName` is required.',
+    `Lists the overrides of a namespace, or of a pattern of namespaces. ${PAGES}`,
+    'Without `namespaceId` and `namespaceName`, the overrides of all namespaces are listed that ' +
+      'the key may read, each with its namespace, as in an export.',
   ],
   notFound: 'The namespace does not exist.',
   examples: {
@@ -21,6 +21,20 @@ export const listOverridesV1Texts = documented(listOverridesV1, response, {
       ...ok({
         overrides: [
           { id: OVERRIDE_ID, identifier: 'vip_*', limit: 100, duration: 60_000, async: false },
+        ],
+        cursor: '1',
+        total: 2,
+      }),
+    },
+    all: {
+      summary: 'The first page of all namespaces',
+      request: { limit: 1 },
+      ...ok({
+        overrides: [
+          {
+            namespaceName: 'push',
+            ...{ id: OVERRIDE_ID, identifier: 'vip_*', limit: 100, duration: 60_000, async: false },
+          },
         ],
         cursor: '1',
         total: 2,
