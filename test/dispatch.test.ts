@@ -26,6 +26,7 @@ const COMMAND_LINES = [
   ['overrides', 'list', '--namespace', 'default'],
   ['keys', 'list', '--json'],
   ['namespaces', 'list'],
+  ['policies', 'list'],
   ['stats'],
   ['top', '--interval', '100ms'],
   ['events', 'tail', '--once', '--lines', '1'],

@@ -78,6 +78,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'list and delete namespaces',
     load: async () => (await import('./namespaces.ts')).namespaces,
   },
+  policies: {
+    summary: 'list the gateway policies that a server applies',
+    load: async () => (await import('./policies.ts')).policies,
+  },
   stats: {
     summary: 'show what the namespaces and their busiest identifiers use',
     load: async () => (await import('./stats.ts')).stats,

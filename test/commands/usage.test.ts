@@ -270,6 +270,7 @@ describe('a response that is not from weir', () => {
     [200, '{"overrides":5}', 'overrides list --namespace n'],
     [200, '{}', 'keys list'],
     [200, '{"keys":[{}]}', 'keys list'],
+    [200, '{"policies":[{}]}', 'policies list'],
     [200, '{"overrides":[{}]}', 'overrides list'],
     [200, '3', 'keys revoke key_1'],
     [200, '{"keyId":"key_1"}', 'keys create --name k --permission *'],
