@@ -12,7 +12,7 @@ import { systemMs } from '../shared-memory/clock.ts';
 import { type Command, subcommand } from './command.ts';
 import { parseDuration, parseInteger } from './options.ts';
 import { adminAddress, type ServerAddress } from './server-address.ts';
-import { noResponseReason } from './server-client.ts';
+import { noResponseError } from './server-client.ts';
 
 const DEFAULT_TIMEOUT = '2s';
 const TIMEOUT_BOUNDS = { minimumMs: 1, maximumMs: 300_000, needsUnit: true } as const;
@@ -93,7 +93,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-async function fetchHealth({ url, source }: ServerAddress, timeoutMs: number): Promise<Health> {
+async function fetchHealth(address: ServerAddress, timeoutMs: number): Promise<Health> {
+  const { url, source } = address;
   let status: number;
   let text: string;
   try {
@@ -101,8 +102,7 @@ async function fetchHealth({ url, source }: ServerAddress, timeoutMs: number): P
     status = response.status;
     text = await response.text();
   } catch (error) {
-    const reason = noResponseReason(url, error as Error, timeoutMs);
-    throw new StartError(`no response from ${url} (${source})${reason}`, EXIT.NO_ANSWER);
+    throw noResponseError(address, error as Error, timeoutMs);
   }
   const body = parseHealth(text);
   if (body !== undefined && (status === 200 || status === 503)) {

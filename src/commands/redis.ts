@@ -43,7 +43,7 @@ export async function withRedis<T>(
   const settings = loadSettings(args, process.env);
   if (settings?.redis === undefined) {
     throw new StartError(
-      'WEIR_ENGINE=redis and WEIR_REDIS_URL are not set: set them as the server',
+      'WEIR_ENGINE=redis and WEIR_REDIS_URL are not set: set both to the values of the server',
     );
   }
   const { redis } = settings;

@@ -14,6 +14,8 @@ export interface ServerAddress {
   url: string;
   /** What has set the URL, for errors. */
   source: string;
+  /** What to do if the server has another address. Absent with --url, which is in view. */
+  remedy?: string;
 }
 
 interface Listener {
@@ -44,7 +46,8 @@ function addressOf(listener: Listener, option: string | undefined): ServerAddres
   if (option !== undefined) return { url: parseUrl('--url', option, example), source: '--url' };
   const value = variable && process.env[variable];
   if (variable !== undefined && value !== undefined) {
-    return { url: parseUrl(variable, value, example), source: variable };
+    const url = parseUrl(variable, value, example);
+    return { url, source: variable, remedy: `change ${variable}` };
   }
   return configuredAddress(listener);
 }
@@ -59,13 +62,9 @@ function configuredAddress({ host, port, tls, variable }: Listener): ServerAddre
   }
   const scheme = tls !== undefined && settings[tls] !== undefined ? 'https' : 'http';
   const address = locallyReachableHost(settings[host] as Settings['host']);
-  const unset = variable === undefined ? '' : `; ${variable} is not set`;
-  const all = [...(variable === undefined ? [] : [variable]), ...[port, host].map(environmentName)];
-  const source =
-    sources.size > 0
-      ? `by ${[...sources.values()].join(' and ')}${unset}`
-      : `the default: ${all.join(', ')} and WEIR_CONFIG set no other`;
-  return { url: `${scheme}://${address}:${portNumber}`, source };
+  const source = sources.size > 0 ? `by ${[...sources.values()].join(' and ')}` : 'the default';
+  const remedy = `set ${variable ?? '--url'} or ${environmentName(port)}`;
+  return { url: `${scheme}://${address}:${portNumber}`, source, remedy };
 }
 
 /** @throws StartError for an invalid URL; a URL with a password is not quoted */

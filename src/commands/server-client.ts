@@ -11,7 +11,7 @@ import { EXIT } from '../core/exit.ts';
 import { nearestName } from '../core/nearest.ts';
 import { parseDuration } from './options.ts';
 import { quoted } from './output.ts';
-import { checkAddress } from './server-address.ts';
+import { checkAddress, type ServerAddress } from './server-address.ts';
 
 const DEFAULT_TIMEOUT = '5s';
 /** So many namespaces are read, in pages, to suggest one. */
@@ -81,15 +81,14 @@ const KEY_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${KEY_MAX_CHARACTERS}}$`);
 export class ServerClient {
   /** Without a trailing slash. */
   readonly url: string;
-  readonly #urlSource: string;
+  readonly #address: ServerAddress;
   readonly #timeoutMs: number;
   /** Once in a process: a live view repeats its requests. */
   #namespaceHint: Promise<string> | undefined;
 
   constructor({ url, timeout = DEFAULT_TIMEOUT }: { url?: string; timeout?: string }) {
-    const address = checkAddress(url);
-    this.url = address.url;
-    this.#urlSource = address.source;
+    this.#address = checkAddress(url);
+    this.url = this.#address.url;
     this.#timeoutMs = parseDuration('timeout', timeout, TIMEOUT_BOUNDS);
   }
 
@@ -134,11 +133,9 @@ export class ServerClient {
 
   /** For a response that is not from weir. */
   unexpectedResponseError(status: number): StartError {
-    return new StartError(
-      `${this.url} (${this.#urlSource}) sent a response with status ${status} that is not from` +
-        ' weir: check the URL',
-      EXIT.NO_ANSWER,
-    );
+    const { url, source } = this.#address;
+    const response = `a response with status ${status} that is not from weir`;
+    return new StartError(`${url} (${source}) sent ${response}: check the URL`, EXIT.NO_ANSWER);
   }
 
   #post<T>(path: string, fields: RequestFields, signal?: AbortSignal): Promise<T> {
@@ -195,31 +192,33 @@ export class ServerClient {
 
   #noResponseError(error: Error, isWrite: boolean): StartError {
     const note = isWrite ? '; the server may have executed the request' : '';
-    const reason = noResponseReason(this.url, error, this.#timeoutMs, note);
-    return new StartError(
-      `no response from ${this.url} (${this.#urlSource})${reason}`,
-      EXIT.NO_ANSWER,
-    );
+    return noResponseError(this.#address, error, this.#timeoutMs, note);
   }
 }
 
 /**
- * Why there is no response, to be appended to a sentence that names the server.
+ * The sentence names the address, what has set it, and why there is no response.
  * @param error what `fetch` has thrown
  * @param note appended to the reason if the time is over
  */
-export function noResponseReason(
-  url: string,
+export function noResponseError(
+  { url, source, remedy }: ServerAddress,
   { name, message, cause }: Error,
   timeoutMs: number,
   note = '',
-): string {
+): StartError {
+  const errorOf = (reason: string) => {
+    return new StartError(`no response from ${url} (${source})${reason}`, EXIT.NO_ANSWER);
+  };
   if (name === 'TimeoutError') {
     const within = ` within ${formatDuration(timeoutMs)}${note}`;
-    return `${within}; set --timeout <duration> to wait longer`;
+    return errorOf(`${within}; set --timeout <duration> to wait longer`);
   }
   const { message: inner, code = '' } = (cause ?? {}) as NodeJS.ErrnoException;
-  return `: ${describeProtocolMismatch(url, code, inner ?? '') ?? (inner || code || message)}`;
+  const mismatch = describeProtocolMismatch(url, code, inner ?? '');
+  if (mismatch !== undefined) return errorOf(`: ${mismatch}`);
+  const hint = remedy === undefined ? '' : `; if the server has another address, ${remedy}`;
+  return errorOf(`: ${inner || code || message}${hint}`);
 }
 
 /** @returns a sentence if the URL and the server may disagree about TLS */
