@@ -8,6 +8,7 @@ import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitCode, type ExitMeanings } from '../core/exit.ts';
 import { nearestName } from '../core/nearest.ts';
+import { UsageError } from './options.ts';
 import { formatTable } from './output.ts';
 import { SERVER_OPTIONS, ServerClient } from './server-client.ts';
 
@@ -137,17 +138,20 @@ export function subcommand<const O extends Options>(
     usage,
     options,
     run: async (command, args) => {
-      const commandLine = declaration.takesCommandLine ? wordsAfterTerminator(args) : [];
-      const own = args.slice(0, args.length - commandLine.length);
-      const { values, positionals } = parseOptions(command, own, options, argumentNames);
-      const missing = requiredNames[positionals.length];
-      if (missing !== undefined) throw new StartError(`<${missing}> is required`);
-      const surplus = positionals[argumentNames.length];
-      if (surplus !== undefined) {
-        throw surplusError(surplus, command);
+      try {
+        const commandLine = declaration.takesCommandLine ? wordsAfterTerminator(args) : [];
+        const own = args.slice(0, args.length - commandLine.length);
+        const { values, positionals } = parseOptions(command, own, options, argumentNames);
+        const missing = requiredNames[positionals.length];
+        if (missing !== undefined) throw new UsageError(`<${missing}> is required`);
+        const surplus = positionals[argumentNames.length];
+        if (surplus !== undefined) throw surplusError(surplus, command);
+        const all = [...positionals, ...commandLine];
+        return (await run(new Invocation(values as Values<O>, all))) ?? EXIT.OK;
+      } catch (error) {
+        if (!(error instanceof UsageError)) throw error;
+        throw new StartError(`${error.message}; usage: ${command} ${usage}`.trimEnd());
       }
-      const all = [...positionals, ...commandLine];
-      return (await run(new Invocation(values as Values<O>, all))) ?? EXIT.OK;
     },
   };
 }
@@ -155,11 +159,11 @@ export function subcommand<const O extends Options>(
 function wordsAfterTerminator(args: readonly string[]): readonly string[] {
   const words = args.includes('--') ? args.slice(args.indexOf('--') + 1) : [];
   if (words.length > 0) return words;
-  throw new StartError('<command> is required, at the end, after "--"');
+  throw new UsageError('<command> is required, at the end, after "--"');
 }
 
-export function surplusError(argument: string, command: string): StartError {
-  return new StartError(`${formatValue(argument)} is one argument too many for ${command}`);
+export function surplusError(argument: string, command: string): UsageError {
+  return new UsageError(`${formatValue(argument)} is one argument too many for ${command}`);
 }
 
 function parseOptions(
@@ -176,7 +180,8 @@ function parseOptions(
     if (!Object.hasOwn(options, name)) {
       const hint = suggestOption(args[index], Object.keys(options), argumentNames);
       const [typed] = args[index].split('=');
-      throw new StartError(`${typed} is not an option of ${command}${hint}`);
+      const help = `; see weir help ${command.split(' ')[1]}`;
+      throw new StartError(`${typed} is not an option of ${command}${hint || help}`);
     }
     if (options[name].type === 'boolean') {
       if (value !== undefined) throw new StartError(`${rawName} takes no value`);

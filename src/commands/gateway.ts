@@ -8,6 +8,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
+import { didYouMean } from '../core/nearest.ts';
 import { GATEWAYS, type Gateway } from '../policies/gateways.ts';
 import { PLAIN_PATH, PLAIN_PATH_RULE } from '../policies/path.ts';
 import { gatewaysOf, type Policy } from '../policies/policy.ts';
@@ -255,7 +256,8 @@ function parseOnError(text: string): RlsSetup['onError'] {
 function parseGateway(name: string): Gateway {
   const known = GATEWAYS.find((gateway) => gateway === name);
   if (known !== undefined) return known;
-  throw new StartError(`<gateway> must be one of ${GATEWAYS.join(', ')}; got ${formatValue(name)}`);
+  const accepted = `<gateway> must be one of ${GATEWAYS.join(', ')}`;
+  throw new StartError(`${accepted}; got ${formatValue(name)}${didYouMean(name, GATEWAYS)}`);
 }
 
 function chooseTemplate(gateway: Gateway, isSnippet: boolean, wantsLua: boolean): Template {

@@ -40,9 +40,12 @@ export function parseAlgorithm(value: string): RuleName {
   throw new StartError(`--algorithm must be ${ALGORITHM_NAMES}; got ${formatValue(value)}`);
 }
 
-/** @throws StartError if the option is missing */
+/** An argument or option is missing, or one argument is too many: the user needs the usage. */
+export class UsageError extends StartError {}
+
+/** @throws UsageError if the option is missing */
 export function required<T>(option: string, value: T | undefined): T {
-  if (value === undefined) throw new StartError(`--${option} is required`);
+  if (value === undefined) throw new UsageError(`--${option} is required`);
   return value;
 }
 

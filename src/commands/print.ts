@@ -6,7 +6,7 @@
 import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
-import { nearestName } from '../core/nearest.ts';
+import { didYouMean } from '../core/nearest.ts';
 import { type Command, subcommand } from './command.ts';
 import { formatTable } from './output.ts';
 
@@ -95,8 +95,6 @@ function rejectJob(job: string | undefined, what: string): void {
 }
 
 function unknownNameError(name: string): StartError {
-  const nearest = nearestName(name, NAMES);
-  const hint = nearest === undefined ? '' : `; did you mean ${nearest}?`;
   const accepted = `<name> must be one of ${NAMES.join(', ')}`;
-  return new StartError(`${accepted}; got ${formatValue(name)}${hint}`);
+  return new StartError(`${accepted}; got ${formatValue(name)}${didYouMean(name, NAMES)}`);
 }

@@ -6,7 +6,7 @@ import { formatValue } from '../core/describe.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitCode, exitName } from '../core/exit.ts';
 import { printError, printErrorAsJson } from '../core/fatal.ts';
-import { nearestName } from '../core/nearest.ts';
+import { didYouMean } from '../core/nearest.ts';
 import { type Command, hasFlag, surplusError } from './command.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { ServerError } from './server-client.ts';
@@ -185,7 +185,8 @@ async function runCommand(name: string, args: readonly string[]): Promise<number
     const accepted = known.length === 1 ? known[0] : `one of ${known.join(', ')}`;
     throw new StartError(`weir ${name} needs a subcommand: ${accepted}; see weir help ${name}`);
   }
-  const subcommand = findByName(subcommands, subcommandName, `a command of weir ${name}`, known);
+  const all = `it must be one of ${known.join(', ')}`;
+  const subcommand = findByName(subcommands, subcommandName, `a command of weir ${name}`, all);
   return subcommand.run(`weir ${name} ${subcommandName}`, rest);
 }
 
@@ -210,7 +211,8 @@ function rejectSurplus(argument: string | undefined): void {
 }
 
 function loadCommand(name: string): Promise<Command> {
-  return findByName(COMMANDS, name, 'a command of weir', Object.keys(HELP_ENTRIES)).load();
+  const known = Object.keys(HELP_ENTRIES);
+  return findByName(COMMANDS, name, 'a command of weir', 'weir help lists them', known).load();
 }
 
 function print(text: string): ExitCode {
@@ -222,11 +224,10 @@ function findByName<T>(
   all: Readonly<Record<string, T>>,
   name: string,
   what: string,
-  known: readonly string[],
+  otherwise: string,
+  known = Object.keys(all),
 ): T {
   if (Object.hasOwn(all, name)) return all[name];
-  const nearest = nearestName(name, known);
-  const hint =
-    nearest === undefined ? `it must be one of ${known.join(', ')}` : `did you mean ${nearest}?`;
-  throw new StartError(`${formatValue(name)} is not ${what}; ${hint}`);
+  const hint = didYouMean(name, known) || `; ${otherwise}`;
+  throw new StartError(`${formatValue(name)} is not ${what}${hint}`);
 }

@@ -2,14 +2,23 @@
 
 /** Names with a larger edit distance are not suggested. */
 const DISTANCE_MAX = 2;
+/** A name of one or two letters is within two edits of many names. */
+const SHORT_DISTANCE_MAX = 1;
 
-/** @returns the known name with the smallest edit distance, if it is at most DISTANCE_MAX */
+/** @returns the known name with the smallest edit distance, if it is small enough */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const distances = known.map((candidate) => {
     return { candidate, distance: editDistance(candidate, name) };
   });
   const [best] = distances.toSorted((a, b) => a.distance - b.distance);
-  return best !== undefined && best.distance <= DISTANCE_MAX ? best.candidate : undefined;
+  const maximum = name.length > 2 ? DISTANCE_MAX : SHORT_DISTANCE_MAX;
+  return best !== undefined && best.distance <= maximum ? best.candidate : undefined;
+}
+
+/** The end of an error message about an unknown name: a suggestion, or an empty text. */
+export function didYouMean(name: string, known: readonly string[]): string {
+  const nearest = nearestName(name, known);
+  return nearest === undefined ? '' : `; did you mean ${nearest}?`;
 }
 
 /** The Levenshtein distance: insertions, deletions and substitutions of one character. */

@@ -20,9 +20,9 @@ const RUN = 'run --concurrency 1 --identifier a';
 const WRONG: [line: string, message: string][] = [
   ['sevre', '"sevre" is not a command of weir; did you mean serve?'],
   ['overides list', '"overides" is not a command of weir; did you mean overrides?'],
-  ['frobnicate', '"frobnicate" is not a command of weir; it must be one of serve, check,'],
+  ['frobnicate', '"frobnicate" is not a command of weir; weir help lists them\n'],
   ['help key', '"key" is not a command of weir; did you mean keys?'],
-  ['constructor', '"constructor" is not a command of weir; it must be'],
+  ['constructor', '"constructor" is not a command of weir; weir help lists them\n'],
   ['keys lst', '"lst" is not a command of weir keys; did you mean list?'],
   ['keys --url', '"--url" is not a command of weir keys; it must be one of create, list,'],
   ['keys', 'weir keys needs a subcommand: one of create, list, revoke; see weir help keys\n'],
@@ -43,7 +43,13 @@ const WRONG: [line: string, message: string][] = [
   ],
   ['reset -u', '-u is not an option of weir reset; put an identifier that begins with "-"'],
   ['keys revoke -k=1', '-k is not an option of weir keys revoke; put a keyId that begins'],
-  ['keys list -u', 'weir: -u is not an option of weir keys list\n'],
+  ['keys list -u', 'weir: -u is not an option of weir keys list; see weir help keys\n'],
+  [
+    'inspect a --frobnicate',
+    '--frobnicate is not an option of weir inspect; see weir help inspect\n',
+  ],
+  ['ps', '"ps" is not a command of weir; weir help lists them\n'],
+  ['gateway ngnix', 'istio, apisix, express, fastify; got "ngnix"; did you mean nginx?\n'],
   [
     'check a --limit -5 --duration 1s',
     '--limit must be an integer from 1 to 9007199254740991; got "-5"',
@@ -91,7 +97,9 @@ const WRONG: [line: string, message: string][] = [
 
   ['inspect', '<identifier> is required'],
   ['inspect a --duration 1y', '--duration must'],
-  ['reset', '<identifier> is required'],
+  ['reset', 'weir: <identifier> is required; usage: weir reset <identifier> [options]\n'],
+  ['reset a b', 'weir: "b" is one argument too many for weir reset; usage: weir reset <ident'],
+  ['keys list a', '"a" is one argument too many for weir keys list; usage: weir keys list\n'],
   ["reset ''", '<identifier> is empty: add --empty-identifier to allow that\n'],
   ['reset a --duration 1y', '--duration must'],
   ['reset a --algorithm all', '--algorithm must be fixed, sliding or gcra; got "all"'],
@@ -122,8 +130,8 @@ const WRONG: [line: string, message: string][] = [
   [`${RUN} --ttl 1ms -- a`, '--ttl must be from 1000ms to 86400000ms; got "1ms"'],
   [`${RUN} --json -- a`, '--json is not an option of weir run'],
 
-  ['keys create --permission *', 'weir: --name is required\n'],
-  ['keys create --name k', 'weir: --role or --permission is required\n'],
+  ['keys create --permission *', 'weir: --name is required; usage: weir keys create '],
+  ['keys create --name k', 'weir: --role or --permission is required; usage: '],
   [
     'keys create --name k --permission * --expires 2001-01-31',
     'weir: --expires must be in the future; got "2001-01-31"\n',
@@ -157,7 +165,10 @@ const WRONG: [line: string, message: string][] = [
   ['print grafan', 'got "grafan"; did you mean grafana?\n'],
   ['print constructor', '<name> must be one of '],
   ["print ''", 'got ""\n'],
-  ['print grafana b', '"b" is one argument too many for weir print\n'],
+  [
+    'print grafana b',
+    '"b" is one argument too many for weir print; usage: weir print [<name>] [opt',
+  ],
   [
     'print prometheus-rules --job a"b',
     '--job must have only letters, digits, spaces and the characters "_", "-", ".", ":" and' +
