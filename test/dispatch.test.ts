@@ -38,6 +38,7 @@ const COMMAND_LINES = [
   ['rls', 'validate', new URL('../examples/envoy-rls/rules', import.meta.url).pathname],
   ['gateway', 'nginx'],
   ['print', 'grafana'],
+  ['completion', 'bash'],
   ['version'],
   ['-v'],
   ['help', 'check'],

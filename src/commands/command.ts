@@ -18,6 +18,8 @@ export interface Option {
   short?: string;
   /** The placeholder of the value in the help text. */
   value?: string;
+  /** Values that a shell completes. The command validates the value itself. */
+  choices?: readonly string[];
   help: string;
 }
 export type Options = Readonly<Record<string, Option>>;
@@ -38,6 +40,9 @@ const HELP_OPTION = { help: { type: 'boolean', short: 'h', help: 'print this hel
 interface Subcommand {
   /** The command line after `weir`, the command and the subcommand. */
   usage: string;
+  argumentNames: readonly string[];
+  /** Values of the first argument that a shell completes. */
+  argumentChoices: readonly string[];
   options: Options;
   /** @returns the exit code */
   run(command: string, args: readonly string[]): Promise<number>;
@@ -52,6 +57,13 @@ export interface Command {
   exitCodes: readonly ExitCode[];
   /** Meanings of exit codes that differ from the general ones. */
   exitMeanings?: ExitMeanings;
+}
+
+/** A command in the list of all. */
+export interface CommandEntry {
+  summary: string;
+  /** Imports the command. */
+  load: () => Promise<Command>;
 }
 
 /** The exit codes of a command that talks to a server. */
@@ -111,6 +123,7 @@ interface SubcommandDeclaration<O extends Options> {
   /** The arguments and options, as the help shows them. */
   usage: string;
   argumentNames?: readonly string[];
+  argumentChoices?: readonly string[];
   isLastArgumentOptional?: true;
   options?: O;
   /** The words after `--` are a command line, and the only arguments. */
@@ -124,7 +137,7 @@ interface SubcommandDeclaration<O extends Options> {
 export function subcommand<const O extends Options>(
   declaration: SubcommandDeclaration<O>,
 ): Subcommand {
-  const { usage, argumentNames = [], run } = declaration;
+  const { usage, argumentNames = [], argumentChoices = [], run } = declaration;
   const options: Options = {
     ...declaration.options,
     ...(declaration.hasJsonOption === false ? {} : JSON_OPTION),
@@ -136,6 +149,8 @@ export function subcommand<const O extends Options>(
     : argumentNames;
   return {
     usage,
+    argumentNames,
+    argumentChoices,
     options,
     run: async (command, args) => {
       try {

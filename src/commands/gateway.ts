@@ -94,6 +94,7 @@ interface ListPoliciesResponse {
 const print = subcommand({
   usage: '<gateway> [--namespace <name>[=<path prefix>]]... [--snippet] [options]',
   argumentNames: ['gateway'],
+  argumentChoices: GATEWAYS,
   options: {
     namespace: {
       type: 'string',
@@ -131,6 +132,7 @@ const print = subcommand({
     'on-error': {
       type: 'string',
       value: '<decision>',
+      choices: ON_ERROR,
       help: 'with --rls: allow (default) or deny if weir does not respond',
     },
   },

@@ -27,12 +27,18 @@ const create = subcommand({
     role: {
       type: 'string',
       value: '<role>',
+      choices: ROLE_NAMES,
       help: `the permissions of a role: ${ROLE_NAMES.join(', ')}`,
     },
     permission: {
       type: 'string',
       multiple: true,
       value: '<permission>',
+      choices: [
+        '*',
+        ...GLOBAL_PERMISSIONS,
+        ...[...NAMESPACE_ACTIONS, CREATE_ACTION].map((action) => `ratelimit.*.${action}`),
+      ],
       help: 'may be repeated, adds to those of --role: "*" for all, "keys.create", ...',
     },
     expires: EXPIRES_OPTION,

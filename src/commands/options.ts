@@ -32,7 +32,11 @@ export const EXPIRES_OPTION = {
 } as const;
 
 /** `--algorithm` of a check and of a reset. */
-export const ALGORITHM_OPTION = { type: 'string', value: '<name>' } as const;
+export const ALGORITHM_OPTION = {
+  type: 'string',
+  value: '<name>',
+  choices: ALGORITHMS,
+} as const;
 
 export function parseAlgorithm(value: string): RuleName {
   const name = ALGORITHMS.find((known) => known === value);

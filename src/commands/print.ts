@@ -39,6 +39,7 @@ const NAMES = Object.keys(PRINTED);
 const printFile = subcommand({
   usage: '[<name>] [options]',
   argumentNames: ['name'],
+  argumentChoices: NAMES,
   isLastArgumentOptional: true,
   options: {
     job: {

@@ -7,15 +7,9 @@ import { StartError } from '../core/errors.ts';
 import { EXIT, type ExitCode, exitName } from '../core/exit.ts';
 import { printError, printErrorAsJson } from '../core/fatal.ts';
 import { didYouMean } from '../core/nearest.ts';
-import { type Command, hasFlag, surplusError } from './command.ts';
+import { type Command, type CommandEntry, hasFlag, surplusError } from './command.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { ServerError } from './server-client.ts';
-
-interface CommandEntry {
-  summary: string;
-  /** Imports the command. */
-  load: () => Promise<Command>;
-}
 
 export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   check: {
@@ -125,6 +119,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   print: {
     summary: 'print alerts for Prometheus, or a dashboard for Grafana',
     load: async () => (await import('./print.ts')).print,
+  },
+  completion: {
+    summary: 'print a script that completes command lines in bash, zsh or fish',
+    load: async () => (await import('./completion.ts')).completionOf(HELP_ENTRIES, COMMANDS),
   },
   version: {
     summary: 'print the version of weir, Node and the platform; --version, -v',

@@ -54,6 +54,7 @@ export const stats: Command = {
         by: {
           type: 'string',
           value: '<unit>',
+          choices: GRANULARITIES,
           help: 'with <namespace>: a line per minute or hour; default: minute up to --last 3h',
         },
         limit: {

@@ -38,6 +38,8 @@ interface Annotations extends Explanation {
   accepts: string;
   /** Milliseconds, which may be a text with a unit. */
   isDuration?: boolean;
+  /** All values, if they are few words. */
+  choices?: readonly string[];
 }
 
 export interface SettingDeclaration extends Annotations {
@@ -119,7 +121,7 @@ interface ChoiceOptions<T extends string> extends Explanation {
 export function choice<const T extends string>(options: ChoiceOptions<T>) {
   const { choices, default: initial, ...explanation } = options;
   const accepts = choices.length === 2 ? choices.join(' or ') : `one of ${choices.join(', ')}`;
-  return Type.Enum([...choices], keywords(initial, { accepts, ...explanation }));
+  return Type.Enum([...choices], keywords(initial, { accepts, choices, ...explanation }));
 }
 
 /** Off unless it is set. */

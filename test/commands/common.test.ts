@@ -18,12 +18,12 @@ import { callWeir, commandServer, jsonLines } from '../support/weir-command.ts';
 const commands = commandServer();
 
 /** Commands that call no server. */
-const LOCAL = ['serve', 'config', 'print', 'version', 'cluster', 'rls'];
+const LOCAL = ['serve', 'config', 'print', 'completion', 'version', 'cluster', 'rls'];
 /** Help texts with a line of more than 100 characters. */
 const WIDE = ['health', 'migrate'];
 const REMOTE = Object.keys(COMMANDS).filter((name) => ![...LOCAL, ...WIDE].includes(name));
 const CLI_PAGE = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
-const WITHOUT_JSON = ['serve', 'top', 'run', 'gateway', 'print', 'version'];
+const WITHOUT_JSON = ['serve', 'top', 'run', 'gateway', 'print', 'completion', 'version'];
 /** The first exit codes of the commands for which 0 is not only a success. */
 const EXIT_CODES: Readonly<Record<string, string>> = {
   check: 'allowed\n  1  denied',
