@@ -1,7 +1,8 @@
 /**
  * The terminal while a command shows a live view: the alternate screen, without a cursor, and with
  * lines that do not wrap. The terminal is restored by `close`, and at any other end of the process
- * except SIGKILL. The keys q and Ctrl-C, SIGINT, SIGTERM and SIGHUP ask the command to end.
+ * except SIGKILL. The keys q and Ctrl-C, SIGINT, SIGTERM and SIGHUP ask the command to end; the
+ * command gets every other key. Colors follow https://no-color.org.
  */
 
 import type { ReadStream, WriteStream } from 'node:tty';
@@ -23,6 +24,8 @@ interface ScreenEvents {
   /** The user or a signal asks the command to end. */
   onQuit: () => void;
   onResize: () => void;
+  /** Another key, or a part of the sequence of one. */
+  onKey: (key: string) => void;
 }
 
 export class Screen {
@@ -45,9 +48,14 @@ export class Screen {
     input.on('data', this.#onKeys).on('end', events.onQuit).on('error', events.onQuit);
   }
 
-  get size(): { rows: number; columns: number } {
+  get size(): { rows: number; columns: number; hasColor: boolean } {
     const { rows, columns } = this.#output;
-    return { rows: rows || DEFAULT_SIZE.rows, columns: columns || DEFAULT_SIZE.columns };
+    const { NO_COLOR = '', TERM = 'dumb' } = process.env;
+    return {
+      rows: rows || DEFAULT_SIZE.rows,
+      columns: columns || DEFAULT_SIZE.columns,
+      hasColor: NO_COLOR === '' && TERM !== 'dumb',
+    };
   }
 
   /** @param lines as many as fit, and none wider than the screen */
@@ -68,6 +76,7 @@ export class Screen {
   readonly #onKeys = (keys: Buffer): void => {
     const typed = keys.toString('latin1');
     if (QUIT_KEYS.some((key) => typed.includes(key))) this.#events.onQuit();
+    else for (const key of typed) this.#events.onKey(key);
   };
 
   readonly #restore = (): void => {

@@ -15,6 +15,8 @@ export interface NamespaceRate {
   /** Checks per second; undefined at the first reading. */
   allowed: number | undefined;
   denied: number | undefined;
+  /** Of the last seconds, by which the rows of a live view are ranked. */
+  smoothed: { checks: number; denied: number };
   /** In the current hour. */
   hour: Figures;
 }
@@ -46,13 +48,15 @@ export class NamespaceMeter {
   readonly #namespace: NamespaceFields | undefined;
   /** Of the hour that was current then. */
   #last: Reading | undefined;
+  readonly #checks = new SmoothedRates();
+  readonly #denied = new SmoothedRates();
 
   constructor(client: AnalyticsReader, namespace?: NamespaceFields) {
     this.#client = client;
     this.#namespace = namespace;
   }
 
-  /** The rates since the last reading, the highest first. */
+  /** The rates since the last reading, the highest of the last seconds first. */
   async refresh(): Promise<NamespaceRate[]> {
     const last = this.#last;
     // Only the server knows its hour.
@@ -61,12 +65,14 @@ export class NamespaceMeter {
     const hour = isSameHour ? reading : await this.#read(reading.currentHour);
     this.#last = hour;
     const rates = [...reading.figures].map(([name, figures]) => {
-      return {
-        ...{ name, hour: hour.figures.get(name) ?? NO_FIGURES },
-        ...(last === undefined ? NO_RATE : rateOf(name, figures, last, reading.atMs)),
-      };
+      const rate = last === undefined ? NO_RATE : rateOf(name, figures, last, reading.atMs);
+      return { name, hour: hour.figures.get(name) ?? NO_FIGURES, ...rate };
     });
-    return rates.sort((a, b) => checksOf(b) - checksOf(a) || hourChecks(b) - hourChecks(a));
+    const checks = this.#checks.update(rates.map((rate) => [rate.name, checksOf(rate)]));
+    const denied = this.#denied.update(rates.map(({ name, denied = 0 }) => [name, denied]));
+    return rates
+      .map((rate, i) => ({ ...rate, smoothed: { checks: checks[i], denied: denied[i] } }))
+      .sort((a, b) => b.smoothed.checks - a.smoothed.checks || hourChecks(b) - hourChecks(a));
   }
 
   /** Forgets the last reading, for a server that may count anew. */
@@ -85,6 +91,28 @@ export class NamespaceMeter {
     const { namespace, points, end } = await this.#client.timeline(query);
     const sums = points.reduce(addFigures, NO_FIGURES);
     return readingOf(end, new Map([[namespace.name, sums]]), true);
+  }
+}
+
+/** How long a burst changes the rank of a row. */
+const SMOOTHING_SECONDS = 5;
+
+/** Moving averages: rows that are ranked by them keep their places while their rates vary. */
+export class SmoothedRates {
+  #averages = new Map<string, number>();
+  #atMs = Number.NEGATIVE_INFINITY;
+
+  /** @param rates per second, by key. @returns the averages in the same order */
+  update(rates: readonly (readonly [key: string, rate: number])[], atMs = monotonicMs()): number[] {
+    const seconds = (atMs - this.#atMs) / 1_000;
+    const share = 1 - Math.exp(-seconds / SMOOTHING_SECONDS);
+    const averages = rates.map(([key, rate]): [string, number] => {
+      const before = this.#averages.get(key) ?? rate;
+      return [key, before + share * (rate - before)];
+    });
+    this.#averages = new Map(averages);
+    this.#atMs = atMs;
+    return averages.map(([, average]) => average);
   }
 }
 
@@ -117,7 +145,13 @@ function secondsBetween(fromMs: number, toMs: number): number {
   return Math.max(1, toMs - fromMs) / 1_000;
 }
 
-function checksOf({ allowed = 0, denied = 0 }: NamespaceRate): number {
+function checksOf({
+  allowed = 0,
+  denied = 0,
+}: {
+  allowed: number | undefined;
+  denied: number | undefined;
+}): number {
   return allowed + denied;
 }
 
@@ -147,13 +181,14 @@ export class IdentifierMeter {
   readonly #client: AnalyticsReader;
   readonly #namespace: NamespaceFields;
   #last: IdentifierReading | undefined;
+  readonly #smoothed = { denied: new SmoothedRates(), spent: new SmoothedRates() };
 
   constructor(client: AnalyticsReader, namespace: NamespaceFields) {
     this.#client = client;
     this.#namespace = namespace;
   }
 
-  /** The rates since the last reading, the highest first. */
+  /** The rates since the last reading, the highest of the last seconds first. */
   async refresh(): Promise<IdentifierRates> {
     const limit = ANALYTICS_IDENTIFIERS_MAX;
     const response = await this.#client.identifiers({ ...this.#namespace, limit });
@@ -164,7 +199,14 @@ export class IdentifierMeter {
     const rates = (items: ListedIdentifier[], name: 'denied' | 'spent') => {
       if (last === undefined) return items.map((item) => ({ ...item, perSecond: undefined }));
       const before = last.hour === now.hour ? last[name] : NO_COUNTS;
-      return growth(items, before, secondsBetween(last.atMs, now.atMs));
+      const grown = growth(items, before, secondsBetween(last.atMs, now.atMs));
+      const averages = this.#smoothed[name].update(
+        grown.map((item) => [keyOf(item), item.perSecond]),
+      );
+      return grown
+        .map((item, i) => ({ item, average: averages[i] }))
+        .sort((a, b) => b.average - a.average || provenCount(b.item) - provenCount(a.item))
+        .map(({ item }) => item);
     };
     const isComplete = response.complete;
     return { denied: rates(denied, 'denied'), spent: rates(spent, 'spent'), isComplete };
@@ -181,13 +223,11 @@ function growth(
   items: readonly ListedIdentifier[],
   { counts, unlistedMax }: ProvenCounts,
   seconds: number,
-): IdentifierRate[] {
-  return items
-    .map((item) => {
-      const before = counts.get(keyOf(item)) ?? unlistedMax;
-      return { ...item, perSecond: perSecond(provenCount(item) - before, seconds) };
-    })
-    .sort((a, b) => b.perSecond - a.perSecond || provenCount(b) - provenCount(a));
+) {
+  return items.map((item) => {
+    const before = counts.get(keyOf(item)) ?? unlistedMax;
+    return { ...item, perSecond: perSecond(provenCount(item) - before, seconds) };
+  });
 }
 
 function provenCounts(items: readonly ListedIdentifier[]): ProvenCounts {

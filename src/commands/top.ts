@@ -13,7 +13,7 @@ import { parseDuration, parseInteger } from './options.ts';
 import { Screen } from './screen.ts';
 import { type ServerClient, ServerError } from './server-client.ts';
 import { IdentifierMeter, NamespaceMeter } from './top-rates.ts';
-import { screenLines, type View, viewText } from './top-view.ts';
+import { type ScreenState, SORTS, screenLines, type View, viewText } from './top-view.ts';
 
 const DEFAULT_INTERVAL = '1s';
 const INTERVAL_BOUNDS = { minimumMs: 100, maximumMs: 3_600_000, needsUnit: true } as const;
@@ -56,8 +56,10 @@ export const top: Command = {
   notes: `
 Checks per second since the last reading, and the counts of the current hour. With <namespace>, a
 name or an id, also the identifiers that were denied most since then, and those that spent most
-tokens. q or Ctrl-C ends it. A count such as 40-45 is between both. An identifier that ends with …
-is cut off. The figures are those of one machine.
+tokens. DENIED % is the share of the last reading. Rows are ranked by averages of some seconds, so
+that they keep their places. Keys on a terminal: q or Ctrl-C quits, s sorts namespaces by checks, by
+denied checks or by name, p pauses. NO_COLOR=1 switches colors off. A count such as 40-45 is between
+both. An identifier that ends with … is cut off. The figures are those of one machine.
 `,
   examples: ['weir top', 'weir top email.send --interval 5s', 'weir top --count 3 | cat'],
   exitCodes: CLIENT_EXIT_CODES,
@@ -107,20 +109,29 @@ async function print(source: ViewSource, intervalMs: number, count: number): Pro
 async function show(source: ViewSource, intervalMs: number, stop: AbortController): Promise<void> {
   // An invalid key or namespace is an error of the command, and no view.
   let view = await source.refresh();
-  let problem: string | undefined;
-  const draw = () => screen.draw(screenLines(view, problem, screen.size));
-  const screen = new Screen({ onQuit: () => stop.abort(), onResize: draw });
+  const state: ScreenState = { problem: undefined, sort: SORTS[0], isPaused: false };
+  const draw = () => screen.draw(screenLines(view, state, screen.size));
+  const onKey = (key: string) => {
+    if (key === 's') state.sort = SORTS[(SORTS.indexOf(state.sort) + 1) % SORTS.length];
+    else if (key === 'p') state.isPaused = !state.isPaused;
+    else return;
+    draw();
+  };
+  const screen = new Screen({ onQuit: () => stop.abort(), onResize: draw, onKey });
   const { signal } = stop;
   try {
     while (!signal.aborted) {
       draw();
       await sleep(intervalMs, undefined, { signal });
+      if (state.isPaused) continue;
       try {
-        view = await source.refresh();
-        problem = undefined;
+        const next = await source.refresh();
+        // The user may have paused meanwhile.
+        if (!state.isPaused) view = next;
+        state.problem = undefined;
       } catch (error) {
         if (!(error instanceof StartError)) throw error;
-        problem = error.message;
+        state.problem = error.message;
       }
     }
   } catch (error) {

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 import type { AnalyticsReader, ListedIdentifier } from '../../src/commands/analytics.ts';
-import { IdentifierMeter, NamespaceMeter } from '../../src/commands/top-rates.ts';
+import { IdentifierMeter, NamespaceMeter, SmoothedRates } from '../../src/commands/top-rates.ts';
 import { ANALYTICS_IDENTIFIERS_MAX } from '../../src/core/constants.ts';
 import { addFigures, type Figures, NO_FIGURES } from '../../src/core/figures.ts';
 
@@ -145,4 +145,29 @@ test('identifiers that are cut off at the same place are added up', async () => 
     [8, true],
     [4, undefined],
   ]);
+});
+
+test('rows keep their places during a burst, and change them when rates have changed for long', () => {
+  const rates = new SmoothedRates();
+  const highest = (a: number, b: number, atMs: number) => {
+    const [ofA, ofB] = rates.update(
+      [
+        ['a', a],
+        ['b', b],
+      ],
+      atMs,
+    );
+    return ofA > ofB ? 'a' : 'b';
+  };
+  expect(highest(100, 90, 0)).toBe('a');
+  // Rates of one second vary around a mean.
+  const noise = [95, 105, 97, 104, 96, 103];
+  const places = noise.map((b, i) => highest(100 + (i % 2), b, (i + 1) * 1_000));
+  expect(new Set(places)).toEqual(new Set(['a']));
+  expect(highest(100, 400, 7_000)).toBe('b');
+  expect(highest(100, 0, 8_000)).toBe('b');
+  expect(highest(100, 0, 30_000)).toBe('a');
+  // A key that was away begins with its rate.
+  expect(rates.update([['a', 1]], 31_000)).toHaveLength(1);
+  expect(rates.update([['b', 50]], 32_000)).toEqual([50]);
 });

@@ -46,8 +46,13 @@ describe('weir top without a terminal', () => {
       const tables = stdout.split('\n\nweir top');
       expect(tables).toHaveLength(count);
       for (const table of tables) {
-        expect(table).toMatch(/^ *ALLOWED\/S {2}DENIED\/S {2}ALLOWED {2}DENIED {2}NAMESPACE$/m);
-        expect(table).toMatch(/^ +0 +0 +3 +\d+ {2}login$/m);
+        expect(table).toMatch(
+          /^total {2}0 checks\/s {2}0 allowed\/s {2}0 denied\/s {2}- % denied$/m,
+        );
+        expect(table).toMatch(
+          /^ *ALLOWED\/S {2}DENIED\/S {2}DENIED % {2}ALLOWED {2}DENIED {2}NAMESPACE$/m,
+        );
+        expect(table).toMatch(/^ +0 +0 +- +3 +\d+ {2}login$/m);
       }
     }
   });

@@ -50,8 +50,12 @@ const url = () => `http://127.0.0.1:${port}`;
 const check = (namespace: string, identifier: string) => {
   return sendCheck(port, { namespace, identifier, limit: 1, duration: 3_600_000_000 });
 };
-const openTop = async (args: string[] = [], size = { rows: 24, columns: 100 }) => {
-  const env = { PATH: process.env.PATH, WEIR_URL: url(), WEIR_KEY: ROOT_KEY };
+const openTop = async (
+  args: string[] = [],
+  size = { rows: 24, columns: 100 },
+  more: Record<string, string> = {},
+) => {
+  const env = { PATH: process.env.PATH, WEIR_URL: url(), WEIR_KEY: ROOT_KEY, ...more };
   const command = [process.execPath, CLI_PATH, 'top', '--interval', '100ms', ...args];
   const terminal = await PseudoTerminal.open(command, { env, ...size });
   onTestFinished(() => terminal.close());
@@ -75,13 +79,16 @@ const waitForLine = (terminal: PseudoTerminal, pattern: RegExp) => {
 describe.skipIf(isMissing('script', '--version'))('weir top in a terminal', () => {
   test('shows new checks, and restores the terminal after q', async () => {
     const terminal = await openTop();
-    await waitForLine(terminal, /^ +0 +0 +3 +\d+ {2}login$/);
+    await waitForLine(terminal, /^ +0 +0 +- +3 +\d+ {2}login$/);
     for (let i = 0; i < 3; i++) await check('new', 'x');
     await waitForLine(terminal, / 1 +2 {2}new$/);
-    const rates = /^ *(\d+\.?\d*) +(\d+\.?\d*) +1 +2 {2}new$/;
+    const rates = /^ *(\d+\.?\d*) +(\d+\.?\d*) +([\d.]+) +\d +\d {2}new$/;
     const shown = drawings(terminal).flatMap((drawing) => linesOf(drawing));
-    const denied = shown.map((line) => Number(rates.exec(line)?.[2] ?? 0));
-    expect(Math.max(...denied)).toBeGreaterThan(0);
+    const rows = shown.flatMap((line) => rates.exec(line) ?? []);
+    expect(rows.length).toBeGreaterThan(0);
+    const totals = /^total {2}([\d.]+) checks\/s {2}([\d.]+) allowed\/s .* ([\d.]+) % denied$/;
+    const checks = shown.map((line) => Number(totals.exec(line)?.[1] ?? 0));
+    expect(Math.max(...checks)).toBeGreaterThan(0);
     terminal.type('q');
     const { code, settings } = await terminal.end();
     expect(code).toBe(0);
@@ -134,6 +141,51 @@ describe.skipIf(isMissing('script', '--version'))('weir top in a terminal', () =
     await waitForLine(terminal, /^ +0 +1 {2}"\\u001b\[2J\\u\{202e\}日本"$/);
     terminal.type('q');
     expect((await terminal.end()).code).toBe(0);
+  });
+
+  test('fits 80 columns, sorts with s and pauses with p, as its last line says', async () => {
+    for (const namespace of ['aaa', 'zzz']) await check(namespace, 'x');
+    const terminal = await openTop([], { rows: 24, columns: 80 });
+    const order = () => {
+      const names = lastLines(terminal).map((line) => line.split(/ +/).at(-1));
+      return names.filter((name) => ['aaa', 'login', 'zzz'].includes(name ?? ''));
+    };
+    const keys = () => lastLines(terminal).at(-1);
+    await waitForLine(terminal, /zzz$/);
+    expect(keys()).toBe('q quit   s sort: by checks   p pause');
+    expect(lastLines(terminal)).toHaveLength(24);
+    expect(lastLines(terminal).join('')).not.toContain('…');
+    terminal.type('s');
+    await waitUntil('it sorts by denied checks', () => keys()?.includes('by denied') === true);
+    terminal.type('s');
+    await waitUntil('it sorts by name', () => keys()?.includes('by name') === true);
+    expect(order()).toEqual(['aaa', 'login', 'zzz']);
+    terminal.type('p');
+    await waitUntil('it pauses', () => keys()?.includes('p go on: paused') === true);
+    const [paused] = lastLines(terminal);
+    const count = drawings(terminal).length;
+    await waitUntil('it is drawn again', () => drawings(terminal).length > count + 15);
+    expect(lastLines(terminal)[0]).toBe(paused);
+    terminal.type('p');
+    await waitUntil('it goes on', () => lastLines(terminal)[0] !== paused);
+    terminal.type('q');
+    expect((await terminal.end()).code).toBe(0);
+  });
+
+  test('has colors on a terminal, without NO_COLOR', async () => {
+    const size = { rows: 24, columns: 80 };
+    const color = `${ESCAPE}[1mtotal `;
+    for (const [env, hasColor] of [
+      [{ TERM: 'xterm' }, true],
+      [{ TERM: 'xterm', NO_COLOR: '1' }, false],
+      [{ TERM: 'dumb' }, false],
+    ] as const) {
+      const terminal = await openTop([], size, env);
+      await waitUntil('it is drawn', () => drawings(terminal).length > 1);
+      expect([env, terminal.output.includes(color)]).toEqual([env, hasColor]);
+      terminal.type('q');
+      await terminal.end();
+    }
   });
 
   test('says that the server does not respond, and goes on when it is back', async () => {
