@@ -125,7 +125,7 @@ function parseHealth(text: string): Health['body'] | undefined {
 }
 
 function describeHealth(isReady: boolean, { status, reasons = [] }: Health['body']): string {
-  return [isReady ? status : `not ready: ${status}`, ...reasons].join(', ');
+  return [isReady ? status : `not ready: ${status}`, ...reasons].join('\n');
 }
 
 export const health: Command = {

@@ -317,6 +317,11 @@ export const CHECK_DEADLINE_MS = 2_000;
 /** The interval of the sweeps that remove expired counters. */
 export const SWEEP_INTERVAL_MS = 5_000;
 
+/** From this share of its capacity on, the table counts as nearly full. */
+export const NEARLY_FULL_SHARE = 0.9;
+/** For so long a server is degraded after the replacement of a shard worker. */
+export const REPLACED_RECENTLY_MS = 600_000;
+
 export const CHECKPOINT_INTERVAL_MIN_MS = 100;
 export const CHECKPOINT_INTERVAL_MAX_MS = 3_600_000;
 /** A checkpoint further ahead of the system clock was written under a wrong clock. */

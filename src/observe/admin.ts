@@ -19,20 +19,17 @@ import {
 import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
-import type { FileFault } from '../core/failure-log.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { AdminConnections } from './admin-connections.ts';
-import { type Readiness, type ReplicaStats, readinessOf, type ServerState } from './readiness.ts';
+import type { Fault, ReplicaStats } from './faults.ts';
+import { type Readiness, readinessOf, type ServerState } from './readiness.ts';
 
 /** Where the admin port reads from. Absent until the shard workers are started. */
 export interface AdminSources {
   engine: Pick<EngineHost, 'stats'>;
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
-  /** Files that cannot be written at the moment. */
-  faults: () => readonly FileFault[];
-  /** Why changed rules of the rate limit service are not in use. */
-  rulesFault?: () => string | undefined;
+  faults: () => readonly Fault[];
   metrics: { contentType: string; text(): Promise<string> };
   /** The dashboard, which is loaded when it is first requested. Absent where it is off. */
   loadPages?: () => Promise<AdminPages>;
@@ -263,14 +260,13 @@ export class AdminServer {
   }
 
   readiness(): Readiness {
-    const { engine, replica, faults, rulesFault } = this.sources ?? {};
+    const { engine, replica, faults } = this.sources ?? {};
     const readiness = readinessOf(
       this.state,
       engine?.stats(),
       replica?.(),
       faults?.() ?? [],
       this.#wasReady,
-      rulesFault?.(),
     );
     this.#wasReady ||= readiness.isReady;
     return readiness;

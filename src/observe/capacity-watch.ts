@@ -14,9 +14,7 @@ import {
   WORKER_STAT,
   type WorkerStats,
 } from '../shared-memory/stats.ts';
-
-/** The share of the capacity from which the table is nearly full. */
-const NEARLY_FULL = 0.9;
+import { isNearlyFull } from './faults.ts';
 
 export class CapacityWatch {
   readonly #acceptors: AcceptorStats[];
@@ -58,13 +56,13 @@ export class CapacityWatch {
     this.#fullTable = allFullTable;
     const live = totalOf(workers, WORKER_STAT.liveCounters);
     const usage = { live, capacity: this.#capacity };
-    const isNearlyFull = live > NEARLY_FULL * this.#capacity;
+    const isFull = isNearlyFull(live, this.#capacity);
     if (evictions + fullTable > 0) {
       const fields = { ...usage, evictions, fullTable };
       this.#log.warn(fields, 'the table is too small: raise WEIR_COUNTERS');
-    } else if (isNearlyFull && !this.#wasNearlyFull) {
+    } else if (isFull && !this.#wasNearlyFull) {
       this.#log.warn(usage, 'counters are nearly full');
     }
-    this.#wasNearlyFull = isNearlyFull;
+    this.#wasNearlyFull = isFull;
   }
 }

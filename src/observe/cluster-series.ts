@@ -15,9 +15,9 @@ import {
   type WorkerStatIndex,
   type WorkerStats,
 } from '../shared-memory/stats.ts';
+import type { ReplicaStats } from './faults.ts';
 import type { CounterName } from './metric-declarations.ts';
 import { namedOwners } from './namespace-counts.ts';
-import type { ReplicaStats } from './readiness.ts';
 import { LATENCY_BOUNDS_S, type MetricSeries, type Sample, sumOfBuckets } from './series.ts';
 
 interface ClusterSources {

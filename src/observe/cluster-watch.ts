@@ -14,7 +14,7 @@ import {
   WORKER_STAT,
   type WorkerStats,
 } from '../shared-memory/stats.ts';
-import { CLOSED_REASON } from './readiness.ts';
+import { CLOSED_REASON } from './faults.ts';
 
 const POLL_INTERVAL_MS = 500;
 /** The log line about slow checks appears at most once in so many polls. */

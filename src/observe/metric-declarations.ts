@@ -8,9 +8,11 @@ import { countsOf, NAMESPACE_METRICS, type NamespaceMetric } from '../core/figur
 import { OTHER_NAMESPACE } from '../core/namespace.ts';
 import { REDIS_ERROR_KINDS } from '../redis/errors.ts';
 import { HIT_COUNTS, OTHER_PATH } from '../rls/hit-counts.ts';
+import { FAULT_REASONS } from './faults.ts';
 
 /** The groups of the documentation, in its order. */
 export const METRIC_GROUPS = [
+  'Health',
   'Decisions',
   'Gateways',
   'Rate limit service',
@@ -61,6 +63,13 @@ const worker = 'number of the shard worker, from 0';
 const deductionOutcome = '`applied`, `window_ended`, `table_full`';
 
 export const METRICS = {
+  weir_degraded: {
+    group: 'Health',
+    type: 'gauge',
+    unit: '1',
+    labels: { reason: FAULT_REASONS.map((reason) => `\`${reason}\``).join(', ') },
+    help: 'Whether weir is degraded for this reason (1), or not (0).',
+  },
   ...namespaceMetrics(),
   weir_overridden_checks_total: {
     group: 'Decisions',

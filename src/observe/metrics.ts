@@ -27,9 +27,9 @@ import {
 } from '../shared-memory/stats.ts';
 import { registerClusterSeries } from './cluster-series.ts';
 import { registerDecisionSeries } from './decision-series.ts';
+import { FAULT_REASONS, type FaultReason, type ReplicaStats } from './faults.ts';
 import { registerHoldSeries } from './hold-series.ts';
 import type { CounterName } from './metric-declarations.ts';
-import type { ReplicaStats } from './readiness.ts';
 import { type RlsSources, registerRlsSeries } from './rls-series.ts';
 import { LATENCY_BOUNDS_S, MetricSeries, type Sample, sumOfBuckets } from './series.ts';
 import type { UnknownFields } from './unknown-fields.ts';
@@ -37,6 +37,8 @@ import type { UnknownFields } from './unknown-fields.ts';
 interface MetricSources {
   control: Control;
   engine: Pick<EngineHost, 'stats'>;
+  /** The faults for which the server is degraded. */
+  faults: () => readonly FaultReason[];
   clock: ClockPublisher;
   registry: Registry;
   statsRows: StatsRows;
@@ -72,6 +74,7 @@ export class Metrics {
     this.contentType = this.#series.contentType;
     this.#acceptors = sources.control.allAcceptorStats();
     this.#workers = sources.control.allWorkerStats();
+    this.#registerHealth(sources);
     registerDecisionSeries(this.#series, this.#acceptors, sources.statsRows);
     this.#registerRequests(sources);
     this.#registerTable(sources);
@@ -88,6 +91,13 @@ export class Metrics {
 
   text(): Promise<string> {
     return this.#series.text();
+  }
+
+  #registerHealth({ faults }: MetricSources): void {
+    this.#series.gauge('weir_degraded', () => {
+      const existing = faults();
+      return FAULT_REASONS.map((reason) => [{ reason }, existing.includes(reason) ? 1 : 0]);
+    });
   }
 
   #registerRequests(sources: MetricSources): void {

@@ -5,27 +5,18 @@
  * ready: Redis grants it no tokens.
  */
 
-import type { FileFault } from '../core/failure-log.ts';
 import type { EngineStats } from '../engine/engine.ts';
-
-/** The copy of the registry that this machine has, and the Redis in which the registry is. */
-export interface ReplicaStats {
-  version: number;
-  /** Time since this machine last read the version in Redis. */
-  ageMs: number;
-  /** `diverged`: Redis has other records than this machine, which it must not replace. */
-  state: 'current' | 'unreachable' | 'diverged';
-  /** Servers that may delete keys, and must not (WEIR_REDIS_EVICTION), each with its policy. */
-  evicting: readonly string[];
-}
+import type { Fault, FaultReason, ReplicaStats } from './faults.ts';
 
 export type ServerState = 'starting' | 'ready' | 'draining';
 
 export interface Readiness {
   isReady: boolean;
+  /** The faults for which the server is degraded. */
+  faults: readonly FaultReason[];
   body: {
     status: ServerState | 'joining' | 'degraded';
-    /** Why the server is degraded. */
+    /** Why the server is degraded, each in sentences. */
     reasons?: string[];
     workers?: { wanted: number; running: number; replaced: number };
     redis?: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
@@ -34,19 +25,18 @@ export interface Readiness {
 }
 
 /**
- * @param faults files that cannot be written
+ * @param faults that exist now
  * @param wasReady whether an earlier answer said ready or degraded
- * @param rulesFault why changed rules of the rate limit service are not in use
  */
 export function readinessOf(
   state: ServerState,
   stats: EngineStats | undefined,
   replica: ReplicaStats | undefined,
-  faults: readonly FileFault[],
+  faults: readonly Fault[],
   wasReady: boolean,
-  rulesFault?: string,
 ): Readiness {
-  if (stats === undefined) return { isReady: state === 'ready', body: { status: state } };
+  if (stats === undefined)
+    return { isReady: state === 'ready', faults: [], body: { status: state } };
   const { workers, cluster } = stats;
   const isConnected = cluster?.connections.every((isOpen) => isOpen) ?? true;
   const details = {
@@ -61,58 +51,18 @@ export function readinessOf(
     }),
     ...(replica && { registry: { state: replica.state, version: replica.version } }),
   };
-  if (state !== 'ready') return { isReady: false, body: { status: state, ...details } };
+  if (state !== 'ready') return { isReady: false, faults: [], body: { status: state, ...details } };
   // Without Redis a machine cannot join. It is degraded then, and decides without Redis.
   if (cluster && !cluster.hasJoined && isConnected && !wasReady) {
-    return { isReady: false, body: { status: 'joining', ...details } };
+    return { isReady: false, faults: [], body: { status: 'joining', ...details } };
   }
-  const reasons = reasonsOf(stats, replica, faults);
-  if (rulesFault !== undefined) reasons.push(`rate limit service: old rules apply: ${rulesFault}`);
-  if (reasons.length === 0) return { isReady: true, body: { status: 'ready', ...details } };
-  return { isReady: true, body: { status: 'degraded', reasons, ...details } };
-}
-
-/** Of a recovery that is exact. */
-export const CLOSED_REASON =
-  'Redis lost usage: counters are closed until all machines have reported; weir cluster status ' +
-  'shows the machines, and weir cluster forget removes one that does not come back';
-
-function reasonsOf(
-  { workers, cluster }: EngineStats,
-  replica: ReplicaStats | undefined,
-  faults: readonly FileFault[],
-): string[] {
-  const { configured, running } = workers;
-  const reasons: string[] = [];
-  if (running < configured) {
-    reasons.push(`shard workers that are being replaced: ${configured - running} of ${configured}`);
+  if (faults.length === 0) {
+    return { isReady: true, faults: [], body: { status: 'ready', ...details } };
   }
-  if (cluster !== undefined) {
-    const { connections, hasJoined, isRecovering, isExact } = cluster;
-    const failed = connections.filter((isConnected) => !isConnected).length;
-    if (failed > 0) {
-      const which = `${failed} of ${connections.length} shard workers`;
-      reasons.push(`Redis does not respond to ${which}: WEIR_ON_ENGINE_DOWN decides their checks`);
-    } else if (!hasJoined) {
-      reasons.push('the other machines do not know this one: Redis grants it no tokens');
-    }
-    if (isRecovering) {
-      reasons.push(isExact ? CLOSED_REASON : 'Redis lost usage: the machines restore it');
-    }
-  }
-  if (replica?.state === 'unreachable') {
-    reasons.push('the registry in Redis does not respond: changes are rejected, others not seen');
-  } else if (replica?.state === 'diverged') {
-    reasons.push('the registry in Redis has other records: changes are rejected; see the log');
-  }
-  if (replica !== undefined && replica.evicting.length > 0) {
-    const servers = replica.evicting.join(', ');
-    reasons.push(
-      `Redis deletes keys when it is full: set maxmemory-policy noeviction (${servers})`,
-    );
-  }
-  for (const { path, error, effect } of faults) {
-    reasons.push(`disk: ${path} cannot be written (${error}); ${effect}`);
-  }
-  return reasons;
+  const reasons = faults.map(({ text }) => text);
+  return {
+    isReady: true,
+    faults: faults.map(({ reason }) => reason),
+    body: { status: 'degraded', reasons, ...details },
+  };
 }

@@ -21,9 +21,9 @@ import { CapacityWatch } from '../observe/capacity-watch.ts';
 import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { ClusterWatch } from '../observe/cluster-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
+import { FaultWatch, type FileFaults, type ReplicaStats } from '../observe/faults.ts';
 import { LeaseHorizonWatch } from '../observe/lease-horizon-watch.ts';
 import { Metrics } from '../observe/metrics.ts';
-import type { ReplicaStats } from '../observe/readiness.ts';
 import { UnknownFields } from '../observe/unknown-fields.ts';
 import type { OverrideTables } from '../overrides/tables.ts';
 import { RecentDecisions } from '../recent-decisions/reader.ts';
@@ -45,6 +45,7 @@ import type { Foundation } from './foundation.ts';
 import { Reloader } from './reload.ts';
 
 const FIRST_KEY_RETRY_MS = 1_000;
+const TICKS_PER_S = 1_000 / CLOCK_TICK_MS;
 
 /** What follows if the store cannot be written, without and with a registry in Redis. */
 const STORE_EFFECT = 'changes get a 503, and new namespaces wait in memory';
@@ -172,15 +173,18 @@ export class Services {
     this.#deletedCounters = new DeletedCounters(engine, registry, store.hashKey);
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves all: a wake-up costs more than what is done.
+    let ticks = 0;
     this.#clockTimer = setInterval(() => {
       clockPublisher.tick();
       this.#expiry.tick();
       events?.collector.tick();
+      if (++ticks % TICKS_PER_S === 0) faults.tick();
     }, CLOCK_TICK_MS);
     const replica = shared && (() => replicaStatsOf(shared));
     const metrics = new Metrics({
       control,
       engine,
+      faults: () => admin.readiness().faults,
       clock: clockPublisher,
       registry,
       statsRows,
@@ -235,20 +239,32 @@ export class Services {
       this.#watches.push(horizon);
     }
     const storeEffect = shared === undefined ? STORE_EFFECT : REPLICA_EFFECT;
-    const faults = () => {
+    const files = (): FileFaults => {
       const { path, writeError: error } = store;
-      const storeFault = error === undefined ? undefined : { path, error, effect: storeEffect };
-      const all = [
-        storeFault,
-        checkpoints?.fault,
-        horizon?.fault,
-        analytics?.fault,
-        events?.file.fault,
-      ];
-      return all.filter((fault) => fault !== undefined);
+      return {
+        ...(error !== undefined && { store: { path, error, effect: storeEffect } }),
+        checkpoints: checkpoints?.fault,
+        lease_horizon: horizon?.fault,
+        analytics: analytics?.fault,
+        events: events?.file.fault,
+      };
     };
-    const rulesFault = () => rls?.rules.fault;
-    admin.sources = { engine, metrics, faults, rulesFault, ...(replica && { replica }), loadPages };
+    const workers = control.allWorkerStats();
+    const faults = new FaultWatch({
+      engine,
+      ...(replica && { replica }),
+      files,
+      rulesFault: () => rls?.rules.fault,
+      liveCounters: () => totalOf(workers, WORKER_STAT.liveCounters),
+      capacity: settings.counters,
+      ...(settings.redis && { onEngineDown: settings.redis.onEngineDown }),
+      monotonicMs: () => clock.monotonicMs(),
+    });
+    admin.sources = {
+      ...{ engine, metrics, loadPages },
+      faults: () => faults.current(),
+      ...(replica && { replica }),
+    };
   }
 
   /** Logs why a set of overrides was not compiled by its task. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ClusterStats, EngineStats } from '../../src/engine/engine.ts';
-import { type ReplicaStats, readinessOf, type ServerState } from '../../src/observe/readiness.ts';
+import { FaultWatch, type ReplicaStats } from '../../src/observe/faults.ts';
+import { readinessOf, type ServerState } from '../../src/observe/readiness.ts';
 
 const MEMORY: EngineStats = {
   queueDepths: [0, 0],
@@ -17,12 +18,26 @@ const withCluster = (changed: Partial<ClusterStats> = {}): EngineStats => {
   return { ...MEMORY, cluster: { ...CLUSTER, ...changed } };
 };
 
+function faultsOf(stats: EngineStats, replica: ReplicaStats | undefined) {
+  return new FaultWatch({
+    engine: { stats: () => stats },
+    ...(replica && { replica: () => replica }),
+    files: () => ({}),
+    rulesFault: () => undefined,
+    liveCounters: () => 0,
+    capacity: 1_000,
+    onEngineDown: 'local',
+    monotonicMs: () => 0,
+  }).current();
+}
+
 function answer(
   stats: EngineStats | undefined,
   options: { state?: ServerState; replica?: ReplicaStats; wasReady?: boolean } = {},
 ): [isReady: boolean, status: string, reasons: number] {
   const { state = 'ready', replica, wasReady = false } = options;
-  const { isReady, body } = readinessOf(state, stats, replica, [], wasReady);
+  const faults = stats === undefined ? [] : faultsOf(stats, replica);
+  const { isReady, body } = readinessOf(state, stats, replica, faults, wasReady);
   return [isReady, body.status, body.reasons?.length ?? 0];
 }
 
@@ -37,27 +52,20 @@ describe('readiness', () => {
     expect(answer(MEMORY)).toEqual([true, 'ready', 0]);
   });
 
-  test('stays, degraded, while a shard worker is replaced', () => {
+  test('stays, degraded, with a fault, which it names', () => {
     const stats = { ...MEMORY, workers: { configured: 2, running: 1, replaced: 3 } };
-    expect(readinessOf('ready', stats, undefined, [], false)).toEqual({
+    const faults = [
+      { reason: 'workers_missing', text: '1 of 2 shard workers do not run.' },
+    ] as const;
+    expect(readinessOf('ready', stats, undefined, faults, false)).toEqual({
       isReady: true,
+      faults: ['workers_missing'],
       body: {
         status: 'degraded',
-        reasons: ['shard workers that are being replaced: 1 of 2'],
+        reasons: ['1 of 2 shard workers do not run.'],
         workers: { wanted: 2, running: 1, replaced: 3 },
       },
     });
-  });
-
-  test('stays, degraded, while a file cannot be written', () => {
-    const effect = 'the last checkpoint is 34 s old';
-    const faults = [{ path: '/data', error: 'ENOSPC', effect }];
-    const { isReady, body } = readinessOf('ready', MEMORY, undefined, faults, true);
-    expect([isReady, body.status, body.reasons]).toEqual([
-      true,
-      'degraded',
-      ['disk: /data cannot be written (ENOSPC); the last checkpoint is 34 s old'],
-    ]);
   });
 
   test('shows Redis and the registry where they are used', () => {
@@ -68,20 +76,6 @@ describe('readiness', () => {
       redis: { connected: true, joined: true, recovering: false, machines: 3 },
       registry: { state: 'current', version: 7 },
     });
-  });
-
-  test('stays, degraded, with a Redis that may delete keys, and names it', () => {
-    const evicting = ['a:6379: allkeys-lru', 'b:6379: volatile-ttl'];
-    const replica = { version: 7, ageMs: 20, state: 'current', evicting } as const;
-    const { isReady, body } = readinessOf('ready', withCluster(), replica, [], false);
-    expect([isReady, body.status, body.reasons]).toEqual([
-      true,
-      'degraded',
-      [
-        'Redis deletes keys when it is full: set maxmemory-policy noeviction' +
-          ' (a:6379: allkeys-lru, b:6379: volatile-ttl)',
-      ],
-    ]);
   });
 
   const down = { connections: [false, false] };

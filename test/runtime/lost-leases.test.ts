@@ -190,7 +190,8 @@ describe('with WEIR_ON_LOST_LEASES=wait', () => {
     expect(logRecords(server, message)).toMatchObject([logged]);
     const { http, status: state, reasons } = await readiness(server);
     expect([http, state]).toEqual([200, 'degraded']);
-    expect(reasons).toContain(`disk: ${cause}; leases get a 503`);
+    const text = expect.stringContaining(`disk: ${cause}; leases get a 503. It began `);
+    expect(reasons).toContainEqual(text);
     const reserved = { identifier: 'a', limit: 1, cost: 1, duration: TTL_MS, ttl: TTL_MS };
     expect(await server.ok('ratelimits.reserve', reserved)).toMatchObject({ success: true });
     rmdirSync(unfinished);

@@ -2,7 +2,7 @@
 
 import type { ClusterStats } from '../../src/engine/engine.ts';
 import { registerClusterSeries } from '../../src/observe/cluster-series.ts';
-import type { ReplicaStats } from '../../src/observe/readiness.ts';
+import type { ReplicaStats } from '../../src/observe/faults.ts';
 import { MetricSeries } from '../../src/observe/series.ts';
 import { StatsRows } from '../../src/registry/stats-rows.ts';
 import { allocateControl, Control } from '../../src/shared-memory/control.ts';

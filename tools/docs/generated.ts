@@ -7,6 +7,7 @@ import { configSchemaJson, rulesBeyondSchema } from './config-schema.ts';
 import { constantsTable } from './constants.ts';
 import { errorSections, errorsTable } from './errors.ts';
 import { exitCodesTable } from './exit-codes.ts';
+import { faultsTable } from './faults.ts';
 import { figuresTable } from './figures.ts';
 import { gatewayExamples } from './gateway-examples.ts';
 import { GATEWAY_PARTS } from './gateways.ts';
@@ -44,6 +45,7 @@ export const GENERATED: Generated = {
     'error-sections': errorSections,
     errors: errorsTable,
     'exit-codes': exitCodesTable,
+    faults: faultsTable,
     figures: figuresTable,
     permissions: permissionsTables,
     'policy-fields': policyFieldsTable,

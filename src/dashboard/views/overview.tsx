@@ -33,8 +33,6 @@ import { HealthSection, RedisSection } from './health.tsx';
 import { ALL, RateChart } from './rate-chart.tsx';
 
 const PERCENTILES = [0.5, 0.9, 0.99, 0.999];
-/** From this share of the capacity on, the table counts as nearly full. */
-const NEARLY_FULL = 0.9;
 
 export function OverviewView({ session, grant, live, route }: ViewProps) {
   const { history } = live;
@@ -111,7 +109,7 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
           name="Table"
           value={formatShare(fill)}
           note={`${formatShort(health.counters.live)} counters`}
-          kind={fill >= NEARLY_FULL ? 'warn' : undefined}
+          kind={health.counters.isNearlyFull ? 'warn' : undefined}
         />
         <Figure name="Memory" value={formatBytes(health.memoryBytes)} note="resident" />
       </dl>

@@ -20,6 +20,7 @@ import {
   WORKER_STAT,
   type WorkerStats,
 } from '../../shared-memory/stats.ts';
+import { isNearlyFull } from '../faults.ts';
 import { type NamespaceCounts, namespaceCounts } from '../namespace-counts.ts';
 import type { Readiness } from '../readiness.ts';
 import type { UnknownFields } from '../unknown-fields.ts';
@@ -159,10 +160,11 @@ export class Sampler {
     const shed = SHED_STATS.reduce((sum, stat) => sum + totalOf(acceptors, stat), shedChanges());
     const withUnknownFields = unknownFields.requests().reduce((sum, [, count]) => sum + count, 0);
     const failures = totalOf(shards, WORKER_STAT.checkpointFailures);
+    const live = totalOf(shards, WORKER_STAT.liveCounters);
     return {
       status,
       reasons,
-      counters: { live: totalOf(shards, WORKER_STAT.liveCounters), capacity },
+      counters: { live, capacity, isNearlyFull: isNearlyFull(live, capacity) },
       evictions: totals.count('evictions', evictions),
       fullTableDecisions: totals.count(
         'full table',

@@ -79,7 +79,7 @@ export interface Health {
   status: string;
   /** Why the status is `degraded`. */
   reasons: string[];
-  counters: { live: number; capacity: number };
+  counters: { live: number; capacity: number; isNearlyFull: boolean };
   evictions: Count;
   /** Checks decided by WEIR_ON_FULL. */
   fullTableDecisions: Count;

@@ -27,6 +27,22 @@ const DENIED_SHARE: Panel = {
 
 export const SERVER_ROWS: readonly Row[] = [
   {
+    title: 'Health',
+    panels: [
+      {
+        title: 'Degraded, by reason',
+        metrics: ['weir_degraded'],
+        max: 1,
+        queries: [
+          {
+            expr: `${select('weir_degraded')} > 0`,
+            legend: '{{instance}} {{reason}}',
+          },
+        ],
+      },
+    ],
+  },
+  {
     title: 'Decisions',
     panels: [
       CHECKS,

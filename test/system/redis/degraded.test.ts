@@ -84,11 +84,13 @@ describe.skipIf(isRedisMissing)('two servers with one Redis', () => {
     });
     const [status, body] = await readiness(server);
     expect([status, body.redis.connected]).toEqual([200, false]);
-    expect(body.reasons?.join()).toContain('Redis does not respond');
+    const cause = 'Redis does not respond to 1 of 1 shard workers: WEIR_ON_ENGINE_DOWN=local';
+    expect(body.reasons?.join()).toContain(cause);
     await sendCheck(server.port, { ...CHECK, identifier });
     const measured = await readMetrics(server.adminUrl);
     const allowed = 'weir_engine_down_decisions_total{outcome="allowed"}';
     expect(measured.get(allowed)).toBeGreaterThan(0);
+    expect(measured.get('weir_degraded{reason="redis_down"}')).toBe(1);
     expect(measured.get('weir_redis_breaker_openings_total')).toBeGreaterThan(0);
     expect(measured.get('weir_redis_connected{worker="0"}')).toBe(0);
     await redis.restart();
