@@ -22,7 +22,7 @@ import type { Figures } from '../core/figures.ts';
 import type { Log } from '../core/log.ts';
 import type { Clock } from '../shared-memory/clock.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
-import type { AnalyticsDatabase, IdentifiersEntry } from './database.ts';
+import type { AnalyticsDatabase, IdentifiersEntry, MinuteDecisions, Run } from './database.ts';
 import { GRANULARITY_MS, type Granularity } from './granularity.ts';
 import { mergeLists } from './identifier-list.ts';
 import { decodeLists, type IdentifierLists } from './identifier-record.ts';
@@ -50,6 +50,13 @@ export interface CountWithError {
   error: number;
 }
 
+export interface RecentMinutes {
+  /** When weir ran, the earliest first. The last one is this run, until now. */
+  runs: Run[];
+  /** Of each group: the minutes in which there were checks, in order. */
+  decisions: MinuteDecisions[][];
+}
+
 /**
  * In how many parts the lists of all namespaces and the use of all overrides are written, one with
  * each write of figures.
@@ -74,7 +81,7 @@ export class Analytics {
     const nowMs = clock.nowMs();
     this.#options = options;
     this.#failureLog = new FailureLog(options.log, 'error', 'analytics are written again');
-    this.#readFailureLog = new FailureLog(options.log, 'error', 'analytics are read again');
+    this.#readFailureLog = new FailureLog(options.log, 'error', 'the analytics are read again');
     this.#figures = new NamespaceFigures(control.allAcceptorStats(), keysByRow, nowMs);
     this.#usageSinceMs = database.usageSinceMs;
     this.#hour = hourOf(nowMs);
@@ -112,6 +119,34 @@ export class Analytics {
     return this.#options.database.timeline(key, granularity, from, to);
   }
 
+  /**
+   * The decisions of several groups of namespaces by minute, and when weir ran. Minutes since the
+   * Unix epoch, `to` is exclusive.
+   * @param groups the keys of the namespaces of each group, which are added up
+   * @returns undefined if the database cannot be read
+   */
+  minutes(
+    groups: readonly (readonly string[])[],
+    from: number,
+    to: number,
+  ): RecentMinutes | undefined {
+    this.#write([]);
+    const { database, clock } = this.#options;
+    try {
+      const decisions = groups.map((keys) => database.minuteDecisions(keys, from, to));
+      const unitMs = GRANULARITY_MS.minute;
+      const earlier = database.runs(from * unitMs, to * unitMs).filter(({ start }) => {
+        return start < database.startedMs;
+      });
+      this.#readFailureLog.succeeded();
+      const current = { start: database.startedMs, until: clock.nowMs() };
+      return { runs: [...earlier, current], decisions };
+    } catch (error) {
+      this.#logReadFailure(error, 'the analytics cannot be read');
+      return undefined;
+    }
+  }
+
   /** What is not written yet is added, and not written: that would take longer. */
   identifiers(key: string, fromHour: number, toHour: number): IdentifierLists {
     const live = this.#sketches.of(key).filter(({ hour }) => hour >= fromHour && hour < toHour);
@@ -139,8 +174,7 @@ export class Analytics {
       const found = denied.items.find(({ text, isCutOff }) => text === identifier && !isCutOff);
       return found && { count: found.count, error: found.error };
     } catch (error) {
-      const details = { error: storageErrorCause(error), path: this.#options.database.path };
-      this.#readFailureLog.failed(details, 'the identifiers of an hour cannot be read');
+      this.#logReadFailure(error, 'the identifiers of an hour cannot be read');
       return undefined;
     }
   }
@@ -162,10 +196,14 @@ export class Analytics {
         lastAppliedMs: Math.max(written.lastAppliedMs, lastAppliedMs),
       };
     } catch (error) {
-      const details = { error: storageErrorCause(error), path: database.path };
-      this.#readFailureLog.failed(details, 'the use of overrides cannot be read');
+      this.#logReadFailure(error, 'the use of overrides cannot be read');
       return undefined;
     }
+  }
+
+  #logReadFailure(error: unknown, message: string): void {
+    const details = { error: storageErrorCause(error), path: this.#options.database.path };
+    this.#readFailureLog.failed(details, message);
   }
 
   /**
@@ -229,9 +267,10 @@ export class Analytics {
   /** @returns whether it was written */
   #write(identifiers: readonly IdentifiersEntry[], entries: readonly UsageEntry[] = []): boolean {
     const { clock, database, usage } = this.#options;
-    this.#figures.read(clock.nowMs());
+    const nowMs = clock.nowMs();
+    this.#figures.read(nowMs);
     return this.#try(() => {
-      database.write(this.#figures.pending, identifiers, entries);
+      database.write(this.#figures.pending, identifiers, entries, nowMs);
       this.#figures.clear();
       usage.addWritten(entries);
     });

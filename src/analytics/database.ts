@@ -16,13 +16,16 @@ import { FIGURES, type Figures } from '../core/figures.ts';
 import { restrictFile } from '../core/file-ownership.ts';
 import { requirePackage } from '../core/packages.ts';
 import { inTransaction } from '../core/sqlite.ts';
-import type { Granularity } from './granularity.ts';
+import { GRANULARITY_MS, type Granularity } from './granularity.ts';
 import { FIGURE_TABLES, schemaVersions } from './schema.ts';
 import type { OverrideUsage, UsageEntry } from './usage-rows.ts';
 
 const Sqlite = requirePackage('libsql');
 
 export const ANALYTICS_FILE = 'analytics.db';
+
+/** How often the time until which weir ran is written while there is nothing else to write. */
+const RUN_INTERVAL_MS = 60_000;
 
 const FIGURE_COLUMNS = FIGURES.map(({ column }) => column);
 
@@ -41,6 +44,19 @@ export interface IdentifiersEntry {
   /** Hours since the Unix epoch. */
   hour: number;
   record: string;
+}
+
+/** Decisions of a minute since the Unix epoch. */
+export interface MinuteDecisions {
+  time: number;
+  allowed: number;
+  denied: number;
+}
+
+/** A time in which weir ran, in Unix ms. */
+export interface Run {
+  start: number;
+  until: number;
 }
 
 /** What is older is deleted: minutes and hours since the Unix epoch. */
@@ -63,6 +79,7 @@ export class AnalyticsDatabase {
   readonly #database: Database.Database;
   /** Of this start: it distinguishes the lists of two runs in one hour. */
   readonly #run: number;
+  #writtenUntilMs = 0;
   readonly #ids = new Map<string, number>();
   readonly #statements = new Map<string, Database.Statement>();
 
@@ -105,14 +122,27 @@ export class AnalyticsDatabase {
     }
   }
 
-  /** Writes all of it, or nothing. @throws the error of SQLite */
+  /** When this run began, in Unix ms. */
+  get startedMs(): number {
+    return this.#run;
+  }
+
+  /**
+   * Writes all of it, or nothing.
+   * @param untilMs until when this run has lasted
+   * @throws the error of SQLite
+   */
   write(
     figures: readonly FiguresEntry[],
     identifiers: readonly IdentifiersEntry[],
     usage: readonly UsageEntry[] = [],
+    untilMs = this.#run,
   ): void {
-    if (figures.length === 0 && identifiers.length === 0 && usage.length === 0) return;
+    const isEmpty = figures.length === 0 && identifiers.length === 0 && usage.length === 0;
+    if (isEmpty && untilMs - this.#writtenUntilMs < RUN_INTERVAL_MS) return;
     this.#inTransaction(() => {
+      const run = 'INSERT OR REPLACE INTO runs VALUES (?, ?)';
+      this.#statement(run).run(this.#run, untilMs);
       for (const { namespace, minute, figures: added } of figures) {
         const id = this.#idOf(namespace);
         this.#addFigures('minute', id, minute, added);
@@ -131,6 +161,13 @@ export class AnalyticsDatabase {
         this.#statement(sql).run([Buffer.from(id), applied, lastAppliedMs]);
       }
     });
+    this.#writtenUntilMs = untilMs;
+  }
+
+  /** The written times in which weir ran, in a range of Unix ms, the earliest first. */
+  runs(fromMs: number, toMs: number): Run[] {
+    const sql = 'SELECT start, until FROM runs WHERE until >= ? AND start < ? ORDER BY start';
+    return this.#statement(sql).all(fromMs, toMs) as unknown as Run[];
   }
 
   /** Unix time in ms from which on the use of overrides was written. */
@@ -168,6 +205,7 @@ export class AnalyticsDatabase {
   /** Deletes what is older than the retention. @throws the error of SQLite */
   prune({ minute, hour }: Retention): void {
     this.#inTransaction(() => {
+      this.#statement('DELETE FROM runs WHERE until < ?').run(minute * GRANULARITY_MS.minute);
       for (const id of this.#ids.values()) {
         const remove = (table: string, column: string, before: number) => {
           this.#statement(`DELETE FROM ${table} WHERE namespace = ? AND ${column} < ?`).run(
@@ -231,6 +269,20 @@ export class AnalyticsDatabase {
       'WHERE namespace = ? AND time >= ? AND time < ? ORDER BY time';
     const rows = this.#statement(sql).all(id, from, to) as FigureRow[];
     return rows.map((row) => ({ time: row.time, figures: figuresIn(row) }));
+  }
+
+  /** The decisions of some namespaces together in each minute with figures, in order. */
+  minuteDecisions(namespaces: readonly string[], from: number, to: number): MinuteDecisions[] {
+    const ids = namespaces.flatMap((namespace) => this.#ids.get(namespace) ?? []);
+    const sql =
+      `SELECT time, sum(allowed) AS allowed, sum(denied) AS denied FROM ${FIGURE_TABLES.minute} ` +
+      'WHERE namespace IN (SELECT value FROM json_each(?)) AND time >= ? AND time < ? ' +
+      'GROUP BY time ORDER BY time';
+    return this.#statement(sql).all([
+      JSON.stringify(ids),
+      from,
+      to,
+    ]) as unknown as MinuteDecisions[];
   }
 
   /**

@@ -38,6 +38,9 @@ export function schemaVersions(figures: readonly Figure[], nowMs: number): strin
       'CREATE TABLE overrides_since (time INTEGER NOT NULL) STRICT',
       `INSERT INTO overrides_since VALUES (${nowMs})`,
     ],
+    [],
+    // When weir ran, in Unix ms: minutes without checks have no figures.
+    ['CREATE TABLE runs (start INTEGER PRIMARY KEY, until INTEGER NOT NULL) STRICT'],
   ];
   const newest = Math.max(tables.length, ...figures.map(({ since }) => since));
   return Array.from({ length: newest }, (_, i) => {

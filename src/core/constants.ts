@@ -317,6 +317,10 @@ export const CHECK_DEADLINE_MS = 2_000;
 /** The interval of the sweeps that remove expired counters. */
 export const SWEEP_INTERVAL_MS = 5_000;
 
+/** For so long the latency of checks is kept, read at this interval. */
+export const LATENCY_HISTORY_MS = 3_600_000;
+export const LATENCY_HISTORY_STEP_MS = 1_000;
+
 /** From this share of its capacity on, the table counts as nearly full. */
 export const NEARLY_FULL_SHARE = 0.9;
 /** For so long a server is degraded after the replacement of a shard worker. */

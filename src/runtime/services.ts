@@ -22,6 +22,7 @@ import { CheckpointWatch } from '../observe/checkpoint-watch.ts';
 import { ClusterWatch } from '../observe/cluster-watch.ts';
 import { DebugLog } from '../observe/debug.ts';
 import { FaultWatch, type FileFaults, type ReplicaStats } from '../observe/faults.ts';
+import { LatencyHistory } from '../observe/latency-history.ts';
 import { LeaseHorizonWatch } from '../observe/lease-horizon-watch.ts';
 import { Metrics } from '../observe/metrics.ts';
 import { UnknownFields } from '../observe/unknown-fields.ts';
@@ -173,12 +174,17 @@ export class Services {
     this.#deletedCounters = new DeletedCounters(engine, registry, store.hashKey);
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves all: a wake-up costs more than what is done.
+    const latencyHistory = new LatencyHistory(control.allAcceptorStats(), () => {
+      return clock.monotonicMs();
+    });
     let ticks = 0;
     this.#clockTimer = setInterval(() => {
       clockPublisher.tick();
       this.#expiry.tick();
       events?.collector.tick();
-      if (++ticks % TICKS_PER_S === 0) faults.tick();
+      if (++ticks % TICKS_PER_S !== 0) return;
+      latencyHistory.tick();
+      faults.tick();
     }, CLOCK_TICK_MS);
     const replica = shared && (() => replicaStatsOf(shared));
     const metrics = new Metrics({
@@ -207,6 +213,8 @@ export class Services {
       registry,
       statsRows,
       clock,
+      latencyHistory,
+      ...(analytics && { analytics }),
       readiness: () => admin.readiness(),
       shedChanges: () => writer.shedChanges,
       unknownFields,

@@ -154,3 +154,38 @@ test('a file of version 1 keeps its figures, and counts the use of overrides fro
   expect([...upgraded.totals(HOUR, HOUR + 1)]).toEqual([['a', figures(3)]]);
   expect(upgraded.usageSinceMs).toBe(7);
 });
+
+test('the times of runs are kept, with what is written and once a minute without, and pruned', () => {
+  const [start, later] = [MINUTE * 60_000, (MINUTE + 5) * 60_000];
+  const first = open(start);
+  expect(first.runs(0, later)).toEqual([]);
+  first.write([], [], [], start + 1_000);
+  first.write([point('a', MINUTE, 1)], [], [], start + 2_000);
+  first.write([], [], [], start + 30_000);
+  expect(first.runs(0, later)).toEqual([{ start, until: start + 2_000 }]);
+  first.write([], [], [], start + 62_000);
+  expect(first.runs(0, later)).toEqual([{ start, until: start + 62_000 }]);
+  opened.pop()?.close();
+  const second = open(later);
+  second.write([], [], [], later);
+  expect(second.runs(start + 62_000, later + 1).length).toBe(2);
+  expect(second.runs(start + 62_001, later + 1)).toEqual([{ start: later, until: later }]);
+  second.prune({ minute: MINUTE + 2, hour: HOUR });
+  expect(second.runs(0, later + 1)).toEqual([{ start: later, until: later }]);
+});
+
+test('decisions of several namespaces are added up by minute', () => {
+  const database = open(1);
+  const minutes = [MINUTE - 1, MINUTE, MINUTE + 1, MINUTE + 2];
+  database.write(
+    minutes.flatMap((minute) => [point('a', minute, 3), point('"b', minute, 4)]),
+    [],
+  );
+  database.write([point('a', MINUTE + 1, 10), point('other', MINUTE, 100)], []);
+  const found = database.minuteDecisions(['a', '"b', 'unknown'], MINUTE, MINUTE + 2);
+  expect(found).toEqual([
+    { time: MINUTE, allowed: 7, denied: 2 },
+    { time: MINUTE + 1, allowed: 17, denied: 3 },
+  ]);
+  expect(database.minuteDecisions([], MINUTE, MINUTE + 2)).toEqual([]);
+});

@@ -17,6 +17,8 @@ export interface ChartSeries {
 
 interface ChartProps {
   title: string;
+  /** What the points are, in the legend. */
+  note?: string | undefined;
   /** Unix times in ms, ascending. */
   times: readonly number[];
   series: readonly ChartSeries[];
@@ -60,7 +62,12 @@ function optionsOf(element: HTMLElement, props: ChartProps): uPlot.Options {
       {},
       ...series.map(({ name, color }) => {
         const stroke = colorOf(element, color);
-        return { label: name, stroke, width: 1.5, points: { show: hasFewPoints } };
+        return {
+          label: name,
+          stroke,
+          width: 1.5,
+          points: { show: hasFewPoints, filter: isolatedPoints },
+        };
       }),
     ],
   };
@@ -69,6 +76,14 @@ function optionsOf(element: HTMLElement, props: ChartProps): uPlot.Options {
 /** A line needs two points. */
 function hasFewPoints({ data }: uPlot): boolean {
   return data[0].length < 3;
+}
+
+/** The points between two gaps, which no line shows. */
+function isolatedPoints({ data }: uPlot, series: number, showsAll: boolean): number[] | null {
+  if (showsAll) return null;
+  const values = data[series];
+  const isGap = (index: number) => values[index] === null || values[index] === undefined;
+  return [...values.keys()].filter((i) => !isGap(i) && isGap(i - 1) && isGap(i + 1));
 }
 
 const DAY_S = 86_400;
@@ -116,7 +131,7 @@ function useThemeChanges(): number {
 }
 
 export function Chart(props: ChartProps) {
-  const { title, times, series, format } = props;
+  const { title, note, times, series, format } = props;
   const ref = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
   const latest = useRef(props);
@@ -169,6 +184,7 @@ export function Chart(props: ChartProps) {
               {name} <b>{valueAt(values, shown)}</b>
             </li>
           ))}
+          {note !== undefined && <li>{note}</li>}
           {times[shown] !== undefined && cursor !== undefined && (
             <li>
               <Time ms={times[shown]} />

@@ -1,10 +1,12 @@
 /**
- * The event stream of the server, and the snapshots of the last minutes. The browser connects again
+ * The event stream of the server: the last hour by minute, and the snapshots of the last minutes by
+ * second. The browser connects again
  * by itself when the connection is lost. It does not when the server has ended the stream.
  */
 
 import { useEffect, useState } from 'preact/hooks';
 import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
+import { mergeMinutes, type PastMinute } from './minutes.ts';
 import { sessionState } from './operations.ts';
 
 /** Snapshots that are kept: five minutes. */
@@ -19,10 +21,14 @@ export interface Live {
   connection: Connection;
   /** The newest last. */
   history: readonly Snapshot[];
+  /** The minutes of the last hour, the newest last. */
+  minutes: readonly PastMinute[];
 }
 
+const NOTHING: Live = { connection: 'connecting', history: [], minutes: [] };
+
 class LiveFeed {
-  #live: Live = { connection: 'connecting', history: [] };
+  #live = NOTHING;
   #source: EventSource | undefined;
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
   readonly #onChange: (live: Live) => void;
@@ -38,6 +44,9 @@ class LiveFeed {
     const source = new EventSource('/dashboard/events');
     this.#source = source;
     source.addEventListener('snapshot', ({ data }) => this.#add(JSON.parse(data)));
+    source.addEventListener('minutes', ({ data }) => {
+      this.#update({ minutes: mergeMinutes(this.#live.minutes, JSON.parse(data)) });
+    });
     source.addEventListener('signed-out', ({ data }) => {
       this.close();
       this.#onSessionEnd(JSON.parse(data).reason);
@@ -86,7 +95,7 @@ class LiveFeed {
 
 /** Follows the events while the component is shown. @returns the state, and how to resume it */
 export function useLive(onSessionEnd: (reason: string) => void): [Live, () => void] {
-  const [live, setLive] = useState<Live>({ connection: 'connecting', history: [] });
+  const [live, setLive] = useState<Live>(NOTHING);
   const [feed] = useState(() => new LiveFeed(setLive, onSessionEnd));
   useEffect(() => {
     feed.open();
@@ -111,12 +120,6 @@ export function recentRate(
 export function sumHistograms(histograms: readonly (readonly number[])[]): number[] {
   const [first = []] = histograms;
   return first.map((_, bucket) => histograms.reduce((sum, counts) => sum + counts[bucket], 0));
-}
-
-/** The time of live charts: at least one minute, so that the first points are not far apart. */
-export function liveRange(history: readonly Snapshot[]): [number, number] {
-  const [first, last] = [history[0]?.at ?? 0, history.at(-1)?.at ?? 0];
-  return [Math.min(first, last - 60_000), last];
 }
 
 /** Decisions of a snapshot in some namespaces. */

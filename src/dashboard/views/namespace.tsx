@@ -59,7 +59,7 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
         <>
           <section aria-labelledby="now">
             <h2 id="now">Now</h2>
-            <RateChart history={live.history} namespace={namespaceName} />
+            <RateChart history={live.history} minutes={[]} namespace={namespaceName} />
           </section>
           <History namespaceName={namespaceName} range={range} onChoose={setRange} />
         </>

@@ -3,6 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import { type Figures, figuresOf } from '../../core/figures.ts';
 import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
+import type { LatencySpan } from '../../observe/latency-history.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
 import { Figure, Note, Select, Table } from '../common/controls.tsx';
@@ -18,52 +19,49 @@ import {
   formatWhole,
   percentile,
 } from '../common/format.ts';
-import {
-  liveRange,
-  RECENT_S,
-  recentRate,
-  requestsOf,
-  sumHistograms,
-  sumOf,
-} from '../common/live.ts';
+import { type Live, RECENT_S, recentRate, sumOf } from '../common/live.ts';
+import { type PastMinute, pointsOf, timeOf } from '../common/minutes.ts';
 import { linkTo, navigate } from '../common/router.ts';
 import { Name } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 import { HealthSection, RedisSection } from './health.tsx';
-import { ALL, RateChart } from './rate-chart.tsx';
+import { ALL, RateChart, RESOLUTION } from './rate-chart.tsx';
 
+/** A row says since when it counts if more than this is missing. The server reads once a second. */
+const UNCOVERED_MIN_MS = 2_000;
 const PERCENTILES = [0.5, 0.9, 0.99, 0.999];
 
 export function OverviewView({ session, grant, live, route }: ViewProps) {
-  const { history } = live;
+  const { history, minutes } = live;
   const latest = history.at(-1);
-  if (latest === undefined) {
-    return (
-      <>
-        <h1 tabIndex={-1}>Overview</h1>
-        <p class="empty">Waiting for the first figures…</p>
-      </>
-    );
-  }
   const bounds = session.server.latencyBoundsUs;
   return (
     <>
       <h1 tabIndex={-1}>Overview</h1>
-      <Summary history={history} latest={latest} bounds={bounds} />
+      {latest === undefined ? (
+        <p class="empty">Waiting for the first figures…</p>
+      ) : (
+        <Summary history={history} latest={latest} bounds={bounds} />
+      )}
       {grant.mayInSome('read_analytics') ? (
-        <Decisions
-          history={history}
-          latest={latest}
-          namespace={route.query.get('namespace') ?? ALL}
-        />
+        <Decisions live={live} namespace={route.query.get('namespace') ?? ALL} />
       ) : (
         <p class="empty">
           Figures of namespaces need the permission <code>read_analytics</code>.
         </p>
       )}
-      <Latency history={history} bounds={bounds} />
-      <HealthSection health={latest.health} hasCheckpoints={latest.redis === undefined} />
-      {latest.redis && <RedisSection redis={latest.redis} history={history} bounds={bounds} />}
+      <Latency
+        history={history}
+        minutes={minutes}
+        spans={latest?.latencySpans ?? []}
+        bounds={bounds}
+      />
+      {latest !== undefined && (
+        <>
+          <HealthSection health={latest.health} hasCheckpoints={latest.redis === undefined} />
+          {latest.redis && <RedisSection redis={latest.redis} history={history} bounds={bounds} />}
+        </>
+      )}
     </>
   );
 }
@@ -74,11 +72,11 @@ interface SectionProps {
 }
 
 function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot }) {
-  const { health } = latest;
+  const { health, latencySpans } = latest;
+  const [{ coveredMs, counts }] = latencySpans;
   const allowed = recentRate(history, RECENT_S, ({ namespaces }) => sumOf(namespaces, 'allowed'));
   const denied = recentRate(history, RECENT_S, ({ namespaces }) => sumOf(namespaces, 'denied'));
-  const requests = recentRate(history, RECENT_S, requestsOf);
-  const recent = sumHistograms(history.slice(-RECENT_S).map(({ latency }) => latency));
+  const requests = coveredMs === 0 ? 0 : (totalOf(counts) * 1_000) / coveredMs;
   const isReady = health.status === 'ready';
   const fill = health.counters.live / health.counters.capacity;
   return (
@@ -102,7 +100,7 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
         />
         <Figure
           name="Latency p99"
-          value={formatLatency(percentile(recent, bounds, 0.99))}
+          value={formatLatency(percentile(counts, bounds, 0.99))}
           note="inside weir"
         />
         <Figure
@@ -117,20 +115,14 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
   );
 }
 
-function Decisions({
-  history,
-  latest,
-  namespace,
-}: {
-  history: readonly Snapshot[];
-  latest: Snapshot;
-  namespace: string;
-}) {
+function Decisions({ live, namespace }: { live: Live; namespace: string }) {
+  const { history, minutes } = live;
+  const namespaces = history.at(-1)?.namespaces ?? [];
   // The address may name a namespace without figures.
-  const names = [...new Set([...latest.namespaces.map(({ name }) => name), namespace])].filter(
+  const names = [...new Set([...namespaces.map(({ name }) => name), namespace])].filter(
     (name) => name !== ALL,
   );
-  const rows = latest.namespaces
+  const rows = namespaces
     .map((figures) => {
       const rates = figuresOf((figure) => {
         return recentRate(history, RECENT_S, ({ namespaces }) => {
@@ -156,9 +148,9 @@ function Decisions({
           ]}
         />
       </div>
-      <RateChart history={history} namespace={namespace} />
+      <RateChart history={history} minutes={minutes} namespace={namespace} />
       {rows.length === 0 ? (
-        <p class="empty">No namespace has had a check yet.</p>
+        history.length > 0 && <p class="empty">No namespace has had a check yet.</p>
       ) : (
         <Table
           caption="By namespace, last 10 s"
@@ -195,21 +187,31 @@ const LATENCY_SERIES = [
   ['p99.9', 0.999, 'third'],
 ] as const;
 
-function Latency({ history, bounds }: SectionProps) {
-  const { times, series } = useMemo(() => {
+interface LatencyProps extends SectionProps {
+  minutes: readonly PastMinute[];
+  spans: readonly LatencySpan[];
+}
+
+function Latency({ history, minutes, spans, bounds }: LatencyProps) {
+  const { times, series, range } = useMemo(() => {
     const largest = bounds.at(-1)!;
+    const points = pointsOf(minutes, history, {
+      minute: ({ latency }) => latency,
+      second: ({ latency }) => latency,
+    });
     return {
-      times: history.map(({ at }) => at),
+      times: points.map(({ at }) => at),
       series: LATENCY_SERIES.map(([name, share, color]) => ({
         name,
         color,
-        values: history.map(({ latency }) => {
-          const value = percentile(latency, bounds, share);
+        values: points.map(({ value: counts }) => {
+          const value = counts === null ? undefined : percentile(counts, bounds, share);
           return value === undefined ? null : Math.min(value, largest);
         }),
       })),
+      range: timeOf(points),
     };
-  }, [history, bounds]);
+  }, [history, minutes, bounds]);
   return (
     <section aria-labelledby="latency">
       <h2 id="latency">Latency</h2>
@@ -218,32 +220,45 @@ function Latency({ history, bounds }: SectionProps) {
         its bucket.
       </p>
       <Chart
-        title="Latency by second"
+        title="Latency of check requests"
+        note={minutes.length > 0 ? RESOLUTION : undefined}
         times={times}
         series={series}
         format={formatLatency}
         formatAxis={formatMicroseconds}
-        range={liveRange(history)}
+        range={range}
       />
-      <Table
-        caption="Latency of check requests"
-        columns={['Time', 'Requests#', ...PERCENTILES.map((share) => `p${share * 100}#`)]}
-      >
-        {[10, 60, 300].map((seconds) => {
-          const counts = sumHistograms(history.slice(-seconds).map(({ latency }) => latency));
-          return (
-            <tr key={seconds}>
-              <th scope="row">last {formatDuration(seconds * 1_000)}</th>
-              <td class="number">{formatWhole(counts.reduce((sum, count) => sum + count, 0))}</td>
+      {spans.length > 0 && (
+        <Table
+          caption="Latency percentiles"
+          columns={['Time', 'Requests#', ...PERCENTILES.map((share) => `p${share * 100}#`)]}
+        >
+          {spans.map(({ spanMs, coveredMs, counts }) => (
+            <tr key={spanMs}>
+              <th scope="row">
+                last {formatDuration(spanMs)}
+                {spanMs - coveredMs > UNCOVERED_MIN_MS && (
+                  <small> started {formatDuration(wholeSeconds(coveredMs))} ago</small>
+                )}
+              </th>
+              <td class="number">{formatWhole(totalOf(counts))}</td>
               {PERCENTILES.map((share) => (
                 <td key={share} class="number">
                   {formatLatency(percentile(counts, bounds, share))}
                 </td>
               ))}
             </tr>
-          );
-        })}
-      </Table>
+          ))}
+        </Table>
+      )}
     </section>
   );
+}
+
+function totalOf(counts: readonly number[]): number {
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+function wholeSeconds(ms: number): number {
+  return Math.floor(ms / 1_000) * 1_000;
 }

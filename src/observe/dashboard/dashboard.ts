@@ -45,10 +45,13 @@ import {
   text,
 } from '../../core/schema.ts';
 import { VERSION } from '../../core/version.ts';
+import type { Clock } from '../../shared-memory/clock.ts';
 import { LATENCY_BOUNDS_US } from '../../shared-memory/stats.ts';
 import type { AdminPages } from '../admin.ts';
+import type { LatencyHistory } from '../latency-history.ts';
 import { EventStreams } from './event-streams.ts';
 import { DashboardFiles, FILES_PATH } from './files.ts';
+import { MinuteReader, type MinutesSources } from './minutes.ts';
 import {
   BodyBuffers,
   cookieFlags,
@@ -89,7 +92,7 @@ export interface Operations {
   ): Promise<CounterOperationResult>;
 }
 
-export interface DashboardSources extends SamplerSources {
+export interface DashboardSources extends SamplerSources, MinutesSources {
   operations: Operations;
   engineName: 'memory' | 'redis';
   /** URL of the port for checks; undefined where clients know it by several. */
@@ -98,6 +101,8 @@ export interface DashboardSources extends SamplerSources {
   proxy: DashboardProxy | undefined;
   /** Keeps a connection of the admin port from counting as idle. */
   keepConnection: (socket: Socket) => void;
+  clock: Clock;
+  latencyHistory: LatencyHistory;
   log: Log;
 }
 
@@ -147,9 +152,10 @@ export class Dashboard implements AdminPages {
 
   constructor(sources: DashboardSources) {
     const { registry, clock, keepConnection, proxy } = sources;
+    const [sampler, minutes] = [new Sampler(sources), new MinuteReader(sources)];
     this.#sources = sources;
     this.#proxy = proxy && new SignInProxy(proxy);
-    this.#streams = new EventStreams(new Sampler(sources), keepConnection);
+    this.#streams = new EventStreams(sampler, minutes, keepConnection);
     this.#sessions = new Sessions(registry, proxy?.roles, clock, (session, reason) => {
       this.#streams.end(session, 'signed-out', reason);
     });

@@ -1,8 +1,9 @@
 /**
- * The event streams of the dashboard: server-sent events with a snapshot a second. A snapshot is
- * made once for all streams, and only while there is one. What a key may not see is left out. A
- * client that does not read is disconnected; a session has one stream, and a second replaces it. A
- * user of a proxy opens the stream again from time to time: the proxy may have signed them out.
+ * The event streams of the dashboard: server-sent events with a snapshot a second. A stream begins
+ * with the minutes of the last hour, and gets each further minute. An event is made once for all
+ * streams, and only while there is one. What a key may not see is left out. A client that does not
+ * read is disconnected; a session has one stream, and a second replaces it. A user of a proxy opens
+ * the stream again from time to time: the proxy may have signed them out.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -15,12 +16,14 @@ import {
   DASHBOARD_STREAMS_MAX,
 } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
+import type { MinuteReader } from './minutes.ts';
 import type { Sampler } from './sampler.ts';
 import type { Session, Sessions } from './sessions.ts';
-import type { Snapshot } from './snapshot.ts';
+import type { Minutes } from './snapshot.ts';
 
 /** Makes snapshots; after `reset` the first one has no recent figures. */
 type SnapshotSource = Pick<Sampler, 'sample' | 'reset'>;
+type MinuteSource = Pick<MinuteReader, 'current' | 'read' | 'readHour'>;
 
 interface EventStream {
   readonly res: ServerResponse;
@@ -30,12 +33,20 @@ interface EventStream {
 export class EventStreams {
   readonly #bySession = new Map<Session, EventStream>();
   readonly #sampler: SnapshotSource;
+  readonly #minutes: MinuteSource;
+  /** The last minute that streams have. */
+  #minute = 0;
   /** Keeps the connection of a stream from counting as idle. */
   readonly #keepConnection: (socket: Socket) => void;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(sampler: SnapshotSource, keepConnection: (socket: Socket) => void) {
+  constructor(
+    sampler: SnapshotSource,
+    minutes: MinuteSource,
+    keepConnection: (socket: Socket) => void,
+  ) {
     this.#sampler = sampler;
+    this.#minutes = minutes;
     this.#keepConnection = keepConnection;
   }
 
@@ -56,13 +67,12 @@ export class EventStreams {
     session.isWatching = true;
     this.#bySession.set(session, { res, events: 0 });
     res.once('close', () => this.#remove(session, res));
+    res.write(minutesFor(session.permissions, this.#minutes.readHour()));
     if (this.#timer === undefined) {
       this.#sampler.reset();
+      this.#minute = this.#minutes.current;
       this.#timer = setInterval(() => this.#tick(sessions), DASHBOARD_EVENT_INTERVAL_MS);
-      this.#send(this.#sampler.sample());
-    } else {
-      // The figures come with the next event; this one opens the stream.
-      res.write(': open\n\n');
+      this.#sendSnapshot();
     }
   }
 
@@ -85,10 +95,26 @@ export class EventStreams {
 
   #tick(sessions: Sessions): void {
     sessions.endInvalid();
-    if (this.#bySession.size > 0) this.#send(this.#sampler.sample());
+    if (this.#bySession.size === 0) return;
+    const minute = this.#minutes.current;
+    if (minute !== this.#minute) {
+      this.#minute = minute;
+      const ended = this.#minutes.read(2);
+      this.#send((permissions) => minutesFor(permissions, ended));
+    }
+    this.#sendSnapshot();
   }
 
-  #send(snapshot: Snapshot): void {
+  #sendSnapshot(): void {
+    const snapshot = this.#sampler.sample();
+    this.#send((permissions) => {
+      const namespaces = visibleOf(permissions, snapshot.namespaces);
+      return eventText('snapshot', { ...snapshot, namespaces });
+    });
+  }
+
+  /** @param textFor makes the text for holders with these permissions */
+  #send(textFor: (permissions: readonly string[]) => string): void {
     const textByHolder = new Map<string, string>();
     for (const [session, stream] of this.#bySession) {
       const { holderId, role, permissions } = session;
@@ -97,7 +123,7 @@ export class EventStreams {
         res.destroy();
         continue;
       }
-      const text = textByHolder.get(holderId) ?? textFor(permissions, snapshot);
+      const text = textByHolder.get(holderId) ?? textFor(permissions);
       textByHolder.set(holderId, text);
       res.write(text);
       if (res.socket !== null) this.#keepConnection(res.socket);
@@ -109,8 +135,21 @@ export class EventStreams {
   }
 }
 
-function textFor(granted: readonly string[], snapshot: Snapshot): string {
+function minutesFor(permissions: readonly string[], { decisions, ...others }: Minutes): string {
+  if (decisions === undefined) return eventText('minutes', others);
+  const namespaces = visibleOf(permissions, decisions.namespaces);
+  return eventText('minutes', { ...others, decisions: { ...decisions, namespaces } });
+}
+
+/** Those whose analytics the holder may read. */
+function visibleOf<Namespace extends { id?: string }>(
+  granted: readonly string[],
+  namespaces: readonly Namespace[],
+): Namespace[] {
   const permissions = new Permissions(granted);
-  const namespaces = snapshot.namespaces.filter(({ id }) => permissions.may('read_analytics', id));
-  return `event: snapshot\ndata: ${JSON.stringify({ ...snapshot, namespaces })}\n\n`;
+  return namespaces.filter(({ id }) => permissions.may('read_analytics', id));
+}
+
+function eventText(event: string, data: object): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }

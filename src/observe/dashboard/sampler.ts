@@ -21,6 +21,7 @@ import {
   type WorkerStats,
 } from '../../shared-memory/stats.ts';
 import { isNearlyFull } from '../faults.ts';
+import type { LatencyHistory } from '../latency-history.ts';
 import { type NamespaceCounts, namespaceCounts } from '../namespace-counts.ts';
 import type { Readiness } from '../readiness.ts';
 import type { UnknownFields } from '../unknown-fields.ts';
@@ -32,6 +33,7 @@ export interface SamplerSources {
   registry: Registry;
   statsRows: StatsRows;
   clock: Clock;
+  latencyHistory: Pick<LatencyHistory, 'spans'>;
   readiness: () => Readiness;
   /** Changes that the writer has rejected because too many were pending. */
   shedChanges: () => number;
@@ -106,6 +108,7 @@ export class Sampler {
       intervalMs,
       namespaces: this.#namespaces(totals),
       latency: this.#histogram(totals, 'latency', this.#acceptors, (stats) => stats.latencyCounts),
+      latencySpans: this.#sources.latencyHistory.spans(),
       health: this.#health(totals),
       ...(redis && { redis }),
     };

@@ -5,6 +5,7 @@
 
 import type { Role } from '../../auth/roles.ts';
 import type { Figures } from '../../core/figures.ts';
+import type { LatencySpan } from '../latency-history.ts';
 
 /** The response to GET /dashboard/session. */
 export interface SessionState {
@@ -55,6 +56,34 @@ export interface NamespaceFigures {
   recent: Figures;
 }
 
+/** The decisions of one namespace in each of some minutes. */
+export interface MinuteCounts {
+  /** Absent for `rlns_other`. */
+  id?: string;
+  name: string;
+  allowed: number[];
+  denied: number[];
+}
+
+/**
+ * What was counted before the snapshots. The first event of a stream has the last hour. When a
+ * minute has ended, an event has it and the current one.
+ */
+export interface Minutes {
+  nowMs: number;
+  /** The begin of each minute in Unix ms, ascending. The last one is not over. */
+  at: number[];
+  /** Check requests by latency bucket; null before weir has started. */
+  latency: (number[] | null)[];
+  /** Absent without analytics. */
+  decisions?: {
+    /** How long weir ran in each minute, in ms: 0 while it was down. */
+    ranMs: number[];
+    /** Only namespaces with decisions whose analytics the key may read. */
+    namespaces: MinuteCounts[];
+  };
+}
+
 export interface Snapshot {
   /** Unix time in ms. */
   at: number;
@@ -64,6 +93,8 @@ export interface Snapshot {
   namespaces: NamespaceFigures[];
   /** Check requests of the interval by latency bucket. */
   latency: number[];
+  /** The last 10 s, minute, 5 minutes and hour. */
+  latencySpans: LatencySpan[];
   health: Health;
   /** Only with the engine `redis`. */
   redis?: RedisFigures;

@@ -1,16 +1,26 @@
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { ANALYTICS_FILE } from '../../../src/analytics/database.ts';
 import {
   DASHBOARD_FAILED_SIGN_INS_PER_S,
   DASHBOARD_STREAMS_MAX,
   IMPORT_MAX_BYTES,
 } from '../../../src/core/constants.ts';
-import type { Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
-import { DashboardClient, messageOf, sendToAdmin, signIn } from '../../support/dashboard.ts';
+import { requirePackage } from '../../../src/core/packages.ts';
+import type { Minutes, Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
+import {
+  DashboardClient,
+  type EventStream,
+  messageOf,
+  sendToAdmin,
+  signIn,
+} from '../../support/dashboard.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { LONGEST_WINDOW_MS } from '../../support/http.ts';
 import { ROOT_KEY, waitUntil } from '../../support/server.ts';
 import { SMALL, useServer } from '../../support/test-server.ts';
 
+const Database = requirePackage('libsql');
 const HOUR_MS = 3_600_000;
 const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
@@ -22,6 +32,13 @@ const createKey = (permissions: string[], fields = {}) => {
   return server.ok<{ keyId: string; key: string }>('keys.create', body);
 };
 const snapshotOf = (data: unknown) => data as Snapshot;
+const minutesIn = ({ events }: EventStream) => {
+  const found = events.filter(({ event }) => event === 'minutes');
+  return found.map(({ data }) => data as unknown as Minutes);
+};
+const snapshotsOf = ({ events }: EventStream) => {
+  return events.filter(({ event }) => event === 'snapshot').map(({ data }) => snapshotOf(data));
+};
 
 describe('the page', () => {
   test('is at / for browsers; other clients get the list of paths', async () => {
@@ -369,10 +386,10 @@ describe('the event stream', () => {
     const check = { namespace: 'live', identifier: 'a', limit: 3, duration: LONGEST_WINDOW_MS };
     for (let i = 0; i < 5; i++) await server.check({ ...check, cost: 2 });
     await waitUntil('the decisions were reported', () => {
-      const last = events.events.at(-1)!.data as unknown as Snapshot;
+      const last = snapshotsOf(events).at(-1)!;
       return last.namespaces.some(({ name, total }) => name === 'live' && total.denied === 4);
     });
-    const snapshots = events.events.map(({ data }) => snapshotOf(data));
+    const snapshots = snapshotsOf(events);
     const live = snapshots.flatMap(({ namespaces }) =>
       namespaces.filter((it) => it.name === 'live'),
     );
@@ -394,7 +411,7 @@ describe('the event stream', () => {
     // A namespace gets its id, and its own figures, after its first check was answered.
     const all = await (await DashboardClient.signIn(server.adminUrl)).openEvents();
     const idOf = (name: string) => {
-      const last = all.events.at(-1)?.data as Snapshot | undefined;
+      const last = snapshotsOf(all).at(-1);
       return last?.namespaces.find((it) => it.name === name)?.id;
     };
     await waitUntil('both have figures', () => Boolean(idOf('seen') && idOf('hidden')));
@@ -409,9 +426,61 @@ describe('the event stream', () => {
       const events = await client.openEvents();
       const snapshot = snapshotOf(await events.next('snapshot'));
       expect(snapshot.namespaces.map(({ name }) => name)).toEqual(names);
+      const { decisions } = minutesIn(events)[0];
+      expect(decisions?.namespaces.map(({ name }) => name)).toEqual(names);
       expect(snapshot.health.status).toBe('ready');
       events.close();
     }
+  });
+
+  test('begins with the last hour, also for a second stream, and has each further minute', async () => {
+    await server.check({ namespace: 'past', identifier: 'a', limit: 9, duration: 60_000 });
+    const open = async () => (await DashboardClient.signIn(server.adminUrl)).openEvents();
+    const countsIn = ({ decisions }: Minutes) => {
+      return decisions?.namespaces.find(({ name }) => name === 'past')?.allowed;
+    };
+    // The namespace gets its figures after its first check was answered.
+    await waitUntil('the minutes have the namespace', async () => {
+      const stream = await open();
+      await waitUntil('there is an event', () => stream.events.length > 0);
+      stream.close();
+      return countsIn(minutesIn(stream)[0]) !== undefined;
+    });
+    const streams = [await open(), await open()];
+    for (const stream of streams) {
+      await waitUntil('there is an event', () => stream.events.length > 0);
+      const [{ event }] = stream.events;
+      const [minutes] = minutesIn(stream);
+      expect([event, minutes.at.length, minutes.at[1] - minutes.at[0]]).toEqual([
+        'minutes',
+        60,
+        60_000,
+      ]);
+      expect(countsIn(minutes)?.reduce((a, b) => a + b)).toBe(1);
+      expect(minutes.decisions!.ranMs.at(-1)).toBeGreaterThan(0);
+      expect(minutes.latency.at(-1)!.reduce((a, b) => a + b)).toBeGreaterThan(0);
+    }
+    const [first] = minutesIn(streams[0]);
+    const next = streams[0].next('minutes');
+    await server.stepClock(60_000);
+    const { at, decisions } = (await next) as unknown as Minutes;
+    expect(at).toEqual([first.at.at(-1), first.at.at(-1)! + 60_000]);
+    expect(decisions!.ranMs[0]).toBe(60_000);
+    expect(minutesIn(streams[0]).length).toBe(2);
+    for (const stream of streams) stream.close();
+  });
+
+  test('has the latency of the times before it, and how much of each is covered', async () => {
+    const client = await DashboardClient.signIn(server.adminUrl);
+    const before = await server.metric('weir_check_duration_seconds_count');
+    const events = await client.openEvents();
+    const { latencySpans } = snapshotOf(await events.next('snapshot'));
+    events.close();
+    expect(latencySpans.map(({ spanMs }) => spanMs)).toEqual([10_000, 60_000, 300_000, 3_600_000]);
+    const hour = latencySpans[3];
+    expect(hour.counts.reduce((a, b) => a + b)).toBe(before);
+    expect(hour.coveredMs).toBeLessThan(3_600_000);
+    expect(hour.coveredMs).toBeGreaterThan(latencySpans[0].coveredMs - 1);
   });
 
   test('needs a session, whose second one replaces the first', async () => {
@@ -446,6 +515,48 @@ describe('the event stream', () => {
       stream.close();
       return stream.status === 200;
     });
+  });
+});
+
+describe('the last hour', () => {
+  const own = useDataDirectory(SMALL);
+
+  async function minutesOf(args: string[] = []): Promise<Minutes> {
+    const server = await own.start({ args: [...SMALL, ...args] });
+    await server.ok('ratelimits.limit', { identifier: 'a', limit: 9, duration: 60_000 });
+    const events = await (await DashboardClient.signIn(server.adminUrl)).openEvents();
+    await waitUntil('there is an event', () => events.events.length > 0);
+    events.close();
+    await server.stop();
+    return minutesIn(events)[0];
+  }
+
+  test('includes earlier runs, and a gap between them', async () => {
+    await minutesOf();
+    const database = new Database(join(own.dataDir, ANALYTICS_FILE));
+    database.exec(
+      'UPDATE minutes SET time = time - 10; ' +
+        'UPDATE runs SET start = start - 600000, until = until - 600000',
+    );
+    database.close();
+    const { decisions, latency } = await minutesOf();
+    const [{ name, allowed }] = decisions!.namespaces;
+    expect([name, allowed.reduce((a, b) => a + b)]).toEqual(['default', 2]);
+    const ran = decisions!.ranMs.map((ms) => ms > 0);
+    expect([ran.filter((did) => did).length, ran.at(-1)]).toEqual([
+      expect.toSatisfy((count: number) => count >= 2 && count <= 4),
+      true,
+    ]);
+    expect(ran.slice(-8, -2)).toEqual(Array(6).fill(false));
+    expect(ran.slice(-13, -9)).toContain(true);
+    // The latency of an earlier run is not kept.
+    expect(latency.slice(0, -2)).toEqual(Array(58).fill(null));
+  });
+
+  test('has the latency, and no decisions, without analytics', async () => {
+    const { decisions, latency } = await minutesOf(['--analytics', 'off']);
+    expect(decisions).toBeUndefined();
+    expect(latency.flatMap((counts) => counts ?? []).reduce((a, b) => a + b)).toBe(1);
   });
 });
 

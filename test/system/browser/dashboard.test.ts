@@ -254,6 +254,37 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await heading(page, 'live');
   });
 
+  test('the overview begins with the last hour, after a reload too, and says what is covered', async () => {
+    const page = await openSignedIn();
+    for (let i = 0; i < 5; i++) {
+      const check = { namespace: 'past', identifier: 'a', limit: 2, duration: 60_000 };
+      await sendCheck(server.port, check);
+    }
+    await page.getByRole('row', { name: /^past / }).waitFor();
+    await page.evaluate(`location.hash = '#/overview?namespace=past'`);
+    await reload(page);
+    const ofPast = page.getByRole('img', { name: /^past: / });
+    const chart = page.getByRole('figure').filter({ has: ofPast });
+    await chart.getByText('by minute, the live part by second').waitFor();
+    await chart.getByText('Figures as a table').click();
+    // No check was sent since the reload, so a rate above 0 is that of a minute.
+    const rates = chart.getByRole('row').filter({ hasText: /20\d\d/ });
+    await expect
+      .poll(async () => {
+        const texts = await rates.getByRole('cell').allTextContents();
+        return texts.some((text) => Number(text) > 0);
+      })
+      .toBe(true);
+    const latency = page.getByRole('table', { name: 'Latency percentiles' });
+    const names = ['last 10 s', 'last 1 min', 'last 5 min', 'last 1 h'];
+    for (const name of names) {
+      await latency.getByRole('rowheader', { name: new RegExp(`^${name}`) }).waitFor();
+    }
+    await latency
+      .getByRole('rowheader', { name: /^last 1 h started (\d+ min )?(\d+ s )?ago$/ })
+      .waitFor();
+  });
+
   test('overrides are searched, added, changed, deleted, imported and exported', async () => {
     const page = await openSignedIn();
     await page.getByRole('link', { name: 'Overrides' }).click();

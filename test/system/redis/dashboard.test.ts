@@ -27,7 +27,10 @@ describe.skipIf(isRedisMissing)('with WEIR_ENGINE=redis', () => {
       expect(client.session.server.engine).toBe('redis');
       const events = await client.openEvents();
       const check = { identifier: 'a', limit: 1e9, duration: LONGEST_WINDOW_MS };
-      const last = () => events.events.at(-1)?.data as unknown as Snapshot | undefined;
+      const last = () => {
+        const snapshots = events.events.filter(({ event }) => event === 'snapshot');
+        return snapshots.at(-1)?.data as unknown as Snapshot | undefined;
+      };
       await waitUntil('a lease is shown', async () => {
         await sendCheck(server.port, check);
         return (last()?.redis?.leasesGranted.total ?? 0) > 0;
