@@ -8,6 +8,7 @@ import { StartError } from '../core/errors.ts';
 import { isLoopbackHost } from '../core/hosts.ts';
 import type { Policy } from '../policies/policy.ts';
 import { policyWarnings } from '../policies/warnings.ts';
+import { systemMs } from '../shared-memory/clock.ts';
 import { type ConfigFile, changedSettings, readConfigFile } from './file.ts';
 import type { Settings } from './schema.ts';
 import { FileError, throwFault } from './setting-value.ts';
@@ -39,6 +40,7 @@ function unreachable(file: ConfigFile): FileError {
 export class Policies {
   readonly #settings: Settings;
   #file: ConfigFile | undefined;
+  #loadedMs = systemMs();
 
   /** Without a file there are no policies. */
   constructor(settings: Settings & { file: ConfigFile | undefined }) {
@@ -52,6 +54,11 @@ export class Policies {
 
   get all(): readonly Policy[] {
     return this.#file?.policies ?? [];
+  }
+
+  /** Unix time in ms at which the active policies were read. */
+  get loadedMs(): number {
+    return this.#loadedMs;
   }
 
   get warnings(): readonly string[] {
@@ -73,6 +80,7 @@ export class Policies {
     const after = readConfigFile(before.path, before.source, throwFault);
     await publish(after.policies);
     this.#file = { ...after, settings: before.settings };
+    this.#loadedMs = systemMs();
     return changedSettings(before, after);
   }
 }

@@ -631,11 +631,29 @@ export const METRICS = {
     unit: 'namespaces',
     help: 'Namespaces.',
   },
+  weir_policies: {
+    group: 'Records',
+    type: 'gauge',
+    unit: 'policies',
+    help: 'Active gateway policies.',
+  },
+  weir_policies_loaded_timestamp_seconds: {
+    group: 'Records',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'Unix time at which the active policies were read: at the start, or by a reload.',
+  },
   weir_write_transactions_total: {
     group: 'Records',
     type: 'counter',
     unit: 'transactions',
     help: 'Transactions that wrote changes, each followed by one publication.',
+  },
+  process_start_time_seconds: {
+    group: 'Process',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'Unix time at which the process has started.',
   },
   weir_build_info: {
     group: 'Process',

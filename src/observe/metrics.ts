@@ -13,7 +13,7 @@ import type { EventFile } from '../events/event-file.ts';
 import type { Registry } from '../registry/registry.ts';
 import type { StatsRows } from '../registry/stats-rows.ts';
 import type { Writer } from '../registry/writer.ts';
-import type { ClockPublisher } from '../shared-memory/clock.ts';
+import { type ClockPublisher, systemMs } from '../shared-memory/clock.ts';
 import type { Control } from '../shared-memory/control.ts';
 import {
   ACCEPTOR_STAT,
@@ -51,6 +51,7 @@ interface MetricSources {
   /** Where decisions become events. */
   events?: Pick<EventFile, 'written' | 'failed'>;
   writer: Writer;
+  policies: { all: readonly unknown[]; loadedMs: number };
   unknownFields: Pick<UnknownFields, 'requests'>;
   /** Connections that may be open at once. */
   connectionsMax: number;
@@ -233,7 +234,12 @@ export class Metrics {
     });
   }
 
-  #registerRecords({ registry, writer }: MetricSources): void {
+  #registerRecords({ registry, writer, policies }: MetricSources): void {
+    this.#series.unlabeledGauge('weir_policies', () => policies.all.length);
+    this.#series.unlabeledGauge(
+      'weir_policies_loaded_timestamp_seconds',
+      () => policies.loadedMs / 1e3,
+    );
     this.#series.gauge('weir_overrides', () => {
       return Object.entries(registry.overrideCounts).map(([kind, count]): Sample => {
         return [{ kind }, count];
@@ -262,6 +268,8 @@ export class Metrics {
   }
 
   #registerProcess({ clock, uws }: MetricSources): void {
+    const startedS = (systemMs() - process.uptime() * 1e3) / 1e3;
+    this.#series.unlabeledGauge('process_start_time_seconds', () => startedS);
     const build = { version: VERSION, node: process.versions.node, uws };
     this.#series.gauge('weir_build_info', () => [[build, 1]]);
     this.#series.unlabeledGauge('weir_clock_offset_seconds', () => clock.offsetMs() / 1e3);

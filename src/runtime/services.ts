@@ -199,6 +199,7 @@ export class Services {
       ...(analytics && { analytics }),
       ...(events && { events: events.file }),
       writer,
+      policies,
       unknownFields,
       connectionsMax: connections.connectionsMax,
       capacity: settings.counters,

@@ -561,6 +561,26 @@ describe('policies', () => {
     expect(total).toBe(3);
   });
 
+  test('have metrics: their number, and the time of the last reload that was valid', async () => {
+    const config = writeConfig(place, { a: { limit: 1 } });
+    const server = await own.start({ args: [...SMALL, '--config', config] });
+    const loadedS = () => server.metric('weir_policies_loaded_timestamp_seconds');
+    const reload = async (text: string, said: string) => {
+      const before = server.stderr().length;
+      writeFileSync(config, text);
+      server.child.kill('SIGHUP');
+      await waitUntil(said, () => server.stderr().slice(before).includes(said));
+    };
+    const atStart = await loadedS();
+    expect(atStart).toBeGreaterThan((await server.metric('process_start_time_seconds')) - 1);
+    expect(Math.abs(atStart * 1_000 - Date.now())).toBeLessThan(60_000);
+    await reload('{', 'the policies were not reloaded');
+    expect([await server.metric('weir_policies'), await loadedS()]).toEqual([1, atStart]);
+    await reload(configText({ a: { limit: 1 }, b: { limit: 1 } }), 'the policies were reloaded');
+    expect(await server.metric('weir_policies')).toBe(2);
+    expect(await loadedS()).toBeGreaterThan(atStart);
+  });
+
   test('cause a warning at the start and after a reload if gateways need a key', async () => {
     const config = writeConfig(place, { a: { limit: 1 } });
     const server = await own.start({ args: [...SMALL, '--config', config] });

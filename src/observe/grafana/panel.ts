@@ -35,12 +35,20 @@ export interface Panel {
   isSigned?: true;
   /** The latest values as text, instead of a graph. */
   isText?: true;
+  /** The latest value as a number, instead of a graph. Green below the first of these bounds. */
+  stat?: readonly Bound[];
+}
+
+/** A value from which a number has another colour: that of a ticket, or of a page. */
+export interface Bound {
+  from: number;
+  color: 'orange' | 'red';
 }
 
 export interface Row {
   title: string;
   panels: readonly Panel[];
-  /** For metrics that not every server has. */
+  /** For details, and for metrics that not every server has. */
   isCollapsed?: true;
 }
 
@@ -117,6 +125,11 @@ export function percentileQueries(name: HistogramName): Query[] {
 export function slowestQuery(name: HistogramName): Query {
   const labels = [...BY_INSTANCE, 'le'];
   return { expr: quantile(0.99, name, labels), legend: legendOf(BY_INSTANCE) };
+}
+
+/** The 99th percentile of all selected servers together. */
+export function p99Query(name: HistogramName): Query {
+  return { expr: quantile(0.99, name, ['le']), legend: '' };
 }
 
 function quantile(share: number, name: HistogramName, labels: Labels): string {

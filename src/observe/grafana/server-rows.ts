@@ -1,53 +1,21 @@
-/** The panels for every weir, with either engine. */
+/** The details of every weir, with either engine. */
 
-import { NAMESPACE_METRICS, type NamespaceMetric } from '../../core/figures.ts';
-import { metricDeclaration } from '../metric-declarations.ts';
+import { namespacePanels } from './namespace-panels.ts';
 import {
   gaugeQuery,
-  type Panel,
   percentileQueries,
   type Row,
   rate,
   rateQuery,
   select,
-  shareQuery,
-  slowestQuery,
   sumBy,
 } from './panel.ts';
 
-const [CHECKS, ...OTHER_DECISIONS] = namespacePanels('Decisions');
-const DENIED_SHARE: Panel = {
-  title: 'Share of denied checks',
-  metrics: [],
-  description: 'Share of the checks of a namespace that were denied.',
-  unit: 'percentunit',
-  max: 1,
-  queries: [shareQuery('weir_decisions_total', 'outcome="denied"', ['namespace'])],
-};
-
 export const SERVER_ROWS: readonly Row[] = [
   {
-    title: 'Health',
+    title: 'Events and analytics',
+    isCollapsed: true,
     panels: [
-      {
-        title: 'Degraded, by reason',
-        metrics: ['weir_degraded'],
-        max: 1,
-        queries: [
-          {
-            expr: `${select('weir_degraded')} > 0`,
-            legend: '{{instance}} {{reason}}',
-          },
-        ],
-      },
-    ],
-  },
-  {
-    title: 'Decisions',
-    panels: [
-      CHECKS,
-      DENIED_SHARE,
-      ...OTHER_DECISIONS,
       {
         title: 'Events of decisions',
         metrics: ['weir_events_total'],
@@ -58,58 +26,23 @@ export const SERVER_ROWS: readonly Row[] = [
         metrics: ['weir_analytics_write_failures_total'],
         queries: [rateQuery('weir_analytics_write_failures_total')],
       },
-      {
-        title: 'Checks with an override',
-        metrics: ['weir_overridden_checks_total'],
-        queries: [rateQuery('weir_overridden_checks_total')],
-      },
-      {
-        title: 'Refunds',
-        metrics: ['weir_refunds_total', 'weir_refunded_tokens_total'],
-        unit: 'cps',
-        queries: [
-          rateQuery('weir_refunds_total', ['instance'], 'refunds'),
-          rateQuery('weir_refunded_tokens_total', ['instance'], 'tokens'),
-        ],
-      },
-      {
-        title: 'Counters reset',
-        metrics: ['weir_counters_reset_total'],
-        queries: [rateQuery('weir_counters_reset_total')],
-      },
     ],
   },
   {
     title: 'Latency',
+    isCollapsed: true,
     panels: [
       {
         title: 'Time of a check request',
         metrics: ['weir_check_duration_seconds'],
         queries: percentileQueries('weir_check_duration_seconds'),
       },
-      {
-        title: '99th percentile by server',
-        metrics: [],
-        description: 'Time within which 99 % of the check requests of a server ended.',
-        unit: 's',
-        queries: [slowestQuery('weir_check_duration_seconds')],
-      },
     ],
   },
   {
     title: 'Errors and overload',
+    isCollapsed: true,
     panels: [
-      {
-        title: 'Errors',
-        metrics: ['weir_errors_total'],
-        queries: [
-          {
-            // Most codes have no errors.
-            expr: `${sumBy(['status', 'code'], rate('weir_errors_total'))} > 0`,
-            legend: '{{status}} {{code}}',
-          },
-        ],
-      },
       {
         title: 'Requests with unknown fields',
         metrics: ['weir_unknown_field_requests_total'],
@@ -120,11 +53,6 @@ export const SERVER_ROWS: readonly Row[] = [
             legend: '{{operation}}',
           },
         ],
-      },
-      {
-        title: 'Rejections under overload',
-        metrics: ['weir_shed_total'],
-        queries: [rateQuery('weir_shed_total', ['instance', 'reason'])],
       },
       {
         title: 'Connections',
@@ -142,31 +70,9 @@ export const SERVER_ROWS: readonly Row[] = [
     ],
   },
   {
-    title: 'Gateways',
-    panels: [
-      ...namespacePanels('Gateways'),
-      {
-        title: 'Failures decided by onError',
-        metrics: ['weir_gateway_failures_total'],
-        queries: [rateQuery('weir_gateway_failures_total', ['instance', 'decision'])],
-      },
-    ],
-  },
-  {
     title: 'Table of counters',
+    isCollapsed: true,
     panels: [
-      {
-        title: 'Used share of the table',
-        metrics: [],
-        description: 'Live counters as a share of the capacity. Above 100 % weir may evict some.',
-        unit: 'percentunit',
-        queries: [
-          {
-            expr: `${select('weir_counters_live')} / ${select('weir_counters_capacity')}`,
-            legend: '{{instance}}',
-          },
-        ],
-      },
       {
         title: 'Live counters',
         metrics: ['weir_counters_live', 'weir_counters_capacity'],
@@ -180,20 +86,11 @@ export const SERVER_ROWS: readonly Row[] = [
         metrics: ['weir_expired_counters_total'],
         queries: [rateQuery('weir_expired_counters_total')],
       },
-      {
-        title: 'Evictions of live counters',
-        metrics: ['weir_live_evictions_total'],
-        queries: [rateQuery('weir_live_evictions_total')],
-      },
-      {
-        title: 'Checks without a slot',
-        metrics: ['weir_full_table_decisions_total'],
-        queries: [rateQuery('weir_full_table_decisions_total', ['instance', 'decision'])],
-      },
     ],
   },
   {
     title: 'Reservations and leases',
+    isCollapsed: true,
     panels: [
       {
         title: 'Live records',
@@ -254,6 +151,7 @@ export const SERVER_ROWS: readonly Row[] = [
   },
   {
     title: 'Queues and threads',
+    isCollapsed: true,
     panels: [
       {
         title: 'Waiting queue entries',
@@ -317,6 +215,7 @@ export const SERVER_ROWS: readonly Row[] = [
   },
   {
     title: 'Checkpoints',
+    isCollapsed: true,
     panels: [
       {
         title: 'Age of the last checkpoint',
@@ -335,12 +234,8 @@ export const SERVER_ROWS: readonly Row[] = [
   },
   {
     title: 'Records',
+    isCollapsed: true,
     panels: [
-      {
-        title: 'Overrides',
-        metrics: ['weir_overrides'],
-        queries: [gaugeQuery('weir_overrides', ['instance', 'kind'])],
-      },
       {
         title: 'API keys and namespaces',
         metrics: ['weir_keys', 'weir_namespaces'],
@@ -350,22 +245,12 @@ export const SERVER_ROWS: readonly Row[] = [
           gaugeQuery('weir_namespaces', ['instance'], 'namespaces'),
         ],
       },
-      {
-        title: 'Write transactions',
-        metrics: ['weir_write_transactions_total'],
-        queries: [rateQuery('weir_write_transactions_total')],
-      },
     ],
   },
   {
     title: 'Process',
+    isCollapsed: true,
     panels: [
-      {
-        title: 'CPU',
-        metrics: ['process_cpu_seconds_total'],
-        unit: 'count:cores',
-        queries: [rateQuery('process_cpu_seconds_total')],
-      },
       {
         title: 'Memory',
         metrics: ['process_resident_memory_bytes'],
@@ -392,18 +277,3 @@ export const SERVER_ROWS: readonly Row[] = [
     ],
   },
 ];
-
-/** The panels of the counts of namespaces. @param group of their metrics */
-function namespacePanels(group: (typeof NAMESPACE_METRICS)[NamespaceMetric]['group']): Panel[] {
-  const names = Object.keys(NAMESPACE_METRICS) as NamespaceMetric[];
-  return names
-    .filter((name) => NAMESPACE_METRICS[name].group === group)
-    .map((name): Panel => {
-      const labels = Object.keys(metricDeclaration(name).labels ?? {});
-      return {
-        title: NAMESPACE_METRICS[name].panel,
-        metrics: [name],
-        queries: [rateQuery(name, labels)],
-      };
-    });
-}

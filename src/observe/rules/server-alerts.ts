@@ -1,5 +1,6 @@
 /** The alerts for every weir, with either engine. */
 
+import { BOUNDS } from '../bounds.ts';
 import { type Alert, JOB_MATCHER } from './alert.ts';
 
 export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
@@ -15,7 +16,7 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
   WeirNamespaceDenies: {
     // Below one check a second, a single client changes the share too much.
     expr:
-      'job_namespace:weir_denied_decisions:ratio_rate5m > 0.2 ' +
+      `job_namespace:weir_denied_decisions:ratio_rate5m > ${BOUNDS.deniedShare} ` +
       'and job_namespace:weir_decisions:rate5m > 1',
     for: '5m',
     severity: 'ticket',
@@ -48,7 +49,7 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     see: 'operations.md#counters',
   },
   WeirTableNearlyFull: {
-    expr: 'job_instance:weir_counters_live:ratio > 0.8',
+    expr: `job_instance:weir_counters_live:ratio > ${BOUNDS.tableShare}`,
     for: '15m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} uses {{ $value | humanizePercentage }} of its table',
@@ -81,7 +82,7 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     see: 'operations.md#overload',
   },
   WeirConnectionsNearBound: {
-    expr: 'weir_connections / weir_connections_capacity > 0.8',
+    expr: `weir_connections / weir_connections_capacity > ${BOUNDS.connectionsShare}`,
     for: '15m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} uses {{ $value | humanizePercentage }} of its connections',
@@ -169,7 +170,7 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     see: 'operations.md#checkpoints',
   },
   WeirCheckpointsOld: {
-    expr: 'weir_checkpoint_age_seconds > 30',
+    expr: `weir_checkpoint_age_seconds > ${BOUNDS.checkpointAgeS}`,
     for: '5m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} last wrote its counters {{ $value | humanizeDuration }} ago',
@@ -201,7 +202,7 @@ export const SERVER_ALERTS: Readonly<Record<string, Alert>> = {
     see: 'concepts.md#time',
   },
   WeirSlow: {
-    expr: 'job_instance:weir_check_duration_seconds:p99_rate5m > 0.01',
+    expr: `job_instance:weir_check_duration_seconds:p99_rate5m > ${BOUNDS.checkP99S}`,
     for: '10m',
     severity: 'ticket',
     summary: '{{ $labels.instance }} needs {{ $value | humanizeDuration }} for a check',

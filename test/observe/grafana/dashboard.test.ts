@@ -1,12 +1,15 @@
 /** The dashboard agrees with the declarations of the metrics, and Grafana can lay it out. */
 
 import { describe, expect, test } from 'vitest';
+import { NEARLY_FULL_SHARE } from '../../../src/core/constants.ts';
+import { BOUNDS } from '../../../src/observe/bounds.ts';
 import { grafanaDashboard, ROWS, unitOf } from '../../../src/observe/grafana/dashboard.ts';
 import {
   METRICS,
   type MetricName,
   metricDeclaration,
 } from '../../../src/observe/metric-declarations.ts';
+import { SERVER_ALERTS } from '../../../src/observe/rules/server-alerts.ts';
 import { faultsOf, labelsOf, metricsOf, referencesOf } from '../../support/promql.ts';
 
 const NAMES = Object.keys(METRICS) as MetricName[];
@@ -25,6 +28,7 @@ interface PrintedPanel {
   gridPos: { x: number; y: number; w: number; h: number };
   datasource?: object;
   targets?: { refId: string; expr: string; datasource: object }[];
+  fieldConfig?: { defaults: { thresholds?: { steps: { value: number | null }[] } } };
 }
 
 /** The metrics that no panel shows, with the reason. */
@@ -36,14 +40,22 @@ const DASHBOARD = JSON.parse(grafanaDashboard()) as {
   id: null;
   uid: string;
   panels: PrintedPanel[];
+  annotations: {
+    list: {
+      name: string;
+      target: { expr: string };
+      datasource: { uid: string };
+      useValueForTime: boolean;
+    }[];
+  };
   templating: { list: { name: string; query: string | { query: string } }[] };
 };
 const PRINTED = DASHBOARD.panels.flatMap((panel) => [panel, ...(panel.panels ?? [])]);
 
 /** The labels that the result of an expression has, as far as its legend may show them. */
 function shownLabels(expr: string): string[] {
-  const [, list] = /(?:sum|count) by \(([^)]*)\)/.exec(expr) ?? [];
-  if (list !== undefined) return list.split(', ');
+  const [, list] = /(?:sum|count|max) by \(([^)]*)\)/.exec(expr) ?? [];
+  if (list !== undefined) return list === '' ? [] : list.split(', ');
   return labelsOf(referencesOf(expr).selectors[0].series) ?? [];
 }
 
@@ -76,12 +88,62 @@ describe('each metric', () => {
     }
   });
 
-  test('that not each server has is in a collapsed row, and every other one in an open row', () => {
+  test('that not each server has is in a collapsed row', () => {
     for (const { panels, isCollapsed = false } of ROWS) {
       for (const name of panels.flatMap(({ metrics }) => metrics)) {
         const { engine, needsRls = false } = metricDeclaration(name);
-        expect([name, isCollapsed]).toEqual([name, engine === 'redis' || needsRls]);
+        if (engine === 'redis' || needsRls) expect([name, isCollapsed]).toEqual([name, true]);
       }
+    }
+  });
+});
+
+describe('the open rows', () => {
+  test('are the three questions, before all others', () => {
+    const open = ROWS.filter(({ isCollapsed = false }) => !isCollapsed);
+    expect(open.map(({ title }) => title)).toEqual([
+      'Is it healthy?',
+      'Who is denied?',
+      'Why: limits, overrides, policies',
+    ]);
+    expect(ROWS.slice(0, 3)).toEqual(open);
+  });
+
+  test('begin with a line of numbers, coloured by the bounds of the alerts', () => {
+    const [numbers] = DASHBOARD.panels
+      .filter(({ type }) => type === 'stat')
+      .map(({ gridPos }) => gridPos);
+    const line = DASHBOARD.panels.filter(({ gridPos }) => gridPos.y === numbers.y);
+    expect(line.map(({ type }) => type)).toEqual(Array(6).fill('stat'));
+    expect(line.reduce((sum, { gridPos }) => sum + gridPos.w, 0)).toBe(24);
+    const steps = Object.fromEntries(
+      line.map(({ title, fieldConfig }) => {
+        return [title, fieldConfig?.defaults.thresholds?.steps.map(({ value }) => value)];
+      }),
+    );
+    expect(steps).toMatchObject({
+      Denied: [null, BOUNDS.deniedShare],
+      '99th percentile': [null, BOUNDS.checkP99S],
+      'Fullest table': [null, BOUNDS.tableShare, NEARLY_FULL_SHARE],
+      'Degraded servers': [null, 1],
+    });
+    const alerts = Object.values(SERVER_ALERTS).map(({ expr }) => expr);
+    for (const bound of Object.values(BOUNDS)) {
+      expect([bound, alerts.some((expr) => expr.includes(`> ${bound}`))]).toEqual([bound, true]);
+    }
+  });
+});
+
+describe('an annotation', () => {
+  test('names declared series with their labels, and reads only what the variables select', () => {
+    const { list } = DASHBOARD.annotations;
+    expect(list.map(({ name }) => name)).toEqual(['Start', 'Reload of policies']);
+    for (const { target, datasource, useValueForTime } of list) {
+      expect(faultsOf(target.expr)).toEqual([]);
+      for (const { labels } of referencesOf(target.expr).selectors) {
+        expect(labels).toEqual(['job', 'instance']);
+      }
+      expect([datasource.uid, useValueForTime]).toEqual([`\${datasource}`, true]);
     }
   });
 });
@@ -178,13 +240,19 @@ describe('the printed dashboard', () => {
   });
 
   test('has no panels that overlap or leave the grid', () => {
-    const open = DASHBOARD.panels.map(({ title, gridPos }) => ({ title, ...gridPos }));
-    for (const [i, a] of open.entries()) {
-      expect([a.title, a.x >= 0 && a.x + a.w <= 24]).toEqual([a.title, true]);
-      for (const b of open.slice(i + 1)) {
-        const isApart =
-          a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y;
-        expect([a.title, b.title, isApart]).toEqual([a.title, b.title, true]);
+    const placed = (panels: readonly PrintedPanel[]) => {
+      return panels.map(({ title, gridPos }) => ({ title, ...gridPos }));
+    };
+    // Panels of a closed row are shown when it is opened, below it.
+    const closed = DASHBOARD.panels.map(({ panels = [] }) => panels);
+    for (const together of [DASHBOARD.panels, ...closed].map(placed)) {
+      for (const [i, a] of together.entries()) {
+        expect([a.title, a.x >= 0 && a.x + a.w <= 24]).toEqual([a.title, true]);
+        for (const b of together.slice(i + 1)) {
+          const isApart =
+            a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y;
+          expect([a.title, b.title, isApart]).toEqual([a.title, b.title, true]);
+        }
       }
     }
   });
