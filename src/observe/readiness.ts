@@ -35,8 +35,9 @@ export function readinessOf(
   faults: readonly Fault[],
   wasReady: boolean,
 ): Readiness {
-  if (stats === undefined)
+  if (stats === undefined) {
     return { isReady: state === 'ready', faults: [], body: { status: state } };
+  }
   const { workers, cluster } = stats;
   const isConnected = cluster?.connections.every((isOpen) => isOpen) ?? true;
   const details = {

@@ -88,6 +88,7 @@ export class Services {
     const { tls, reserved, admin } = listeners;
     const { registry, statsRows, usageRows, policies } = records;
     const { control, clock, clockPublisher, checkpointPlan } = state;
+    const [acceptorStats, workerStats] = [control.allAcceptorStats(), control.allWorkerStats()];
     const nowMs = () => clock.nowMs();
     const log = openLog(settings.logLevel, settings.logFormat);
     process.on('SIGUSR1', () => log.info('SIGUSR1 is ignored: the inspector of Node stays closed'));
@@ -172,12 +173,10 @@ export class Services {
     const engine = new ShardWorkerHost(state.hostedEngine, control, connectWorker, log);
     this.#engine = engine;
     this.#deletedCounters = new DeletedCounters(engine, registry, store.hashKey);
+    const latencyHistory = new LatencyHistory(acceptorStats, () => clock.monotonicMs());
+    let ticks = 0;
     // It starts in the same turn as the supervisor's timer, which has the same interval, so that
     // one wake-up of the main thread serves all: a wake-up costs more than what is done.
-    const latencyHistory = new LatencyHistory(control.allAcceptorStats(), () => {
-      return clock.monotonicMs();
-    });
-    let ticks = 0;
     this.#clockTimer = setInterval(() => {
       clockPublisher.tick();
       this.#expiry.tick();
@@ -258,13 +257,12 @@ export class Services {
         events: events?.file.fault,
       };
     };
-    const workers = control.allWorkerStats();
     const faults = new FaultWatch({
       engine,
       ...(replica && { replica }),
       files,
       rulesFault: () => rls?.rules.fault,
-      liveCounters: () => totalOf(workers, WORKER_STAT.liveCounters),
+      liveCounters: () => totalOf(workerStats, WORKER_STAT.liveCounters),
       capacity: settings.counters,
       ...(settings.redis && { onEngineDown: settings.redis.onEngineDown }),
       monotonicMs: () => clock.monotonicMs(),

@@ -10,6 +10,7 @@ import { migrate } from '../../src/registry/shared/migration.ts';
 import { DataDirectory } from '../../src/registry/store/directory.ts';
 import { SqliteStore } from '../../src/registry/store/sqlite.ts';
 import { isRedisMissing, type RedisServer, startRedis } from './programs/redis.ts';
+import { isReady } from './readiness.ts';
 import { redisSettings } from './redis-settings.ts';
 import {
   DECIDE_MODES,
@@ -97,10 +98,7 @@ export async function startEngineServer(
     WEIR_REDIS_TIMEOUT_MS: '1000',
   };
   const server = await startServer(dataDir, { ...options, env: { ...env, ...options.env } });
-  await waitUntil(`Redis serves it: ${server.stderr()}`, async () => {
-    const response = await fetch(`${server.adminUrl}/readyz`);
-    return ((await response.json()) as { status: string }).status === 'ready';
-  });
+  await waitUntil(`Redis serves it: ${server.stderr()}`, () => isReady(server));
   const stepClock = () => Promise.reject(new Error('the clock of Redis cannot be stepped'));
   return { ...server, nowMs: Date.now, stepClock };
 }

@@ -1,7 +1,7 @@
 /**
  * The event stream of the server: the last hour by minute, and the snapshots of the last minutes by
- * second. The browser connects again
- * by itself when the connection is lost. It does not when the server has ended the stream.
+ * second. The browser connects again by itself when the connection is lost. It does not when the
+ * server has ended the stream.
  */
 
 import { useEffect, useState } from 'preact/hooks';

@@ -6,7 +6,7 @@ import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
 import type { LatencySpan } from '../../observe/latency-history.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
-import { Figure, Note, Select, Table } from '../common/controls.tsx';
+import { Figure, Select, Table } from '../common/controls.tsx';
 import { FigureCells, figureHeadings } from '../common/figures.tsx';
 import {
   formatBytes,
@@ -82,13 +82,14 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
   return (
     <>
       {health.reasons.length > 0 && (
-        <Note kind="warning">
+        // No live region: the ages in the texts change every second.
+        <section class="note warning" aria-label="Why weir is degraded">
           <ul>
             {health.reasons.map((reason) => (
               <li key={reason}>{reason}</li>
             ))}
           </ul>
-        </Note>
+        </section>
       )}
       <dl class="figures">
         <Figure name="Status" value={health.status} kind={isReady ? 'good' : 'warn'} />

@@ -1,5 +1,6 @@
 /** The dashboard in Chromium: all views and actions, by mouse and keyboard, at widths and colors. */
 
+import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
@@ -283,6 +284,30 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await latency
       .getByRole('rowheader', { name: /^last 1 h started (\d+ min )?(\d+ s )?ago$/ })
       .waitFor();
+  });
+
+  test('the overview says why a server is degraded, also on a narrow screen', async () => {
+    const directory = temporaryDirectory();
+    const degraded = await startServer(directory, { args: ['--counters', '1024'] });
+    try {
+      // A file that may not grow is a full disk.
+      execFileSync('prlimit', ['--pid', String(degraded.child.pid), '--fsize=1:']);
+      await sendCheck(degraded.port, { identifier: 'a', limit: 1, duration: LONGEST_WINDOW_MS });
+      const page = await openSignedIn(ROOT_KEY, degraded);
+      await page.setViewportSize({ width: WIDTHS[0], height: 800 });
+      const reasons = page.getByRole('region', { name: 'Why weir is degraded' });
+      await reasons
+        .getByText(/^disk: .* It began \d+ s ago\. Checks continue\. /)
+        .first()
+        .waitFor();
+      const status = page.locator('.figure').filter({ hasText: 'Status' });
+      expect(await status.locator('strong').textContent()).toBe('degraded');
+      expect(await faultsOf(page)).toEqual([]);
+    } finally {
+      degraded.child.kill('SIGKILL');
+      await degraded.exited;
+      removeDirectory(directory);
+    }
   });
 
   test('overrides are searched, added, changed, deleted, imported and exported', async () => {

@@ -7,6 +7,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readMetrics } from '../../support/http.ts';
 import type { RedisServer } from '../../support/programs/redis.ts';
+import { isReady } from '../../support/readiness.ts';
 import {
   type ExitStatus,
   ROOT_KEY,
@@ -124,8 +125,7 @@ export class Machine {
   }
 
   async isReady(): Promise<boolean> {
-    const response = await fetch(`${this.server.adminUrl}/readyz`);
-    return ((await response.json()) as { status: string }).status === 'ready';
+    return isReady(this.server);
   }
 
   /** Ends faults that a failed test has left, and starts the server if it has ended. */

@@ -19,6 +19,7 @@ import {
 } from '../../support/http.ts';
 import { logRecords } from '../../support/log-records.ts';
 import { callOperationOk } from '../../support/operations.ts';
+import { isReady } from '../../support/readiness.ts';
 import {
   removeDirectory,
   type ServerProcess,
@@ -64,9 +65,7 @@ async function runUnderDeaths(
     await sleep(100);
   }
   await traffic.stop();
-  await waitUntil('the worker runs again', async () => {
-    return (await (await fetch(`${server.adminUrl}/readyz`)).text()).includes('"ready"');
-  });
+  await waitUntil('the worker runs again', () => isReady(server));
   const deaths = readWorkerDeaths(server);
   for (const kind of FAULT_KINDS)
     expect([kind, deaths.byKind[kind] >= DEATHS]).toEqual([kind, true]);
