@@ -7,13 +7,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ResponseOf } from '../api/operations/documentation.ts';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
+import { LIMIT_SOURCES } from '../recent-decisions/reader.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { parseNamespaceArgument } from './analytics.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { limitTexts } from './decision-text.ts';
 import { parseInteger } from './options.ts';
 import { formatCell } from './output.ts';
-import type { RequestFields, ServerClient } from './server-client.ts';
+import { type RequestFields, type ServerClient, ServerError } from './server-client.ts';
 
 const OPERATION = 'analytics.getDecisions';
 type DecisionRecord = ResponseOf<typeof OPERATION>['decisions'][number];
@@ -30,10 +31,16 @@ const tail = subcommand({
   options: {
     namespace: { type: 'string', value: '<namespace>', help: 'only this one: a name or an id' },
     identifier: { type: 'string', value: '<identifier>', help: 'only this one' },
-    decision: { type: 'string', value: '<decision>', help: 'only these: allowed or denied' },
+    decision: {
+      type: 'string',
+      value: '<decision>',
+      choices: ['allowed', 'denied'],
+      help: 'only these: allowed or denied',
+    },
     source: {
       type: 'string',
       value: '<source>',
+      choices: LIMIT_SOURCES,
       help: 'only limits from there: override, policy or request',
     },
     override: { type: 'string', value: '<id>', help: 'only decisions by this override' },
@@ -70,9 +77,9 @@ export const events: Command = {
   subcommands: { tail },
   notes: `
 Denials, and a sample of the allowed checks. The server keeps those of the last minutes in memory. A
-line with x12 stands for 12 denials of an identifier within a second. "left out" counts further
-denials of the namespace that have no record. Ctrl-C ends it. With another program's output
-closed, it ends too. If the server does not answer, it tries again.
+line with x12 stands for 12 denials of an identifier within a second; of the last second, the first
+lines may not count all. "left out" counts further denials of the namespace that have no line.
+Ctrl-C ends it. If the server does not answer, it tries again.
 `,
   examples: [
     'weir events tail',
@@ -101,14 +108,15 @@ class Tail {
   /** The newest records. @throws StartError */
   async last(count: number): Promise<DecisionRecord[]> {
     const records: DecisionRecord[] = [];
-    const limit = Math.min(Math.max(count, 1), PAGE_SIZE);
-    for await (const record of this.#server.listItems(OPERATION, 'decisions', {
-      ...{ ...this.#fields, limit },
-    })) {
-      this.#start ??= (record as DecisionRecord).time;
-      if (records.length === count) break;
-      records.push(record as DecisionRecord);
-      this.#printed.add(keyOf(record as DecisionRecord));
+    const fields = { ...this.#fields, limit: PAGE_SIZE };
+    let position = 0;
+    for await (const item of this.#server.listItems(OPERATION, 'decisions', fields)) {
+      // Those of a whole page are older than what is printed next.
+      if (position >= Math.max(count, PAGE_SIZE)) break;
+      const record = item as DecisionRecord;
+      this.#start ??= record.time;
+      this.#printed.add(keyOf(record));
+      if (position++ < count) records.push(record);
     }
     return records.reverse();
   }
@@ -124,7 +132,7 @@ class Tail {
       }
       this.#hasFailed = false;
     } catch (error) {
-      if (!(error instanceof StartError) || error.exitCode !== EXIT.NO_ANSWER) throw error;
+      if (!isTemporary(error)) throw error;
       if (!this.#hasFailed) process.stderr.write(`weir: ${error.message}; trying again\n`);
       this.#hasFailed = true;
       return [];
@@ -154,6 +162,12 @@ class Tail {
     const newest = [...found.values()].map(({ time }) => time);
     if (newest.length > 0) this.#start = Math.min(...times, Math.max(...newest));
   }
+}
+
+/** Whether the server may answer later. */
+function isTemporary(error: unknown): error is StartError {
+  if (error instanceof ServerError) return error.code === 'SERVICE_UNAVAILABLE';
+  return error instanceof StartError && error.exitCode === EXIT.NO_ANSWER;
 }
 
 /** Ids are those of a run of the server. */

@@ -20,8 +20,7 @@ interface NewKey {
 }
 
 const create = subcommand({
-  usage:
-    '--name <name> [--role <role>] [--permission <permission> ...] [--expires <when>] [--offline]',
+  usage: '--name <name> [--role <role>] [--permission <permission> ...] [options]',
   options: {
     name: { type: 'string', value: '<name>', help: 'a name for the key, shown in lists' },
     role: {
@@ -39,7 +38,7 @@ const create = subcommand({
         ...GLOBAL_PERMISSIONS,
         ...[...NAMESPACE_ACTIONS, CREATE_ACTION].map((action) => `ratelimit.*.${action}`),
       ],
-      help: 'may be repeated, adds to those of --role: "*" for all, "keys.create", ...',
+      help: 'may be repeated, adds to --role: "*" for all, "keys.create", ...',
     },
     expires: EXPIRES_OPTION,
     offline: { type: 'boolean', help: 'write to the data directory of a stopped server' },

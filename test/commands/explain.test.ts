@@ -59,7 +59,9 @@ describe('weir explain', () => {
     const [first, second] = ['2099-01-31T00:00:00Z', '2098-01-31T00:00:00Z'];
     await weir(['overrides', 'set', 'ending', ...values, '--expires', first]);
     await weir(['overrides', 'set', 'endin*', ...values, '--expires', second]);
-    const [, , applies, others] = (await weir(['explain', 'ending', '--namespace', 'cli'])).stdout.split('\n\n');
+    const [, , applies, others] = (
+      await weir(['explain', 'ending', '--namespace', 'cli'])
+    ).stdout.split('\n\n');
     expect(applies).toContain(`: limit 5, duration 30d, until ${first}.`);
     expect(cellsOf(others)[0]).toContain(second);
   });
@@ -105,7 +107,9 @@ describe('weir explain', () => {
     ]);
     const terms = ['--limit', '5', '--duration', '60s'];
     await weir(['check', 'in_code', '--namespace', 'cli', ...terms]);
-    const [, , several] = (await weir(['explain', 'in_code', '--namespace', 'cli'], env)).stdout.split('\n\n');
+    const [, , several] = (
+      await weir(['explain', 'in_code', '--namespace', 'cli'], env)
+    ).stdout.split('\n\n');
     expect(several).toMatch(/^Next check of each counter:\n/);
     expect(cellsOf(several).map((cells) => [cells[0], cells[7]])).toEqual([
       ['5 (last counted check)', 'allowed'],

@@ -131,7 +131,7 @@ const WRONG: [line: string, message: string][] = [
   [`${RUN} --json -- a`, '--json is not an option of weir run'],
 
   ['keys create --permission *', 'weir: --name is required; usage: weir keys create '],
-  ['keys create --name k', 'weir: --role or --permission is required; usage: '],
+  ['keys create --name k', 'weir: --role or --permission is required\n'],
   [
     'keys create --name k --permission * --expires 2001-01-31',
     'weir: --expires must be in the future; got "2001-01-31"\n',

@@ -11,7 +11,7 @@ import { NamespaceFinder } from '../../src/api/common/namespace-finder.ts';
 import { RequestIds } from '../../src/api/common/request-ids.ts';
 import { Keyring } from '../../src/auth/keyring.ts';
 import { rootKeyRecord } from '../../src/auth/keys.ts';
-import { DURATION_MAX_MS, LONG_REQUESTS_MAX } from '../../src/core/constants.ts';
+import { LONG_REQUESTS_MAX, V2_DURATION_MAX_MS } from '../../src/core/constants.ts';
 import { Hasher } from '../../src/core/hash.ts';
 import { DecisionRecorder } from '../../src/decision-thread/decision-recorder.ts';
 import { ActiveOverrides } from '../../src/overrides/active.ts';
@@ -124,7 +124,7 @@ const tableOf = (identifiers: readonly string[], limit: number, spare?: SharedAr
   const set = new ExactOverrideSet(HASH_KEY);
   for (const [i, identifier] of identifiers.entries()) {
     const id = `rlor_${String(limit * 100 + i).padStart(24, '0')}`;
-    const terms = { limit, durationMs: DURATION_MAX_MS, isAsync: false };
+    const terms = { limit, durationMs: V2_DURATION_MAX_MS, isAsync: false };
     const names = { namespace: 'slow', isNamespacePattern: false, identifier };
     set.put({ row: i, id, ...names, ...terms });
   }
@@ -134,7 +134,7 @@ const tableOf = (identifiers: readonly string[], limit: number, spare?: SharedAr
 const send = (identifiers: readonly string[], cost = 1) => {
   const res = new TestResponse();
   const items = identifiers.map((identifier) => {
-    return { namespace: 'slow', identifier, limit: LIMIT, duration: DURATION_MAX_MS, cost };
+    return { namespace: 'slow', identifier, limit: LIMIT, duration: V2_DURATION_MAX_MS, cost };
   });
   const body = Buffer.from(JSON.stringify(items));
   try {

@@ -94,12 +94,13 @@ export const getDecisions = readOperation({
     const to = from + (query.limit ?? PAGE_MAX);
     const items: RecentDecision[] = [];
     let position = 0;
+    let hasMore = false;
     for (const record of found) {
-      if (position === to) break;
+      hasMore = position === to;
+      if (hasMore) break;
       const read = position++ < from ? undefined : recent.read(record);
       if (read !== undefined) items.push(read);
     }
-    const isLast = position < to;
     return {
       since: recent.sinceMs,
       decisions: items.map((record) => {
@@ -112,7 +113,7 @@ export const getDecisions = readOperation({
           leftOut: record.leftOut,
         };
       }),
-      ...(!isLast && { cursor: String(to) }),
+      ...(hasMore && { cursor: String(to) }),
     };
   },
 });
