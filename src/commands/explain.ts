@@ -13,16 +13,17 @@ import { parseWindowRule } from './check.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand, surplusError } from './command.ts';
 import { type CounterFields, counterTable } from './counter-table.ts';
 import { limitTexts } from './decision-text.ts';
+import { findIdentifier, placesTable } from './find-identifier.ts';
 import { type HoldFields, holdTable } from './hold-table.ts';
 import {
   ALGORITHM_OPTION,
   parseDuration,
   parseInteger,
-  required,
   requireIdentifier,
   WINDOW_OPTION,
 } from './options.ts';
-import { formatCell, formatEnd, formatTable, quoted } from './output.ts';
+import { formatCell, formatCount, formatEnd, formatTable, quoted } from './output.ts';
+import type { RequestFields, ServerClient } from './server-client.ts';
 
 interface MatchedOverride {
   id: string;
@@ -92,7 +93,7 @@ const OPTIONS = {
 export const explain: Command = {
   subcommands: {
     '': subcommand({
-      usage: '<identifier> --namespace <name or id> [options]',
+      usage: '<identifier> [--namespace <name or id>] [options]',
       // The second one is only for the old order of arguments.
       argumentNames: ['identifier', 'identifier of the old order'],
       isLastArgumentOptional: true,
@@ -102,6 +103,12 @@ export const explain: Command = {
         const { identifier, namespace } = readArguments(call);
         const { limit, duration, cost } = values;
         requireBoth(limit, duration);
+        if (namespace === undefined) {
+          return explainEverywhere(
+            { values, isJson: call.isJson, server: () => call.server() },
+            identifier,
+          );
+        }
         const tokens = limit === undefined ? undefined : parseInteger('limit', limit, 1);
         const fields = {
           namespace,
@@ -111,26 +118,23 @@ export const explain: Command = {
           cost: cost === undefined ? undefined : parseInteger('cost', cost),
           ...parseWindowRule(values, tokens ?? AMOUNT_MAX),
         };
-        const server = call.server();
-        const response = await server.post<ExplainResponse>('ratelimits.explain', fields);
-        let text: string;
-        try {
-          text = describe(response);
-        } catch {
-          throw server.unexpectedResponseError(200);
-        }
+        const { response, text } = await explanationOf(call.server(), fields);
         call.print(response, () => text);
         return undefined;
       },
     }),
   },
-  notes: `Shows the override that applies and why others do not, the terms of the check and their
-sources, the decision that it would get, when the identifier was last denied, and the counters.
-Nothing changes. Without --limit and --duration, the policy of the namespace sets them if there is
-one. If no override or policy sets them, they are those of the last recorded check, with its rule
-and cost, or of the last counted check. If the identifier begins with -, put it at the end, after
---.`,
+  notes: `
+Without --namespace, shows in which namespaces the identifier has a counter, an override of its own
+or a recent decision. With it, or if it is in one only: shows the override that applies and why
+others do not, the terms of the check and their sources, the decision that it would get, when the
+identifier was last denied, and the counters. Nothing changes. Without --limit and --duration, the
+policy of the namespace sets them if there is one. If no override or policy sets them, they are
+those of the last recorded check, with its rule and cost, or of the last counted check. If the
+identifier begins with -, put it at the end, after --.
+`,
   examples: [
+    'weir explain user_1',
     'weir explain user_1 --namespace email.send',
     'weir explain user_1 --namespace email.send --limit 10 --duration 60s --cost 3',
     'weir explain 203.0.113.7 --namespace search',
@@ -148,9 +152,7 @@ function readArguments({
   positionals: readonly string[];
   isJson: boolean;
 }) {
-  if (second === undefined) {
-    return { identifier: first, namespace: required('namespace', namespace) };
-  }
+  if (second === undefined) return { identifier: first, namespace };
   if (namespace !== undefined) throw surplusError(second, 'weir explain');
   const message =
     'the order of arguments has changed; write' +
@@ -158,6 +160,60 @@ function readArguments({
   if (isJson) printErrorAsJson({ warning: { message } });
   else printError(message);
   return { identifier: second, namespace: first };
+}
+
+/** @throws StartError */
+async function explanationOf(
+  server: ServerClient,
+  fields: RequestFields,
+): Promise<{ response: ExplainResponse; text: string }> {
+  const response = await server.post<ExplainResponse>('ratelimits.explain', fields);
+  try {
+    return { response, text: describe(response) };
+  } catch {
+    throw server.unexpectedResponseError(200);
+  }
+}
+
+interface Call {
+  values: { [option in (typeof OPTIONS_OF_A_CHECK)[number]]?: string } & {
+    'empty-identifier'?: boolean;
+  };
+  isJson: boolean;
+  server: () => ServerClient;
+}
+
+/** What an option of a check would mean in several namespaces, nobody knows. */
+const OPTIONS_OF_A_CHECK = ['limit', 'duration', 'algorithm', 'burst', 'cost'] as const;
+
+/**
+ * Finds the namespaces in which an identifier is, and explains its check where it is in one only.
+ * @throws StartError
+ */
+async function explainEverywhere(call: Call, text: string): Promise<undefined> {
+  const option = OPTIONS_OF_A_CHECK.find((name) => call.values[name] !== undefined);
+  if (option !== undefined) {
+    throw new StartError(`--${option} is for the check in one namespace: add --namespace`);
+  }
+  const identifier = requireIdentifier(text, call.values['empty-identifier']);
+  const server = call.server();
+  const { found, total } = await findIdentifier(server, identifier);
+  if (call.isJson) {
+    process.stdout.write(found.map((place) => `${JSON.stringify(place)}\n`).join(''));
+    return undefined;
+  }
+  const namespaces = formatCount(total, 'namespace');
+  const where = `${formatCell(identifier)} is in ${found.length} of ${namespaces}`;
+  if (found.length === 0) {
+    process.stdout.write(`${where}: it has no counter, no override and no recent decision.\n`);
+    return undefined;
+  }
+  process.stdout.write(`${where}:\n\n${placesTable(found)}\n`);
+  if (found.length > 1) return undefined;
+  const [{ namespace }] = found;
+  const explained = await explanationOf(server, { namespace: namespace.name, identifier });
+  process.stdout.write(`\n${explained.text}\n`);
+  return undefined;
 }
 
 /** @throws StartError if a check has only one of both options */

@@ -201,6 +201,8 @@ export const RECENT_DENIALS_OF_NAMESPACE = 8;
 export const RECENT_SAMPLES = 8;
 /** The same of denials, with the first one of each namespace, which comes beside the quota. */
 export const RECENT_DENIALS_MAX = 128;
+/** Namespaces in which one request looks for an identifier. */
+export const FOUND_NAMESPACES_MAX = 100;
 /** Checks of an identifier in several windows count as made together within this time. */
 export const RECENT_TOGETHER_MS = 10_000;
 

@@ -81,6 +81,9 @@ export type LimitSource = (typeof LIMIT_SOURCES)[number];
 /** A record that was found. What it says is decoded by `read` only. */
 interface FoundRecord {
   timeMs: number;
+  isAllowed: boolean;
+  /** A number for the namespace, by which its records are told from those of others. */
+  namespaceHash: number;
   thread: ThreadDecisions;
   number: number;
 }
@@ -173,7 +176,12 @@ class ThreadDecisions {
       const at = recordAt(number);
       const timeMs = this.#doubles[(at >> 3) + DOUBLE.time];
       if (timeMs < startMs) return;
-      if (timeMs < endMs && matches(at >> 2)) yield { timeMs, thread: this, number };
+      if (timeMs >= endMs || !matches(at >> 2)) continue;
+      const word = (name: keyof typeof WORD) => this.#words[(at >> 2) + WORD[name]];
+      const isAllowed = (word('flags') & FLAG.allowed) !== 0;
+      // 53 bits of the hash.
+      const namespaceHash = (word('namespace0') >>> 0) * 2 ** 21 + (word('namespace1') >>> 11);
+      yield { timeMs, isAllowed, namespaceHash, thread: this, number };
     }
   }
 

@@ -46,6 +46,7 @@ export function counterHandlers(
     'ratelimits.reset': corrections.reset,
     'ratelimits.inspect': corrections.inspect,
     'ratelimits.explain': explanations.explain,
+    'ratelimits.findIdentifier': explanations.findIdentifier,
     'ratelimits.endHold': corrections.endHold,
     'ratelimits.reserve': holds.reserve,
     'ratelimits.commit': holds.commit,

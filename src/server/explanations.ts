@@ -1,15 +1,18 @@
 /**
- * The route that explains what the next check of an identifier would get, and why. The main thread
- * says which overrides match; the engine then shows the counters and predicts the check in one
- * moment. Nothing changes. The response comes in a later turn; a client that disconnects gets none.
+ * The routes that explain what the next check of an identifier would get, and why, and that find an
+ * identifier in all namespaces. The main thread says which overrides match; the engine then shows
+ * the counters, and predicts the check in one moment. Nothing changes. The response comes in a
+ * later turn; a client that disconnects gets none.
  */
 
 import type { NamespaceFinder } from '../api/common/namespace-finder.ts';
 import type { UnknownFieldListener } from '../api/common/unknown-fields.ts';
 import type { ExplainFacts, ExplainQuestion } from '../api/explain/facts.ts';
+import type { FindQuestion, KnownPlaces } from '../api/explain/places.ts';
 import { checksOf, mayUsePolicy, termsOf } from '../api/explain/terms.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
 import { type ExplainRequest, explainResult, readExplain } from '../api/operations/v1/explain.ts';
+import { findResult, readFind } from '../api/operations/v1/find-identifier.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { whenKnown } from '../core/eventual.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
@@ -30,6 +33,8 @@ interface ExplanationDependencies {
   responder: Responder;
 }
 
+const ALL_COUNTERS = { durationsMs: undefined, rule: undefined };
+
 export class ExplanationHandler {
   readonly #dependencies: ExplanationDependencies;
 
@@ -45,6 +50,34 @@ export class ExplanationHandler {
       responder.sendJson(res, JSON.stringify(result));
     });
   };
+
+  readonly findIdentifier: BodyHandler<Key> = (res, key, bytes) => {
+    const { keyring, deferredResponses, responder, onUnknownFields } = this.#dependencies;
+    keyring.requireValid(key);
+    const request = readFind(key, bytes, onUnknownFields);
+    deferredResponses.respond(res, responder, this.#find(key, request), (result) => {
+      responder.sendJson(res, JSON.stringify(result));
+    });
+  };
+
+  /** Looks in the namespaces one after the other: an engine may take a call for each. */
+  async #find(key: Key, request: FindQuestion): Promise<object> {
+    const { keyring, hasher, engine, operations, finder } = this.#dependencies;
+    const known = await operations.ask<KnownPlaces>('ratelimits.findIdentifier', key, request);
+    const counters: (readonly CounterState[])[] = [];
+    for (const { name } of known.places) {
+      const namespace = finder.find(key, 'read_namespace', name);
+      // It was deleted meanwhile.
+      if (namespace === undefined) {
+        counters.push([]);
+        continue;
+      }
+      const identity = hasher.hash(namespace.hashState, request.identifier, newIdentity());
+      const confirm = () => keyring.requireValid(key);
+      counters.push(await engine.inspect(identity, ALL_COUNTERS, confirm));
+    }
+    return findResult(request, known, counters);
+  }
 
   async #explain(key: Key, request: ExplainRequest): Promise<object> {
     const { keyring, hasher, engine, operations } = this.#dependencies;

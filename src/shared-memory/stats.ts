@@ -117,6 +117,8 @@ const acceptorStats = {
   unknownFieldsEndHold: 47,
   /** Requests with the `requestId` of an earlier one, which got its answer. */
   repeatedRequests: 48,
+  /** Requests of v1 with unknown fields that look for an identifier. */
+  unknownFieldsFindIdentifier: 49,
 };
 /** The counts of an acceptor. */
 export const ACCEPTOR_STAT = acceptorStats as Readonly<

@@ -154,6 +154,7 @@ const ROWS: OperationCase[] = [
   row('ratelimits.endHold', 'reset', { identifier, handle: '1c-09f3' }, missing(READ_TARGETS)),
   row('ratelimits.inspect', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.explain', 'read_namespace', { identifier }, ID_OR_NAME_TARGETS, 'read_override'),
+  row('ratelimits.findIdentifier', 'read_namespace', { identifier }, SOME),
   row('ratelimits.reserve', 'limit', { ...check, ttl }, known(ID_OR_NAME_TARGETS)),
   row('ratelimits.commit', 'limit', { ...reservation, cost: 1 }, UNKNOWN_HOLD),
   row('ratelimits.cancel', 'limit', reservation, UNKNOWN_HOLD),

@@ -1,6 +1,7 @@
 /** `weir explain` on a running server. */
 
 import { describe, expect, test } from 'vitest';
+import { waitUntil } from '../support/server.ts';
 import { commandServer } from '../support/weir-command.ts';
 
 const { weir, lines } = commandServer();
@@ -115,6 +116,36 @@ describe('weir explain', () => {
       ['5 (last counted check)', 'allowed'],
       ['10 (last counted check)', 'denied'],
     ]);
+  });
+
+  test('without a namespace shows where the identifier is', async () => {
+    expect((await weir(['explain', 'nowhere'])).stdout).toMatch(
+      /^nowhere is in 0 of \d+ namespaces?: it has no counter, no override and no recent decision\.\n$/,
+    );
+    await use('in one', '3');
+    const one = (await weir(['explain', 'in one'])).stdout;
+    expect(one).toMatch(/^"in one" is in 1 of \d+ namespaces?:\n\nNAMESPACE {2}LAST DENIED /);
+    const [, table, ...explained] = one.split('\n\n');
+    expect(cellsOf(`\n${table}`)).toEqual([['cli', '-', '3 of 10 used per 30d', '-']]);
+    const { stdout } = await weir(['explain', 'in one', '--namespace', 'cli']);
+    expect(explained.join('\n\n')).toBe(stdout);
+    await use('in_two', '11');
+    await weir(['check', 'in_two', '--namespace', 'more', '--limit', '2', '--duration', '30d']);
+    await waitUntil('both namespaces are stored', async () => {
+      return (await lines(['explain', 'in_two'])).length === 2;
+    });
+    const two = (await weir(['explain', 'in_two'])).stdout;
+    expect(two).toMatch(/^in_two is in 2 of \d+ namespaces:\n/);
+    const rows = cellsOf(`\n${two.trimEnd().split('\n\n')[1]}`);
+    // The one with the latest denial comes first.
+    expect(rows.map(([namespace]) => namespace)).toEqual(['cli', 'more']);
+    expect(rows[0][1]).toMatch(/^\d{4}-/);
+    const [json] = await lines(['explain', 'in_two']);
+    expect(json).toMatchObject({ namespace: { name: 'cli' }, lastDenied: { cost: 11 } });
+    expect(await weir(['explain', 'in_two', '--cost', '2'])).toMatchObject({
+      code: 2,
+      stderr: 'weir: --cost is for the check in one namespace: add --namespace\n',
+    });
   });
 
   test('accepts the old order of arguments, and says the new one', async () => {

@@ -86,7 +86,7 @@ const WRONG: [line: string, message: string][] = [
   [`${GOOD} --timeout 5`, '--timeout must be a duration with a unit, such as 500ms or 5s; got "5"'],
 
   ['explain', '<identifier> is required'],
-  ['explain a', '--namespace is required'],
+  ['explain a --limit 5 --duration 60s', '--limit is for the check in one namespace'],
   ['explain a b c', '"c" is one argument too many'],
   ['explain a b --namespace cli', '"b" is one argument too many for weir explain'],
   ["explain '' --namespace cli", '<identifier> is empty'],

@@ -61,7 +61,7 @@ test('stats blocks, and their sections, do not overlap', () => {
     ...[true, false, false],
   ]);
   expect([second.kernelThreadId, worker.kernelThreadId, worker.threadId]).toEqual([0, 0, 0]);
-  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(49).fill(1));
+  expect(Object.values(ACCEPTOR_STAT).map((index) => first.get(index))).toEqual(Array(50).fill(1));
   expect([first.errorCount('NOT_FOUND'), first.errorCount('FORBIDDEN')]).toEqual([1, 0]);
   expect([first.latencyCounts[3], first.latencySumMs]).toEqual([1, 0.02]);
   const works = Object.values(WORKER_STAT);

@@ -9,6 +9,7 @@ import { cancel } from './v1/cancel.ts';
 import { commit } from './v1/commit.ts';
 import { endHold } from './v1/end-hold.ts';
 import { explain } from './v1/explain.ts';
+import { findIdentifier } from './v1/find-identifier.ts';
 import { inspect } from './v1/inspect.ts';
 import { limitV1 } from './v1/limit.ts';
 import { refund } from './v1/refund.ts';
@@ -26,6 +27,7 @@ export const COUNTER_OPERATIONS = byName([
   reset,
   inspect,
   explain,
+  findIdentifier,
   endHold,
   reserve,
   commit,

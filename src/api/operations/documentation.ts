@@ -17,6 +17,7 @@ import { deleteOverrideV1Texts } from './v1/delete-override.texts.ts';
 import { endHoldTexts } from './v1/end-hold.texts.ts';
 import { explainTexts } from './v1/explain.texts.ts';
 import { exportOverridesTexts } from './v1/export-overrides.texts.ts';
+import { findIdentifierTexts } from './v1/find-identifier.texts.ts';
 import { getOverrideV1Texts } from './v1/get-override.texts.ts';
 import { importOverridesTexts } from './v1/import-overrides.texts.ts';
 import { inspectTexts } from './v1/inspect.texts.ts';
@@ -54,6 +55,7 @@ export const DOCUMENTED = [
   resetTexts,
   inspectTexts,
   explainTexts,
+  findIdentifierTexts,
   endHoldTexts,
   setOverrideV1Texts,
   getOverrideV1Texts,

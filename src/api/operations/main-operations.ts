@@ -8,6 +8,7 @@
 import { recordHoldEnd } from '../common/hold-end.ts';
 import { byName, type MainRoute } from '../common/operation.ts';
 import { explainFacts } from '../explain/facts.ts';
+import { knownPlaces } from '../explain/places.ts';
 import { getDecisions } from './v1/analytics-get-decisions.ts';
 import { getIdentifiers } from './v1/analytics-get-identifiers.ts';
 import { getNamespaces } from './v1/analytics-get-namespaces.ts';
@@ -72,6 +73,7 @@ export function mainRoutes(): MainRoute<OperationName>[] {
  */
 const QUESTIONS = {
   'ratelimits.explain': { isWrite: false, execute: explainFacts },
+  'ratelimits.findIdentifier': { isWrite: false, execute: knownPlaces },
   'ratelimits.endHold': { isWrite: true, execute: recordHoldEnd },
 };
 export type QuestionName = keyof typeof QUESTIONS;

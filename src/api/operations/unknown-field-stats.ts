@@ -12,6 +12,7 @@ export const UNKNOWN_FIELD_STATS: Readonly<Record<CounterOperationV1, AcceptorSt
   'ratelimits.reset': ACCEPTOR_STAT.unknownFieldsReset,
   'ratelimits.inspect': ACCEPTOR_STAT.unknownFieldsInspect,
   'ratelimits.explain': ACCEPTOR_STAT.unknownFieldsExplain,
+  'ratelimits.findIdentifier': ACCEPTOR_STAT.unknownFieldsFindIdentifier,
   'ratelimits.reserve': ACCEPTOR_STAT.unknownFieldsReserve,
   'ratelimits.commit': ACCEPTOR_STAT.unknownFieldsCommit,
   'ratelimits.cancel': ACCEPTOR_STAT.unknownFieldsCancel,

@@ -1,5 +1,6 @@
 /**
- * One identifier: why it is denied, what applies to it, its counters, recent decisions and holds, a
+ * Identifiers: the most denied ones of all namespaces, and where one of them is. Of one identifier
+ * in a namespace: why it is denied, what applies to it, its counters, recent decisions and holds, a
  * hypothetical check, a reset, and the end of a hold. A check counts like one of a client. The
  * address has the question, and the view shows its answer alone: a button first goes to the address
  * of what is in the form.
@@ -24,6 +25,7 @@ import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
 import { DecisionTable } from './decision-table.tsx';
+import { Places, Rankings } from './everywhere.tsx';
 import { ExplanationSection } from './explanation.tsx';
 
 type Holds = Response<'ratelimits.inspect'>['holds'];
@@ -48,7 +50,7 @@ interface Question {
 function questionOf(query: URLSearchParams): Question {
   const read = (name: keyof Question, byDefault = '') => query.get(name) ?? byDefault;
   return {
-    namespace: read('namespace', 'default'),
+    namespace: read('namespace'),
     identifier: read('identifier'),
     limit: read('limit'),
     duration: read('duration', DEFAULT_WINDOW),
@@ -111,7 +113,8 @@ export function IdentifierView({ grant, route }: ViewProps) {
   const [ending, setEnding] = useState<Hold>();
   const mayReset = grant.mayInSome('reset');
   const mayRead = grant.mayInSome('read_namespace');
-  const isAsked = route.query.has('identifier');
+  const isAsked = route.query.has('identifier') && question.namespace !== '';
+  const isSought = route.query.has('identifier') && !isAsked;
   const answer = useLoad(async (): Promise<Knowledge | undefined> => {
     if (!isAsked || !mayRead) return undefined;
     const { namespace, identifier } = question;
@@ -172,7 +175,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
           <Field
             label="Namespace"
             list="namespaces"
-            required
+            placeholder="all"
             value={form.namespace}
             onInput={({ currentTarget }) => setField('namespace', currentTarget.value)}
           />
@@ -208,67 +211,71 @@ export function IdentifierView({ grant, route }: ViewProps) {
           onRelease={mayReset ? setEnding : undefined}
         />
       )}
-      <details open={hasTerms(question)}>
-        <summary>A hypothetical check</summary>
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
-            show();
-          }}
-        >
-          <div class="fields">
-            <Field
-              label="Limit"
-              type="number"
-              min="1"
-              value={form.limit}
-              onInput={({ currentTarget }) => setField('limit', currentTarget.value)}
-            />
-            <Field
-              label="Window"
-              value={form.duration}
-              onInput={({ currentTarget }) => setField('duration', currentTarget.value)}
-            />
-            <Field
-              label="Cost"
-              type="number"
-              min="0"
-              value={form.cost}
-              onInput={({ currentTarget }) => setField('cost', currentTarget.value)}
-            />
-            <Select
-              label="Algorithm"
-              value={form.algorithm}
-              onChoose={(name) => setField('algorithm', name)}
-              options={[
-                ['', `default (${DEFAULT_RULE})`],
-                ...ALGORITHMS.map((name) => [name, name] as const),
-              ]}
-            />
-          </div>
-          <p class="hint">
-            Without a limit, that of the override, the policy or the last check is explained.
-            “Check” counts like a check of a client, unless its cost is 0.
-          </p>
-          <div class="buttons">
-            {mayRead && (
-              <button type="submit" disabled={answer.isLoading}>
-                Explain
-              </button>
-            )}
-            {grant.mayInSome('limit') && (
-              <button
-                type="button"
-                disabled={change.isRunning}
-                onClick={() => change.run(form, check)}
-              >
-                Check
-              </button>
-            )}
-          </div>
-        </form>
-      </details>
-      {mayReset && (
+      {isSought && mayRead && <Places identifier={question.identifier} />}
+      {!route.query.has('identifier') && grant.mayInSome('read_analytics') && <Rankings />}
+      {isAsked && (
+        <details open={hasTerms(question)}>
+          <summary>A hypothetical check</summary>
+          <form
+            onSubmit={(event) => {
+              event.preventDefault();
+              show();
+            }}
+          >
+            <div class="fields">
+              <Field
+                label="Limit"
+                type="number"
+                min="1"
+                value={form.limit}
+                onInput={({ currentTarget }) => setField('limit', currentTarget.value)}
+              />
+              <Field
+                label="Window"
+                value={form.duration}
+                onInput={({ currentTarget }) => setField('duration', currentTarget.value)}
+              />
+              <Field
+                label="Cost"
+                type="number"
+                min="0"
+                value={form.cost}
+                onInput={({ currentTarget }) => setField('cost', currentTarget.value)}
+              />
+              <Select
+                label="Algorithm"
+                value={form.algorithm}
+                onChoose={(name) => setField('algorithm', name)}
+                options={[
+                  ['', `default (${DEFAULT_RULE})`],
+                  ...ALGORITHMS.map((name) => [name, name] as const),
+                ]}
+              />
+            </div>
+            <p class="hint">
+              Without a limit, that of the override, the policy or the last check is explained.
+              “Check” counts like a check of a client, unless its cost is 0.
+            </p>
+            <div class="buttons">
+              {mayRead && (
+                <button type="submit" disabled={answer.isLoading}>
+                  Explain
+                </button>
+              )}
+              {grant.mayInSome('limit') && (
+                <button
+                  type="button"
+                  disabled={change.isRunning}
+                  onClick={() => change.run(form, check)}
+                >
+                  Check
+                </button>
+              )}
+            </div>
+          </form>
+        </details>
+      )}
+      {isAsked && mayReset && (
         <div class="buttons">
           <button type="button" class="danger" onClick={() => setResetting(form)}>
             Reset

@@ -13,14 +13,15 @@ import {
   useLoad,
   useTicks,
 } from '../common/controls.tsx';
-import { formatCount, formatDuration, formatShort, formatWhole } from '../common/format.ts';
+import { formatDuration, formatShort, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
-import { call, callAll, type RankedIdentifier, type TimelinePoint } from '../common/operations.ts';
+import { call, callAll, type TimelinePoint } from '../common/operations.ts';
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { End, Name } from '../common/text.tsx';
 import { kindOf } from './override-dialogs.tsx';
 import { PolicyDetails } from './policies.tsx';
+import { Ranking } from './ranking.tsx';
 import { RateChart } from './rate-chart.tsx';
 
 const IDENTIFIERS_SHOWN = 10;
@@ -203,37 +204,6 @@ function Timeline({ points, granularity, time }: TimelineProps) {
       format={formatShort}
       range={[time.start, time.end]}
     />
-  );
-}
-
-interface RankingProps {
-  caption: string;
-  unit: string;
-  namespaceName: string;
-  identifiers: readonly RankedIdentifier[];
-}
-
-function Ranking({ caption, unit, namespaceName, identifiers }: RankingProps) {
-  if (identifiers.length === 0) return <p class="empty">{caption}: none in this time.</p>;
-  return (
-    <Table caption={caption} columns={['Identifier', unit]}>
-      {identifiers.map(({ identifier, cutOff, count, error }) => (
-        <tr key={identifier}>
-          <th scope="row">
-            {cutOff ? (
-              <>
-                <Name text={identifier} />…
-              </>
-            ) : (
-              <a href={linkTo('identifier', '', { namespace: namespaceName, identifier })}>
-                <Name text={identifier} />
-              </a>
-            )}
-          </th>
-          <td class="number">{formatCount({ count, error })}</td>
-        </tr>
-      ))}
-    </Table>
   );
 }
 

@@ -23,6 +23,7 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'ratelimits.limit': { ...COUNTER, ...TERMS },
   'ratelimits.inspect': COUNTER,
   'ratelimits.explain': COUNTER,
+  'ratelimits.findIdentifier': { identifier: COUNTER.identifier },
   'ratelimits.refund': { ...COUNTER, algorithm: 'gcra', duration: 60_000, cost: 1 },
   'ratelimits.reset': COUNTER,
   'ratelimits.reserve': { ...COUNTER, ...TERMS, cost: 1, ttl: 60_000 },

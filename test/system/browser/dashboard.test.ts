@@ -65,6 +65,8 @@ const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]]
   ],
   ['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check', ['Reset']],
   ['#/decisions', 'Recent decisions', 'user_1', []],
+  ['#/identifier', 'Identifier', 'Most spending identifiers', []],
+  ['#/identifier?identifier=user_1', 'Identifier', 'The latest denial first', []],
   ['#/keys', 'Keys', 'for nobody', ['Create key', 'Revoke for nobody']],
   ['#/audit', 'Audit log', 'key.create', []],
   ['#/nothing', 'Not found', 'There is no such view.', []],
@@ -510,6 +512,31 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await overrides
       .getByRole('row', { name: /^log\* busy_\* pattern 2 .* does not apply: / })
       .waitFor();
+  });
+
+  test('an abusive client is found without its namespace', async () => {
+    const check = { identifier: 'abuser', limit: 2, duration: LONGEST_WINDOW_MS };
+    for (const namespace of ['shop_1', 'shop_2']) {
+      await callOperationOk(server.port, 'ratelimits.setOverride', {
+        ...{ namespaceName: namespace, identifier: 'unused', limit: 1, duration: 60_000 },
+      });
+      for (let i = 0; i < 30; i++) await sendCheck(server.port, { ...check, namespace });
+    }
+    const page = await openSignedIn();
+    await goTo(page, '#/identifier', 'Identifier');
+    const denied = page.getByRole('table', { name: 'Most denied identifiers' });
+    await denied.getByRole('row', { name: 'abuser shop_1 28' }).waitFor();
+    await denied.getByRole('row', { name: 'abuser shop_2 28' }).getByRole('link').click();
+    await see(page, /^The check is denied: /);
+    await goTo(page, '#/identifier', 'Identifier');
+    await fill(page, { Identifier: 'abuser' });
+    await press(page, 'Show');
+    const places = page.getByRole('table', { name: 'The latest denial first' });
+    await places.getByRole('row', { name: /^shop_1 .* 2 of 2 used per 36,525 d/ }).waitFor();
+    await places.getByRole('link', { name: 'shop_2' }).click();
+    await see(page, /^The check is denied: /);
+    await goTo(page, '#/identifier?identifier=nowhere', 'Identifier');
+    await see(page, 'nowhere has no counter, no override of its own and no recent decision.');
   });
 
   test('recent decisions are listed and filtered, and lead to the identifier', async () => {

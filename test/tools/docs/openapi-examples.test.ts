@@ -133,6 +133,10 @@ const PREPARATIONS: Record<string, Call[]> = {
     override('email.*', 'user_10', 50),
     check('ratelimits.limit', 'user_10', { namespace: 'email.send', cost: 5 }),
   ],
+  'ratelimits.findIdentifier found': [
+    override('checkout', 'org_7', 5),
+    check('ratelimits.limit', 'org_7', { namespace: 'checkout', cost: 5 }),
+  ],
   'ratelimits.explain noLimit': [override('email.send', 'user_*', 5)],
   'ratelimits.getOverride found': [override('mail')],
   'ratelimits.listOverrides page': [override('push'), override('push', 'user_*')],
@@ -174,6 +178,7 @@ const HOLDS: Record<string, Call> = {
 const OWN_SERVER = new Set([
   ...['ratelimits.exportOverrides', 'ratelimits.listOverrides'],
   ...['ratelimits.listNamespaces', 'ratelimits.explain'],
+  'ratelimits.findIdentifier',
   ...['keys.list', 'keys.revoke', 'audit.list'],
   ...['gateway.check', 'gateway.checkPath', 'gateway.authRequest'],
 ]);

@@ -1,0 +1,59 @@
+/** In which namespaces an identifier is, for `weir explain` without a namespace. */
+
+import type { ResponseOf } from '../api/operations/documentation.ts';
+import { formatDuration } from '../core/duration.ts';
+import { isoTime } from '../shared-memory/clock.ts';
+import { formatCell, formatTable } from './output.ts';
+import type { ServerClient } from './server-client.ts';
+
+const OPERATION = 'ratelimits.findIdentifier';
+type FindResponse = ResponseOf<typeof OPERATION>;
+export type FoundPlace = FindResponse['found'][number];
+
+export interface FoundPlaces {
+  /** The one with the latest denial first. */
+  found: FoundPlace[];
+  /** Namespaces that the key may read. */
+  total: number;
+}
+
+/** @throws StartError */
+export async function findIdentifier(
+  server: ServerClient,
+  identifier: string,
+): Promise<FoundPlaces> {
+  const found: FoundPlace[] = [];
+  let page: FindResponse | undefined;
+  do {
+    const cursor = page?.cursor;
+    page = await server.post<FindResponse>(OPERATION, { identifier, cursor });
+    if (!Array.isArray(page.found)) throw server.unexpectedResponseError(200);
+    found.push(...page.found);
+  } while (page.cursor !== undefined);
+  return { found: found.toSorted((a, b) => deniedMs(b) - deniedMs(a)), total: page.total };
+}
+
+export function placesTable(found: readonly FoundPlace[]): string {
+  const rows = found.map((place) => [
+    formatCell(place.namespace.name),
+    place.lastDenied === undefined ? '-' : isoTime(place.lastDenied.until),
+    place.counters.map(counterText).join(', ') || '-',
+    overrideText(place),
+  ]);
+  return formatTable(['NAMESPACE', 'LAST DENIED', 'COUNTERS', 'OVERRIDE'], rows).trimEnd();
+}
+
+function deniedMs({ lastDenied }: FoundPlace): number {
+  return lastDenied?.until ?? 0;
+}
+
+function counterText({ duration, limit, algorithms }: FoundPlace['counters'][number]): string {
+  const [usage] = Object.values(algorithms);
+  return `${usage?.used ?? 0} of ${limit} used per ${formatDuration(duration)}`;
+}
+
+function overrideText({ override }: FoundPlace): string {
+  if (override === undefined) return '-';
+  const { identifier, limit, duration } = override;
+  return `${limit} per ${formatDuration(duration)} for ${formatCell(identifier)}`;
+}
