@@ -171,6 +171,7 @@ export class Analytics {
   deniedOf(key: string, identifier: string, hour: number): CountWithError | undefined {
     try {
       const { denied } = this.identifiers(key, hour, hour + 1);
+      this.#readFailureLog.succeeded();
       const found = denied.items.find(({ text, isCutOff }) => text === identifier && !isCutOff);
       return found && { count: found.count, error: found.error };
     } catch (error) {

@@ -23,7 +23,8 @@ const NODE_MAJOR = Number.parseInt(process.versions.node, 10);
  * but must then read it again and again, and checkpoints need page cache too. With a limit of
  * 128 MiB, Node 22 had 114 major page faults with 32 768 counters. With 61 440 it had 5 900, and a
  * shard worker became unresponsive; Node 20 had 23. `test/long/memory-limit.test.ts` shows that
- * the sum fits.
+ * the sum fits. Of the figures of acceptors and threads of the rate limit service, 2 MiB are added
+ * for their recent decisions, which came later.
  */
 const FIXED_MIB = {
   process: NODE_MAJOR < 22 ? 50 : 60,

@@ -1,7 +1,7 @@
 /**
  * The latency of check requests in the last hour. Acceptors count it in histograms since the start.
- * The main thread reads the sum of them once a second, also while nobody watches, and keeps the
- * readings of an hour: the histogram of any time is the difference of two readings. A second in
+ * The main thread reads the sum of them once a second, also while no dashboard is open, and keeps
+ * the readings of an hour: the histogram of any time is the difference of two readings. A second in
  * which the main thread was late has no reading, and the time begins at the one before.
  *
  * 324 KiB: counts are kept modulo 2^32, and their differences are exact below that.

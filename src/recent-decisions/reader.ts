@@ -1,6 +1,8 @@
 /**
  * The side of the main thread: reads the recent decisions of all threads, on request only. It takes
- * no copy, so that it needs no memory; a record that is written over meanwhile is left out.
+ * no copy, so that it needs no memory; a record that is written over meanwhile is left out. The
+ * counts of a record, and the time of its last denial, may be older than the rest by an instruction
+ * of the thread, and grow until its period ends.
  */
 
 import { RECENT_DECISIONS, RECENT_TEXT_BYTES } from '../core/constants.ts';

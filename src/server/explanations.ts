@@ -67,7 +67,7 @@ export class ExplanationHandler {
     const counters: (readonly CounterState[])[] = [];
     for (const { name } of known.places) {
       const namespace = finder.find(key, 'read_namespace', name);
-      // It was deleted meanwhile.
+      // It was deleted meanwhile, or is so new that this acceptor does not know it yet.
       if (namespace === undefined) {
         counters.push([]);
         continue;

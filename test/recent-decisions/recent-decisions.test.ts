@@ -1,6 +1,7 @@
 /** Recent decisions, from the thread that writes them to the main thread. */
 
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { beforeEach, describe, expect, test } from 'vitest';
 import {
@@ -10,6 +11,7 @@ import {
   RECENT_DENIALS_MAX,
   RECENT_DENIALS_OF_NAMESPACE,
   RECENT_SAMPLES,
+  RECENT_TEXT_BYTES,
 } from '../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../src/core/hash.ts';
 import type { Namespace } from '../../src/core/namespace.ts';
@@ -92,6 +94,18 @@ test('a record repeats the decision', () => {
       ...{ overrideId, source: 'override' },
     },
   ]);
+});
+
+test('the documentation has the size and the quotas', () => {
+  const page = readFileSync(new URL('../../docs/analytics.md', import.meta.url), 'utf8');
+  const records = RECENT_DECISIONS.toLocaleString('en').replace(',', ' ');
+  const mib = (bytes: number) => `${Math.round(bytes / 2 ** 20)} MiB`;
+  const sizes = `${mib(RECENT_TEXT_BYTES)} of texts, ${mib(RECENT_MEMORY_BYTES)} in all`;
+  expect(page).toContain(`a ring of ${records} records and ${sizes}`);
+  const all = `${RECENT_DENIALS}, and the first one of each namespace up to ${RECENT_DENIALS_MAX}`;
+  expect(page).toContain(`| denials in one namespace | ${RECENT_DENIALS_OF_NAMESPACE} |\n`);
+  expect(page).toContain(`| denials in all namespaces | ${all} |\n`);
+  expect(page).toContain(`| allowed checks: the first one of a namespace | ${RECENT_SAMPLES} |\n`);
 });
 
 describe('quotas', () => {

@@ -125,9 +125,10 @@ function recentFacts(
     return undefined;
   };
   const last = firstOf({ identity });
+  if (last === undefined) return { since: recent.sinceMs, checks: [] };
   const lastDenied = firstOf({ identity, isAllowed: false });
   const checks = new Map<string, DecidedCheck>();
-  const startMs = last && last.time - RECENT_TOGETHER_MS;
+  const startMs = last.time - RECENT_TOGETHER_MS;
   for (const decision of recent.decisions({ identity, startMs })) {
     const check = shownDecision(decision, namespace);
     const { duration, algorithm, source, cost } = check;
@@ -139,7 +140,7 @@ function recentFacts(
     if (!checks.has(window)) checks.set(window, check as DecidedCheck);
   }
   return {
-    ...{ since: recent.sinceMs, checks: [...checks.values()] },
-    ...{ ...(last && { last }), ...(lastDenied && { lastDenied }) },
+    ...{ since: recent.sinceMs, checks: [...checks.values()], last },
+    ...(lastDenied && { lastDenied }),
   };
 }

@@ -5,7 +5,7 @@
 
 import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Select, Unavailable, useLoad, useTicks } from '../common/controls.tsx';
-import { useNamespaces } from '../common/namespaces.ts';
+import { NamespaceField } from '../common/namespace-field.tsx';
 import { call } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Time } from '../common/text.tsx';
@@ -34,7 +34,6 @@ function filterOf(query: URLSearchParams): Filter {
 export function DecisionsView({ grant, route }: ViewProps) {
   const filter = filterOf(route.query);
   const address = linkTo('decisions', '', { ...filter });
-  const namespaces = useNamespaces(grant);
   const [form, setForm] = useStateAt(address, filter);
   const isPermitted = grant.mayInSome('read_analytics');
   const ticks = useTicks(REFRESH_MS);
@@ -65,18 +64,11 @@ export function DecisionsView({ grant, route }: ViewProps) {
           go({});
         }}
       >
-        <datalist id="namespaces">
-          {namespaces.data?.map(({ id, name }) => (
-            <option key={id} value={name} />
-          ))}
-        </datalist>
         <div class="fields">
-          <Field
-            label="Namespace"
-            list="namespaces"
-            placeholder="all"
+          <NamespaceField
+            grant={grant}
             value={form.namespace}
-            onInput={({ currentTarget }) => setForm({ ...form, namespace: currentTarget.value })}
+            onChange={(namespace) => setForm({ ...form, namespace })}
           />
           <Field
             label="Identifier"

@@ -20,7 +20,7 @@ import {
   useLoad,
 } from '../common/controls.tsx';
 import { formatDuration, formatWhole, parseDuration } from '../common/format.ts';
-import { useNamespaces } from '../common/namespaces.ts';
+import { NamespaceField } from '../common/namespace-field.tsx';
 import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
@@ -104,7 +104,6 @@ function checkFieldsOf({ namespace, identifier, duration, ...terms }: Question) 
 }
 
 export function IdentifierView({ grant, route }: ViewProps) {
-  const namespaces = useNamespaces(grant);
   const question = questionOf(route.query);
   const address = addressOf(question);
   const [form, setForm] = useStateAt(address, question);
@@ -166,18 +165,11 @@ export function IdentifierView({ grant, route }: ViewProps) {
           show();
         }}
       >
-        <datalist id="namespaces">
-          {namespaces.data?.map(({ id, name }) => (
-            <option key={id} value={name} />
-          ))}
-        </datalist>
         <div class="fields">
-          <Field
-            label="Namespace"
-            list="namespaces"
-            placeholder="all"
+          <NamespaceField
+            grant={grant}
             value={form.namespace}
-            onInput={({ currentTarget }) => setField('namespace', currentTarget.value)}
+            onChange={(name) => setField('namespace', name)}
           />
           <Field
             label="Identifier"

@@ -271,6 +271,44 @@ describeEngines('decided %s:', (mode) => {
       expect(explained.reason).toContain('The last checks had these limits: 1 per');
     });
 
+    test('a check without a cost does not change the cost of the next one', async () => {
+      const identifier = fresh();
+      await server.ok('ratelimits.limit', check(identifier, { cost: 9 }));
+      await server.ok('ratelimits.limit', check(identifier, { cost: 3 }));
+      await server.ok('ratelimits.limit', check(identifier, { cost: 0 }));
+      const explained = await explain(request(identifier));
+      expect(termsOf(explained).cost).toEqual([3, 'decision']);
+      expect(explained).toMatchObject({ success: false });
+    });
+
+    test('a limit that has changed since a denial is used, or said to have changed', async () => {
+      const identifier = fresh();
+      for (let i = 0; i < 2; i++) {
+        await server.ok('ratelimits.limit', check(identifier, { limit: 1 }));
+      }
+      await server.ok('ratelimits.limit', check(identifier, { limit: 100 }));
+      const explained = await explain(request(identifier));
+      // It depends on the sample whether the allowed check is recorded.
+      const isRecorded = termsOf(explained).limit[0] === 100;
+      const note = 'The last allowed check had the limit 100: it may have changed.';
+      expect([isRecorded, explained.reason.includes(note)]).toEqual([isRecorded, !isRecorded]);
+    });
+
+    test('of a denied list only the check that denies it is recorded as denied', async () => {
+      const list = Array.from({ length: 20 }, () => fresh());
+      const culprit = list[13];
+      const checks = list.map((identifier) => {
+        const limit = identifier === culprit ? 1 : 10;
+        return { namespace: 'lists', identifier, limit, duration: MONTH_MS, cost: 2 };
+      });
+      await setOverride('lists', 'unused');
+      await server.ok('ratelimit.multiLimit', checks);
+      type Listed = { decisions: { identifier: string }[] };
+      const query = { namespaceName: 'lists', decision: 'denied' };
+      const { decisions } = await server.ok<Listed>('analytics.getDecisions', query);
+      expect(decisions.map(({ identifier }) => identifier)).toEqual([culprit]);
+    });
+
     test('an override that has ended does not set the limit of the next check', async () => {
       const identifier = fresh();
       await server.ok('ratelimits.limit', check(identifier, { cost: 10 }));
