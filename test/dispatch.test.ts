@@ -24,6 +24,7 @@ const COMMAND_LINES = [
   ['run', '--concurrency', '5', '--identifier', 'job', '--', 'sh', '-c', 'exit 9'],
   ['holds', 'end', 'a', '1c-09f3'],
   ['overrides', 'list', '--namespace', 'default'],
+  ['blocks', 'list'],
   ['keys', 'list', '--json'],
   ['namespaces', 'list'],
   ['policies', 'list'],

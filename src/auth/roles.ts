@@ -42,7 +42,7 @@ export const ROLES = {
     permissions: VIEWER,
   },
   operator: {
-    meaning: 'do what a viewer may, change overrides, send checks, refund and reset',
+    meaning: 'do what a viewer may, change overrides and blocks, send checks, refund and reset',
     permissions: [...VIEWER, ...OPERATOR],
   },
   admin: { meaning: 'do everything', permissions: ['*'] },

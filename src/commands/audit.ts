@@ -58,6 +58,11 @@ const TARGET_FORMATTERS: Readonly<Record<string, (target: Fields) => string | un
   key: ({ name, keyId }) => {
     return areStrings(name, keyId) ? `${valueCell(name)} ${valueCell(keyId)}` : undefined;
   },
+  block: ({ namespace, identifier }) => {
+    return areStrings(namespace, identifier)
+      ? `${valueCell(namespace)} ${quoted(identifier as string)}`
+      : undefined;
+  },
   override: ({ namespace, identifier, cidr }) => {
     return areStrings(namespace, identifier)
       ? `${valueCell(namespace)} ${quoted(identifier as string)}${cidr === true ? ' (CIDR)' : ''}`

@@ -62,6 +62,7 @@ interface ExplainResponse {
   cause: string;
   reason: string;
   isExact: boolean;
+  block?: { expires: number; reason?: string };
   override?: MatchedOverride;
   otherOverrides: (MatchedOverride & { reason: string })[];
   matchingOverrides: number;
@@ -244,7 +245,12 @@ function describe(response: ExplainResponse): string {
 }
 
 function overrideParagraphs(response: ExplainResponse): string[] {
-  const { override, otherOverrides, matchingOverrides } = response;
+  const { block, override } = response;
+  if (block !== undefined) {
+    const reason = block.reason === undefined ? '' : `, reason ${quoted(block.reason)}`;
+    const none = 'No override applies until then.';
+    return [`Blocked until ${isoTime(block.expires)}${reason}. ${none}`, ...otherTable(response)];
+  }
   if (override === undefined) return ['Override: none matches.'];
   const { id, namespace, identifier, cidr, limit, duration, concurrency } = override;
   const { async: isAsync, expires } = override;
@@ -254,8 +260,13 @@ function overrideParagraphs(response: ExplainResponse): string[] {
   const values = `limit ${limit}, duration ${formatDuration(duration)}${leases}`;
   const end = expires === undefined ? '' : `, until ${isoTime(expires)}`;
   const applies = `Override: ${id} applies, ${texts}: ${values}${isAsync ? ', async' : ''}${end}.`;
-  if (matchingOverrides < 2) return [applies];
-  const others = matchingOverrides - 1;
+  return [applies, ...otherTable(response)];
+}
+
+/** The overrides that match and do not apply. */
+function otherTable({ override, otherOverrides, matchingOverrides }: ExplainResponse): string[] {
+  const others = matchingOverrides - (override === undefined ? 0 : 1);
+  if (others === 0) return [];
   const shown = otherOverrides.length < others ? `, the first ${otherOverrides.length}` : '';
   const rows = otherOverrides.map((other) => [
     other.id,
@@ -269,7 +280,7 @@ function overrideParagraphs(response: ExplainResponse): string[] {
   const columns = ['ID', 'NAMESPACE', 'IDENTIFIER', 'LIMIT', 'DURATION', 'EXPIRES'];
   const header = [...columns, 'WHY IT DOES NOT APPLY'];
   const table = formatTable(header, rows).trimEnd();
-  return [applies, `Other overrides that match: ${others}${shown}\n${table}`];
+  return [`Other overrides that match: ${others}${shown}\n${table}`];
 }
 
 /** When the identifier was last denied, and how often in this hour, as far as it is known. */

@@ -40,7 +40,8 @@ export function placesTable(found: readonly FoundPlace[]): string {
     place.counters.map(counterText).join(', ') || '-',
     overrideText(place),
   ]);
-  return formatTable(['NAMESPACE', 'LAST DENIED', 'COUNTERS', 'OVERRIDE'], rows).trimEnd();
+  const header = ['NAMESPACE', 'LAST DENIED', 'COUNTERS', 'OVERRIDE OR BLOCK'];
+  return formatTable(header, rows).trimEnd();
 }
 
 function deniedMs({ lastDenied }: FoundPlace): number {
@@ -52,7 +53,8 @@ function counterText({ duration, limit, algorithms }: FoundPlace['counters'][num
   return `${usage?.used ?? 0} of ${limit} used per ${formatDuration(duration)}`;
 }
 
-function overrideText({ override }: FoundPlace): string {
+function overrideText({ block, override }: FoundPlace): string {
+  if (block !== undefined) return `blocked until ${isoTime(block.expires)}`;
   if (override === undefined) return '-';
   const { identifier, limit, duration } = override;
   return `${limit} per ${formatDuration(duration)} for ${formatCell(identifier)}`;

@@ -64,6 +64,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'set, get, list, delete, import or export overrides',
     load: async () => (await import('./overrides.ts')).overrides,
   },
+  blocks: {
+    summary: 'block, list or unblock identifiers',
+    load: async () => (await import('./blocks.ts')).blocks,
+  },
   keys: {
     summary: 'create, list or revoke API keys',
     load: async () => (await import('./keys.ts')).keys,

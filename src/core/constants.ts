@@ -63,6 +63,9 @@ export const MIDDLE_MAX_CHARACTERS = 32;
  * the rows of the deleted ones are free only when no acceptor counts in them any more.
  */
 export const USAGE_ROWS = 2 * (EXACT_OVERRIDES_MAX + WILDCARD_OVERRIDES_MAX);
+/** The window of a check that is denied by a block: a client may try again in the next one. */
+export const BLOCK_WINDOW_MS = 60_000;
+export const BLOCK_REASON_MAX_CHARACTERS = 200;
 /** Overrides that match a check and do not apply, as an explanation shows them. */
 export const EXPLAINED_OVERRIDES_MAX = 20;
 /** Gateway policies, windows of a policy, and parts of an identity. */

@@ -616,8 +616,10 @@ export const METRICS = {
     group: 'Records',
     type: 'gauge',
     unit: 'overrides',
-    labels: { kind: '`exact`, `wildcard`' },
-    help: 'Overrides without a wildcard (exact), and with one or of a CIDR block (wildcard).',
+    labels: { kind: '`exact`, `wildcard`, `block`' },
+    help:
+      'Overrides without a wildcard (exact), and with one or of a CIDR block (wildcard), and ' +
+      'blocks of identifiers (block).',
   },
   weir_keys: {
     group: 'Records',

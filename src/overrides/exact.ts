@@ -74,12 +74,14 @@ export class WritableExactTable {
     if (this.#isFree(offset)) return undefined;
     const durationMs = this.#doubles[offset / 2 + SLOT.durationMs];
     const concurrency = this.#doubles[this.#concurrencyIndex(offset)];
+    const usageRow = this.#words[offset + SLOT.usageRow];
     return {
       id: decodeId(this.#words, offset + SLOT.id),
       limit: this.#doubles[offset / 2 + SLOT.limit],
       durationMs: Math.abs(durationMs),
       isAsync: durationMs < 0,
       ...(concurrency !== NO_CONCURRENCY && { concurrency }),
+      ...(usageRow !== NO_USAGE_ROW && { usageRow }),
     };
   }
 

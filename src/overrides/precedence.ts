@@ -12,7 +12,7 @@
  *   8 to 10  rules 2 to 4 for the identifier
  *
  * Characters are code points. An exact namespace and identifier together win over all patterns:
- * `active.ts` looks for them first.
+ * `active.ts` looks for them first. A block of an identifier wins over all overrides.
  */
 
 import { addressBits } from './cidr.ts';
@@ -85,8 +85,9 @@ function compareTexts(a: TextPrecedence, b: TextPrecedence): number {
   return 0;
 }
 
-/** The rules by their number, as responses name them. */
+/** The rules by their number, as responses name them, and before them that of blocks. */
 export const PRECEDENCE_RULES = [
+  'block',
   'exact_namespace',
   'more_literal_characters_in_namespace',
   'longer_prefix_of_namespace',
@@ -107,6 +108,12 @@ export interface PrecedenceReason {
   /** The rule in words, with what it compares. */
   text: string;
 }
+
+/** Why no override applies to a blocked identifier. */
+export const BLOCK_PRECEDENCE: PrecedenceReason = {
+  rule: 'block',
+  text: 'a block takes precedence over all overrides',
+};
 
 /** Explains why an override loses. Both match the same check, and differ in a text. */
 export function explainPrecedence(

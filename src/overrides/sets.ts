@@ -33,6 +33,10 @@ export interface OverrideEntry extends OverrideValue {
   isCidr?: boolean;
   /** The end, Unix time in ms. The tables do not have it. */
   expiresMs?: number;
+  /** Whether it is a block, in whose identifier a star is a character. */
+  isBlocking?: true;
+  /** Why an identifier is blocked. */
+  reason?: string;
 }
 
 type OverridePlace = Pick<OverrideEntry, 'namespace' | 'namespaceKey' | 'identifier'>;
@@ -43,7 +47,7 @@ export type OverrideMatch = Omit<OverrideEntry, 'row' | 'namespaceKey' | 'usageR
 /** An override that matches a check, and another one that takes precedence. */
 export interface LosingOverride extends OverrideMatch {
   /** Why the other one takes precedence. */
-  reason: PrecedenceReason;
+  precedence: PrecedenceReason;
 }
 
 /** All overrides that match a check. */
@@ -60,11 +64,23 @@ export function isExact({
   isNamespacePattern,
   identifier,
   isCidr,
-}: Pick<OverrideEntry, 'isNamespacePattern' | 'identifier' | 'isCidr'>): boolean {
+  isBlocking,
+}: Pick<OverrideEntry, 'isNamespacePattern' | 'identifier' | 'isCidr' | 'isBlocking'>): boolean {
+  if (isBlocking === true) return true;
   return !isNamespacePattern && isCidr !== true && !isPattern(identifier);
 }
 
-/** The overrides whose namespace and identifier are both exact. */
+/** A block, which the table has in place of the override of the same identifier. */
+interface Blocked {
+  block: ExactOverride;
+  override: ExactOverride | undefined;
+}
+type ExactOverride = Omit<OverrideEntry, 'row'>;
+
+/**
+ * The overrides whose namespace and identifier are both exact, and blocks. A check finds both in one
+ * lookup: while an identifier is blocked, the table has the block instead of the override.
+ */
 export class ExactOverrideSet {
   readonly table = new WritableExactTable();
   isChanged = false;
@@ -72,32 +88,68 @@ export class ExactOverrideSet {
   readonly #id = newIdentity();
   /** The ends of those that have one, by `placeKey`: the table has no room for them. */
   readonly #ends = new Map<string, number>();
+  /** By `placeKey`. */
+  readonly #blocked = new Map<string, Blocked>();
 
   constructor(hashKey: Uint8Array) {
     this.#hasher = new Hasher(hashKey);
   }
 
   put(override: OverrideEntry): void {
+    const blocked = this.#blockedAt(override);
+    if (override.isBlocking === true) this.#block(override, blocked);
+    else if (blocked !== undefined) blocked.override = override;
+    else this.#put(override);
+  }
+
+  remove(override: OverrideEntry): void {
+    const blocked = this.#blockedAt(override);
+    if (blocked !== undefined && override.isBlocking !== true) {
+      blocked.override = undefined;
+      return;
+    }
+    this.isChanged = true;
+    this.table.remove(this.#identify(override));
+    if (this.#ends.size > 0) this.#ends.delete(placeKey(override));
+    if (override.isBlocking !== true) return;
+    this.#blocked.delete(placeKey(override));
+    if (blocked?.override !== undefined) this.#put(blocked.override);
+  }
+
+  /** The block and the override of a namespace and an identifier, in order of precedence. */
+  *matches(namespace: string, namespaceKey: string, identifier: string): Iterable<OverrideMatch> {
+    const place = { namespace, namespaceKey, identifier };
+    const blocked = this.#blockedAt(place);
+    const override = blocked === undefined ? this.#overrideAt(place) : blocked.override;
+    if (blocked !== undefined) yield blocked.block;
+    if (override !== undefined) yield override;
+  }
+
+  #block(block: OverrideEntry, blocked: Blocked | undefined): void {
+    const override = blocked === undefined ? this.#overrideAt(block) : blocked.override;
+    this.#blocked.set(placeKey(block), { block, override });
+    this.#put(block);
+  }
+
+  #put(override: ExactOverride): void {
     this.isChanged = true;
     this.table.put(this.#identify(override), override);
     if (override.expiresMs !== undefined) this.#ends.set(placeKey(override), override.expiresMs);
     else if (this.#ends.size > 0) this.#ends.delete(placeKey(override));
   }
 
-  remove(override: OverrideEntry): void {
-    this.isChanged = true;
-    this.table.remove(this.#identify(override));
-    if (this.#ends.size > 0) this.#ends.delete(placeKey(override));
+  #blockedAt(place: OverridePlace): Blocked | undefined {
+    return this.#blocked.size === 0 ? undefined : this.#blocked.get(placeKey(place));
   }
 
-  /** The override of a namespace and an identifier. */
-  find(namespace: string, namespaceKey: string, identifier: string): OverrideMatch | undefined {
-    const place = { namespace, namespaceKey, identifier };
+  /** The override in the table. */
+  #overrideAt({ namespace, namespaceKey, identifier }: OverridePlace): ExactOverride | undefined {
+    const place = { namespace, ...(namespaceKey !== undefined && { namespaceKey }), identifier };
     const value = this.table.get(this.#identify(place));
     if (value === undefined) return undefined;
     const expiresMs = this.#ends.get(placeKey(place));
     const end = expiresMs === undefined ? {} : { expiresMs };
-    return { ...value, namespace, isNamespacePattern: false, identifier, ...end };
+    return { ...value, ...place, isNamespacePattern: false, ...end };
   }
 
   #identify({ namespace, namespaceKey = namespace, identifier }: OverridePlace): Identity {

@@ -12,12 +12,13 @@ import { requirePackage } from '../core/packages.ts';
 import { afterProcessMs, completesWithin } from '../shared-memory/heartbeat-watch.ts';
 import type { PublishedTables } from './active.ts';
 import compile, { type CompileJob, type CompileResult } from './compile.ts';
-import { explainPrecedence } from './precedence.ts';
+import { BLOCK_PRECEDENCE, explainPrecedence, type PrecedenceReason } from './precedence.ts';
 import {
   ExactOverrideSet,
   isExact,
   type LosingOverride,
   type OverrideEntry,
+  type OverrideMatch,
   type OverrideMatches,
   precedenceOf,
   WildcardOverrideSet,
@@ -131,18 +132,19 @@ export class OverrideTables {
     losersMax: number,
     namespaceKey = namespace,
   ): OverrideMatches {
-    // An exact override takes precedence over all patterns.
-    let winner = this.#exact.find(namespace, namespaceKey, identifier);
-    let count = winner === undefined ? 0 : 1;
+    let winner: OverrideMatch | undefined;
+    let count = 0;
     const losers: LosingOverride[] = [];
-    for (const override of this.#wildcards.matches(namespace, identifier)) {
+    const add = (override: OverrideMatch) => {
       count++;
       if (winner === undefined) winner = override;
       else if (losers.length < losersMax) {
-        const reason = explainPrecedence(precedenceOf(winner), precedenceOf(override));
-        losers.push({ ...override, reason });
+        losers.push({ ...override, precedence: precedenceOver(winner, override) });
       }
-    }
+    };
+    // Exact overrides take precedence over all patterns.
+    for (const override of this.#exact.matches(namespace, namespaceKey, identifier)) add(override);
+    for (const override of this.#wildcards.matches(namespace, identifier)) add(override);
     return { winner, losers, count };
   }
 
@@ -219,6 +221,11 @@ export class OverrideTables {
     this.#wildcards.isChanged = false;
     return tables;
   }
+}
+
+function precedenceOver(winner: OverrideMatch, loser: OverrideMatch): PrecedenceReason {
+  if (winner.isBlocking === true) return BLOCK_PRECEDENCE;
+  return explainPrecedence(precedenceOf(winner), precedenceOf(loser));
 }
 
 /** The two buffers of one kind of table. */

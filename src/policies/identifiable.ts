@@ -70,7 +70,8 @@ function requireReachableBlock(policy: Policy, text: string): void {
   throw unreachable(policy, block, `give ${formatValue(formatBlock({ ...network, prefix }))}`);
 }
 
-function requireReachableText(policy: Policy, text: string): void {
+/** @throws ApiError (400) if no request of the policy has this identifier */
+export function requireReachableText(policy: Policy, text: string): void {
   const identifier = identifierLike(policy, text);
   if (identifier === text) return;
   const what = `the identifier ${formatValue(text)}`;

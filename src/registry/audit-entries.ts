@@ -49,28 +49,35 @@ export function namespaceDeletion(
   return { action: 'namespace.delete', target, before: { overrideCount } };
 }
 
-/** At least one of `before` and `after` is defined. */
+/** Of an override, or of a block. At least one of `before` and `after` is defined. */
 export function overrideChange(
   registry: Registry,
   before: Override | undefined,
   after: Override | undefined,
 ): AuditDetails {
   const override = (after ?? before)!;
-  const { id: overrideId, scope, identifier, isCidr: cidr } = override;
+  const { id, scope, identifier, isCidr: cidr, isBlocking } = override;
   const namespace = registry.namespaceOf(override);
   const namespaceId = isPattern(scope) ? {} : { namespaceId: scope };
-  const target = { overrideId, namespace, ...namespaceId, identifier, ...(cidr && { cidr }) };
-  const fields = { ...overrideFields('before', before), ...overrideFields('after', after) };
-  if (before === undefined) return { action: 'override.create', target, ...fields };
-  return { action: after === undefined ? 'override.delete' : 'override.update', target, ...fields };
+  const place = { namespace, ...namespaceId, identifier, ...(cidr && { cidr }) };
+  const target = isBlocking === true ? { blockId: id, ...place } : { overrideId: id, ...place };
+  const change =
+    before === undefined ? 'create' : after === undefined ? ('delete' as const) : 'update';
+  return {
+    action: `${isBlocking === true ? 'block' : 'override'}.${change}`,
+    target,
+    ...(before && { before: auditedValues(before) }),
+    ...(after && { after: auditedValues(after) }),
+  };
 }
 
-function overrideFields(field: 'before' | 'after', override: Override | undefined): object {
-  if (override === undefined) return {};
+function auditedValues(override: Override): object {
   const { limit, durationMs: duration, concurrency, isAsync, expiresMs: expires } = override;
+  const { isBlocking, reason } = override;
+  if (isBlocking === true) return { expires, ...(reason !== undefined && { reason }) };
   const leases = concurrency !== undefined && { concurrency };
   const values = { limit, duration, ...leases, async: isAsync };
-  return { [field]: { ...values, ...(expires !== undefined && { expires }) } };
+  return { ...values, ...(expires !== undefined && { expires }) };
 }
 
 /**

@@ -26,19 +26,21 @@ type StoredKey = WithRow<KeyRecord>;
 export type StoredNamespace = WithRow<NamespaceRecord>;
 export type Override = WithRow<OverrideRecord>;
 
-/** What identifies an override in its scope: a block and an identifier may have the same text. */
-export type OverrideSelector = Pick<OverrideRecord, 'identifier' | 'isCidr'>;
+/** What identifies an override in its scope: overrides of each kind may have the same text. */
+export type OverrideSelector = Pick<OverrideRecord, 'identifier' | 'isCidr' | 'isBlocking'>;
 
 /** Whether the end of an override has come. Its record is removed soon after. */
 export function hasEnded({ expiresMs }: OverrideRecord, nowMs: number): boolean {
   return expiresMs !== undefined && expiresMs <= nowMs;
 }
 
-/** A lone surrogate, which no identifier contains. */
-const BLOCK_MARK = '\ud800';
+/** Lone surrogates, which no identifier contains. */
+const CIDR_MARK = '\ud800';
+const BLOCK_MARK = '\ud801';
 
-function overrideKey({ identifier, isCidr }: OverrideSelector): string {
-  return isCidr === true ? BLOCK_MARK + identifier : identifier;
+function overrideKey({ identifier, isCidr, isBlocking }: OverrideSelector): string {
+  if (isBlocking === true) return BLOCK_MARK + identifier;
+  return isCidr === true ? CIDR_MARK + identifier : identifier;
 }
 
 /** The row of a record that is not stored. */
@@ -57,7 +59,7 @@ export class Registry {
   readonly #deletedNamespaces = new Map<string, StoredNamespace>();
   /** By scope and `overrideKey`. */
   readonly #overrides = new Map<string, Map<string, Override>>();
-  readonly #counts = { exact: 0, wildcard: 0 };
+  readonly #counts = { exact: 0, wildcard: 0, block: 0 };
   /** Of overrides with an infix in the identifier, by `infixOwner`. */
   readonly #infixCounts = new Map<string, number>();
   /** The namespace patterns with an infix that have overrides. */
@@ -200,15 +202,17 @@ export class Registry {
 
   // Overrides
 
+  /** An override or a block. */
   override(scope: string, selector: OverrideSelector): Override | undefined {
     return this.#overrides.get(scope)?.get(overrideKey(selector));
   }
 
-  /** @param scope the id of a namespace, or a pattern of names */
+  /** With the blocks. @param scope the id of a namespace, or a pattern of names */
   overridesOf(scope: string): Iterable<Override> {
     return this.#overrides.get(scope)?.values() ?? [];
   }
 
+  /** With the blocks. */
   *overrides(): Iterable<Override> {
     for (const scope of this.#overrides.values()) yield* scope.values();
   }
@@ -225,8 +229,8 @@ export class Registry {
     return ended;
   }
 
-  /** The numbers of overrides without and with a pattern or a CIDR block. */
-  get overrideCounts(): Readonly<{ exact: number; wildcard: number }> {
+  /** The numbers of overrides without and with a pattern or a CIDR block, and of blocks. */
+  get overrideCounts(): Readonly<{ exact: number; wildcard: number; block: number }> {
     return this.#counts;
   }
 
@@ -442,9 +446,8 @@ export class Registry {
   #updateCounts(override: Override | undefined, change: number): void {
     if (override === undefined) return;
     const { scope, identifier } = override;
-    const isNamespacePattern = isPattern(scope);
-    this.#counts[isExact({ ...override, isNamespacePattern }) ? 'exact' : 'wildcard'] += change;
-    if (!hasInfix(identifier)) return;
+    this.#counts[kindOf(override)] += change;
+    if (override.isBlocking === true || !hasInfix(identifier)) return;
     const count = this.infixCountOf(scope) + change;
     if (count > 0) this.#infixCounts.set(infixOwner(scope), count);
     else this.#infixCounts.delete(infixOwner(scope));
@@ -459,6 +462,14 @@ export class Registry {
     }
     return overrides;
   }
+}
+
+export function kindOf(
+  override: OverrideSelector & Pick<OverrideRecord, 'scope'>,
+): 'exact' | 'wildcard' | 'block' {
+  if (override.isBlocking === true) return 'block';
+  const isNamespacePattern = isPattern(override.scope);
+  return isExact({ ...override, isNamespacePattern }) ? 'exact' : 'wildcard';
 }
 
 /** All namespace patterns together are one owner: a check is matched with all of them. */

@@ -26,6 +26,7 @@ const REMOTE_LINES: [line: string, code: number][] = [
   ['run --concurrency 1 --identifier job -- true', 0],
   ['holds end a 1c-09f3', 4],
   ['overrides list', 0],
+  ['blocks list', 0],
   ['events tail --once', 0],
   ['keys list', 0],
   ['namespaces list', 0],

@@ -145,7 +145,7 @@ describe('a check', () => {
             const { winner, losers } = tables.match('n', text, 99);
             expect(winner?.id).toBe(expected && overrideId(expected.row));
             expect(losers.map(({ id }) => id)).toEqual(others.map(({ row }) => overrideId(row)));
-            for (const { reason } of losers) expect(reason.rule).toBe('longer_cidr_block');
+            for (const { precedence } of losers) expect(precedence.rule).toBe('longer_cidr_block');
           }
         }
       }),
@@ -173,7 +173,7 @@ describe('a check', () => {
     expect(resolver.resolveLimit('n2', '10.0.0.1')).toBe(5);
     expect(resolver.resolveLimit('n2', '10.0.0.2')).toBeUndefined();
     const rules = (identifier: string) => {
-      return tables.match('n', identifier, 9).losers.map(({ reason }) => reason);
+      return tables.match('n', identifier, 9).losers.map(({ precedence }) => precedence);
     };
     expect(rules('10.0.0.1')).toEqual([
       { rule: 'exact_identifier', text: expect.stringContaining('over a CIDR block') },

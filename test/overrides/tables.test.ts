@@ -123,8 +123,8 @@ describe('the tables of overrides', () => {
     expect(tables.match('n', 'user_1', 9)).toMatchObject({
       winner,
       losers: [
-        { id: overrideId(2), reason: { rule: 'exact_identifier' } },
-        { id: overrideId(3), reason: { rule: 'exact_namespace' } },
+        { id: overrideId(2), precedence: { rule: 'exact_identifier' } },
+        { id: overrideId(3), precedence: { rule: 'exact_namespace' } },
       ],
       count: 3,
     });
@@ -134,6 +134,59 @@ describe('the tables of overrides', () => {
       count: 2,
     });
     expect(tables.match('n', 'user', 9)).toEqual({ winner: undefined, losers: [], count: 0 });
+  });
+
+  test('give a blocked identifier its block, and after the block what applied before', () => {
+    const places = ['n', 'm'].flatMap((namespace) => ['a', '*', 'a*'].map((i) => [namespace, i]));
+    const change = fc.record({
+      place: fc.constantFrom(...places),
+      isBlocking: fc.boolean(),
+      isRemoval: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(change, { minLength: 1, maxLength: 30 }), (changes) => {
+        publish([]);
+        const [overrides, blocks] = [
+          new Map<string, OverrideEntry>(),
+          new Map<string, OverrideEntry>(),
+        ];
+        const row = (texts: string[], isBlocking: boolean) =>
+          1 + places.indexOf(texts) + (isBlocking ? 50 : 0);
+        for (const { place, isBlocking, isRemoval } of changes) {
+          const [namespace, identifier] = place;
+          const model = isBlocking ? blocks : overrides;
+          const one = override(row(place, isBlocking), namespace, identifier, false);
+          const block = {
+            ...one,
+            limit: 0,
+            concurrency: 0,
+            isBlocking: true as const,
+            expiresMs: 9,
+          };
+          const after = isRemoval ? undefined : isBlocking ? block : one;
+          const before = model.get(place.join());
+          if (before === undefined && after === undefined) continue;
+          shared.apply(before, after);
+          if (after === undefined) model.delete(place.join());
+          else model.set(place.join(), after);
+        }
+        current.push(...blocks.values(), ...overrides.values());
+        const resolver = new OverrideResolver(shared.compileSync());
+        for (const [namespace, identifier] of [...places, ['n', 'b'], ['n', 'a1']]) {
+          const place = `${namespace},${identifier}`;
+          const next = findOverride([...overrides.values()], namespace, identifier);
+          const block = blocks.get(place);
+          expect(resolver.resolveLimit(namespace, identifier)).toBe((block ?? next)?.limit);
+          const { winner, losers, count } = shared.match(namespace, identifier, 1);
+          expect(winner?.id).toBe((block ?? next)?.id);
+          if (block === undefined) continue;
+          expect(losers.map(({ id }) => id)).toEqual(next === undefined ? [] : [next.id]);
+          for (const { precedence } of losers) expect(precedence.rule).toBe('block');
+          expect(count).toBeGreaterThan(losers.length);
+        }
+      }),
+      { numRuns: trialCount(200, 1_000) },
+    );
   });
 
   test('contain additions, changes and removals that a task compiles, and reuse their buffers', async () => {

@@ -145,7 +145,7 @@ describe('an override with an end', () => {
       target: expect.objectContaining({ overrideId: id, namespace: 'a', identifier: 'user' }),
       before: { limit: 1, duration: 1_000, async: false, expires: 2_000 },
     });
-    expect(main.registry.overrideCounts).toEqual({ exact: 0, wildcard: 1 });
+    expect(main.registry.overrideCounts).toEqual({ exact: 0, wildcard: 1, block: 0 });
   });
 
   test('ends in time while the store cannot be written; its record is removed later', async () => {

@@ -114,11 +114,11 @@ describe('the deletion of a namespace', () => {
       ]);
       expect([registry.namespaceCount, registry.overrideCounts]).toEqual([
         0,
-        { exact: 0, wildcard: 1 },
+        { exact: 0, wildcard: 1, block: 0 },
       ]);
       registry.rollBack(0);
       expect([registry.namespaceByName('a')?.id, registry.namespaceCount]).toEqual([id, 1]);
-      expect(registry.overrideCounts).toEqual({ exact: 2, wildcard: 1 });
+      expect(registry.overrideCounts).toEqual({ exact: 2, wildcard: 1, block: 0 });
       expect(registry.deletedNamespaces()).toEqual([]);
     });
   });
@@ -179,7 +179,7 @@ test('a block and an identifier with one text are two overrides, also after a re
         ...{ ...values, id: 'rlor_1', identifier, row: 1 },
       });
       expect(known.override(scope, { identifier, isCidr: true })?.id).toBe('rlor_2');
-      expect(known.overrideCounts).toEqual({ exact: 1, wildcard: 1 });
+      expect(known.overrideCounts).toEqual({ exact: 1, wildcard: 1, block: 0 });
     }
     registry.removeOverride(registry.override(scope, { identifier })!);
     expect(registry.override(scope, { identifier, isCidr: true })?.id).toBe('rlor_2');

@@ -201,7 +201,7 @@ describe('a writer', () => {
       registry.overrideCounts,
     ];
     const before = contents();
-    expect(registry.overrideCounts).toEqual({ exact: 1, wildcard: 2 });
+    expect(registry.overrideCounts).toEqual({ exact: 1, wildcard: 2, block: 0 });
     close();
     open();
     expect(contents()).toEqual(before);

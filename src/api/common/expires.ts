@@ -10,12 +10,13 @@ export function expiresField(description: string) {
 }
 
 /** @throws ApiError (400) for a time that is not in the future */
-export function requireFuture(expires: number | undefined, nowMs: number): void {
+export function requireFuture(
+  expires: number | undefined,
+  nowMs: number,
+  fix = 'give a time in the future, or leave it out',
+): void {
   if (expires === undefined || expires > nowMs) return;
   const received = `${expires}, which is ${isoTime(expires)}`;
   const message = `"expires" must be a Unix time in ms, in the future; got ${received}`;
-  throw new ApiError('BAD_REQUEST', message, {
-    location: 'body.expires',
-    fix: 'give a time in the future, or leave it out',
-  });
+  throw new ApiError('BAD_REQUEST', message, { location: 'body.expires', fix });
 }

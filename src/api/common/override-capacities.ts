@@ -13,9 +13,13 @@ import {
 import { formatValue } from '../../core/describe.ts';
 import { ApiError } from '../../core/errors.ts';
 import { hasInfix, isPattern } from '../../overrides/pattern.ts';
-import { isExact } from '../../overrides/sets.ts';
 import { removeRecords } from '../../registry/override-expiry.ts';
-import type { Override, OverrideSelector, Registry } from '../../registry/registry.ts';
+import {
+  kindOf,
+  type Override,
+  type OverrideSelector,
+  type Registry,
+} from '../../registry/registry.ts';
 import type { NamespaceReference } from './namespace-reference.ts';
 import type { OperationContext } from './operation-context.ts';
 
@@ -37,7 +41,7 @@ export function requireCapacities(
   selector: OverrideSelector,
 ): void {
   const capacities = [kindCapacity(registry, scope, selector)];
-  if (hasInfix(selector.identifier)) {
+  if (selector.isBlocking !== true && hasInfix(selector.identifier)) {
     capacities.push(infixCapacity(registry, scope, selector.identifier));
   }
   if (hasInfix(scope) && !hasOverrides(registry, scope)) {
@@ -52,20 +56,18 @@ export function requireCapacities(
 }
 
 function kindCapacity(registry: Registry, scope: string, selector: OverrideSelector): Capacity {
-  const isOfExact = (one: OverrideSelector & { scope: string }) => {
-    return isExact({ ...one, isNamespacePattern: isPattern(one.scope) });
-  };
-  const isExactOne = isOfExact({ ...selector, scope });
-  const [name, most, kind] = isExactOne
-    ? (['exact', EXACT_OVERRIDES_MAX, 'without a wildcard'] as const)
-    : (['wildcard', WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'] as const);
+  const isWildcard = kindOf({ ...selector, scope }) === 'wildcard';
+  const [most, kind] = isWildcard
+    ? [WILDCARD_OVERRIDES_MAX, 'overrides with a wildcard or a CIDR block']
+    : [EXACT_OVERRIDES_MAX, 'overrides without a wildcard and blocks'];
   return {
     most,
-    count: () => registry.overrideCounts[name],
-    includes: (override) => isOfExact(override) === isExactOne,
-    error: () => {
-      return new ApiError('BAD_REQUEST', `the maximum of ${most} overrides ${kind} is reached`);
+    count: () => {
+      const { exact, block, wildcard } = registry.overrideCounts;
+      return isWildcard ? wildcard : exact + block;
     },
+    includes: (override) => (kindOf(override) === 'wildcard') === isWildcard,
+    error: () => new ApiError('BAD_REQUEST', `the maximum of ${most} ${kind} is reached`),
   };
 }
 

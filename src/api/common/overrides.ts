@@ -112,13 +112,15 @@ export function* readableOverrides(context: OperationContext): Iterable<Override
   }
 }
 
-/** Without those whose end has come, also if their records are not removed yet. */
+/** Without blocks, and those whose end has come, also if their records are not removed yet. */
 export function* liveOverrides(
   { nowMs }: Pick<OperationContext, 'nowMs'>,
   overrides: Iterable<Override>,
 ): Iterable<Override> {
   const now = nowMs();
-  for (const override of overrides) if (!hasEnded(override, now)) yield override;
+  for (const override of overrides) {
+    if (override.isBlocking !== true && !hasEnded(override, now)) yield override;
+  }
 }
 
 function findLive(

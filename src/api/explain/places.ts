@@ -5,7 +5,9 @@
 
 import { FOUND_NAMESPACES_MAX } from '../../core/constants.ts';
 import { namespaceKey } from '../../core/namespace.ts';
+import type { OverrideMatch } from '../../overrides/sets.ts';
 import type { StoredNamespace } from '../../registry/registry.ts';
+import { shownBlock } from '../common/blocks.ts';
 import type { OperationContext, OperationHandler } from '../common/operation-context.ts';
 import { shownV1 } from '../common/override-fields.ts';
 import { pageOf } from '../common/pages.ts';
@@ -27,8 +29,9 @@ export interface KnownPlaces {
 interface KnownPlace extends Decided {
   id: string;
   name: string;
+  block?: ReturnType<typeof shownBlock>;
   override?: ReturnType<typeof shownV1> & { namespace: string };
-  /** Whether the override is for this identifier alone. */
+  /** Whether the block or the override is for this identifier alone. */
   isOwnOverride: boolean;
 }
 
@@ -49,17 +52,22 @@ export const knownPlaces: OperationHandler<KnownPlaces> = (context, input) => {
   const places = items.map((namespace): KnownPlace => {
     const { id, name, predecessor } = namespace;
     const key = namespaceKey(name, predecessor);
-    const override = permissions.may('read_override', id)
+    const winner = permissions.may('read_override', id)
       ? context.overrides.match(name, request.identifier, 0, key).winner
       : undefined;
     return {
       ...{ id, name, ...decided.get(key) },
-      ...(override && { override: { ...shownV1(override), namespace: override.namespace } }),
-      isOwnOverride: override?.identifier === request.identifier,
+      ...(winner && shownWinner(winner)),
+      isOwnOverride: winner?.identifier === request.identifier,
     };
   });
   return { places, ...rest };
 };
+
+function shownWinner(winner: OverrideMatch): Pick<KnownPlace, 'block' | 'override'> {
+  if (winner.isBlocking === true) return { block: shownBlock(winner) };
+  return { override: { ...shownV1(winner), namespace: winner.namespace } };
+}
 
 /** The recent decisions on an identifier, by the key of the namespace: one scan for all of them. */
 function decisionsOn(

@@ -3,13 +3,14 @@
 import type { DecisionCause } from '../../core/decision.ts';
 import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { CounterExplanation, Prediction } from '../../engine/engine.ts';
+import type { OverrideMatch, OverrideMatches } from '../../overrides/sets.ts';
 import { isoTime } from '../../shared-memory/clock.ts';
 import { type CheckTerms, isFromCounter } from './terms.ts';
 
 /** Why all windows together allow or deny. */
 interface Verdict {
   /** `no_limit`: nothing sets a limit, and not exactly one counter has one. */
-  cause: DecisionCause | 'no_limit';
+  cause: DecisionCause | 'blocked' | 'no_limit';
   /** The first ms at which the check would pass: only for `limit_reached`. */
   passesAt?: number;
   reason: string;
@@ -19,8 +20,15 @@ interface Verdict {
 const DENIALS = ['cost_above_limit', 'table_full', 'limit_reached'] as const;
 type Denial = (typeof DENIALS)[number];
 
-export function verdictOf(terms: readonly CheckTerms[], explanation: CounterExplanation): Verdict {
+export function verdictOf(
+  terms: readonly CheckTerms[],
+  explanation: CounterExplanation,
+  { winner, losers }: OverrideMatches,
+): Verdict {
   const [first] = terms;
+  if (winner?.isBlocking === true && !explanation.allowed) {
+    return { cause: 'blocked', reason: blockedReason(winner, losers.at(0)) };
+  }
   if (first === undefined) return { cause: 'no_limit', reason: `${NO_LIMIT}.` };
   if (first.limit.from === 'decision') return verdictLikeLast(terms, explanation);
   if (!isFromCounter(first)) return verdictOfCheck(terms, explanation);
@@ -35,6 +43,16 @@ export function verdictOf(terms: readonly CheckTerms[], explanation: CounterExpl
   const source = `${limit.value} per ${duration.value} ms is the limit of the last counted check`;
   const why = 'the request has none, and no override or policy sets one';
   return { ...verdict, reason: `${reason} ${source}: ${why}.${assumed}` };
+}
+
+function blockedReason(block: OverrideMatch, next: OverrideMatch | undefined): string {
+  const end = isoTime(block.expiresMs!);
+  const why = block.reason === undefined ? '' : ` Why: ${JSON.stringify(block.reason)}.`;
+  const after =
+    next === undefined
+      ? 'the limit of its policy, or of the check'
+      : `the override ${next.limit} per ${next.durationMs} ms of ${JSON.stringify(next.identifier)}`;
+  return `The check is denied: the identifier is blocked until ${end}.${why} Then ${after} applies.`;
 }
 
 /** The verdict on a check whose limit is that of the last one. */

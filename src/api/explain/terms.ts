@@ -20,6 +20,7 @@ import type { DecidedCheck, ExplainFacts } from './facts.ts';
 /** Where a term of a check comes from. */
 export const TERM_SOURCES = [
   'request',
+  'block',
   'override',
   'policy',
   'decision',
@@ -194,11 +195,10 @@ function policyWindows({ windows }: Policy): OwnWindow[] {
 function overrideLimits({
   limit,
   durationMs,
+  isBlocking,
 }: OverrideMatch): Pick<CheckTerms, 'limit' | 'duration'> {
-  return {
-    limit: { value: limit, from: 'override' },
-    duration: { value: durationMs, from: 'override' },
-  };
+  const from = isBlocking === true ? 'block' : 'override';
+  return { limit: { value: limit, from }, duration: { value: durationMs, from } };
 }
 
 /** A burst above the limit of an override is lowered to that limit. */

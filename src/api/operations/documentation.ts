@@ -12,6 +12,7 @@ import { getTimelineTexts } from './v1/analytics-get-timeline.texts.ts';
 import { listAuditTexts } from './v1/audit-list.texts.ts';
 import { cancelTexts } from './v1/cancel.texts.ts';
 import { commitTexts } from './v1/commit.texts.ts';
+import { deleteBlockTexts } from './v1/delete-block.texts.ts';
 import { deleteNamespaceTexts } from './v1/delete-namespace.texts.ts';
 import { deleteOverrideV1Texts } from './v1/delete-override.texts.ts';
 import { endHoldTexts } from './v1/end-hold.texts.ts';
@@ -25,6 +26,7 @@ import { createKeyTexts } from './v1/keys-create.texts.ts';
 import { listKeysTexts } from './v1/keys-list.texts.ts';
 import { revokeKeyTexts } from './v1/keys-revoke.texts.ts';
 import { limitV1Texts } from './v1/limit.texts.ts';
+import { listBlocksTexts } from './v1/list-blocks.texts.ts';
 import { listNamespacesTexts } from './v1/list-namespaces.texts.ts';
 import { listOverridesV1Texts } from './v1/list-overrides.texts.ts';
 import { listPoliciesTexts } from './v1/list-policies.texts.ts';
@@ -33,6 +35,7 @@ import { releaseTexts } from './v1/release.texts.ts';
 import { renewTexts } from './v1/renew.texts.ts';
 import { reserveTexts } from './v1/reserve.texts.ts';
 import { resetTexts } from './v1/reset.texts.ts';
+import { setBlockTexts } from './v1/set-block.texts.ts';
 import { setOverrideV1Texts } from './v1/set-override.texts.ts';
 import { deleteOverrideV2Texts } from './v2/delete-override.texts.ts';
 import { getOverrideV2Texts } from './v2/get-override.texts.ts';
@@ -67,6 +70,9 @@ export const DOCUMENTED = [
   getOverrideV2Texts,
   listOverridesV2Texts,
   deleteOverrideV2Texts,
+  setBlockTexts,
+  listBlocksTexts,
+  deleteBlockTexts,
   listNamespacesTexts,
   deleteNamespaceTexts,
   listPoliciesTexts,

@@ -14,6 +14,7 @@ import { getIdentifiers } from './v1/analytics-get-identifiers.ts';
 import { getNamespaces } from './v1/analytics-get-namespaces.ts';
 import { getTimeline } from './v1/analytics-get-timeline.ts';
 import { listAudit } from './v1/audit-list.ts';
+import { deleteBlock } from './v1/delete-block.ts';
 import { deleteNamespace } from './v1/delete-namespace.ts';
 import { deleteOverrideV1 } from './v1/delete-override.ts';
 import { exportOverrides } from './v1/export-overrides.ts';
@@ -22,9 +23,11 @@ import { importOverrides } from './v1/import-overrides.ts';
 import { createKey } from './v1/keys-create.ts';
 import { listKeys } from './v1/keys-list.ts';
 import { revokeKey } from './v1/keys-revoke.ts';
+import { listBlocks } from './v1/list-blocks.ts';
 import { listNamespaces } from './v1/list-namespaces.ts';
 import { listOverridesV1 } from './v1/list-overrides.ts';
 import { listPolicies } from './v1/list-policies.ts';
+import { setBlock } from './v1/set-block.ts';
 import { setOverrideV1 } from './v1/set-override.ts';
 import { deleteOverrideV2 } from './v2/delete-override.ts';
 import { getOverrideV2 } from './v2/get-override.ts';
@@ -39,6 +42,9 @@ export const OPERATIONS = byName([
   deleteOverrideV1,
   exportOverrides,
   importOverrides,
+  setBlock,
+  listBlocks,
+  deleteBlock,
   listNamespaces,
   deleteNamespace,
   listPolicies,

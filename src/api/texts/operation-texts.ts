@@ -20,12 +20,15 @@ export const TAGS = {
   Overrides:
     'An override gives an identifier, or all identifiers that match a pattern, another limit and ' +
     'duration than those of the check.',
+  Blocks:
+    'A block denies all checks of one identifier in a namespace, for a time. weir adds these ' +
+    'operations to v1.',
   'Namespaces and policies':
     'The namespaces and policies of a server. weir adds these operations to v1.',
   Keys: 'API keys. weir adds these operations to v1.',
   'Audit log':
-    'The changes to keys, namespaces, overrides and policies, and the holds that operators have ' +
-    'ended. weir adds it to v1.',
+    'The changes to keys, namespaces, overrides, blocks and policies, and the holds that operators ' +
+    'have ended. weir adds it to v1.',
   Analytics:
     'Figures of namespaces by minute and by hour, and their busiest identifiers. weir adds these ' +
     'operations to v1.',

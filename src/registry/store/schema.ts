@@ -7,6 +7,7 @@
 import type { KeyRecord } from '../../auth/keys.ts';
 import { AMOUNT_MAX } from '../../core/constants.ts';
 import { canonicalBlock } from '../../overrides/cidr.ts';
+import { isPattern } from '../../overrides/pattern.ts';
 import type { Policy } from '../../policies/policy.ts';
 
 export interface NamespaceRecord {
@@ -34,9 +35,19 @@ export interface OverrideRecord {
   concurrency?: number;
   /** The end, Unix time in ms: from then on it does not apply. Only set where there is one. */
   expiresMs?: number;
+  /**
+   * Whether it is a block: it denies the one identifier, in which a star is a character, and has an
+   * end. An override of the same identifier has a record of its own. Only set where it is true.
+   */
+  isBlocking?: true;
+  /** Why the identifier is blocked, in the words of who blocked it. Only of a block. */
+  reason?: string;
 }
 
 export const AUDIT_ACTIONS = [
+  'block.create',
+  'block.update',
+  'block.delete',
   'hold.end',
   'key.create',
   'key.revoke',
@@ -158,7 +169,9 @@ export const TABLES: { readonly [Name in TableName]: Table<RecordTypes[Name]> } 
   overrides: {
     since: 2,
     nouns: ['override', 'overrides'],
-    identity: ({ row, scope, identifier, isCidr }) => [row, scope, identifier, isCidr === true],
+    identity: ({ row, scope, identifier, isCidr, isBlocking }) => {
+      return [row, scope, identifier, isCidr === true, isBlocking === true];
+    },
     fields: {
       id: isOverrideId,
       scope: isText,
@@ -171,7 +184,12 @@ export const TABLES: { readonly [Name in TableName]: Table<RecordTypes[Name]> } 
       isAsync: (value) => typeof value === 'boolean',
       createdMs: isCount,
       concurrency: isOptionalAmount,
-      expiresMs: isOptionalCount,
+      expiresMs: (value, { isBlocking }) =>
+        isBlocking === true ? isCount(value) : isOptionalCount(value),
+      isBlocking: (value, { scope, isCidr }) =>
+        value === undefined ||
+        (value === true && isCidr === undefined && !isPattern(String(scope))),
+      reason: (value) => value === undefined || isText(value),
     },
   },
   audit: {

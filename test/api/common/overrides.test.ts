@@ -16,14 +16,14 @@ function put(
   ended: readonly object[] = [],
 ) {
   const registry = {
-    overrideCounts: { exact, wildcard },
+    overrideCounts: { exact, wildcard, block: 0 },
     namespaceByName: () => ({ id: 'rlns_1' }),
     namespaceById: () => ({ name: 'n' }),
     override: () => before,
     putOverride: (override: object) => override,
     endedOverrides: () => ended,
     removeOverride: () => {
-      registry.overrideCounts = { exact: exact - 1, wildcard: wildcard - 1 };
+      registry.overrideCounts = { exact: exact - 1, wildcard: wildcard - 1, block: 0 };
     },
     namespaceOf: () => 'n',
     audit: () => {},
@@ -37,7 +37,7 @@ function put(
 }
 
 test.each([
-  ['n', 'user', EXACT_OVERRIDES_MAX, 0, 'without a wildcard'],
+  ['n', 'user', EXACT_OVERRIDES_MAX, 0, 'without a wildcard and blocks'],
   ['n', 'user*', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'],
   ['n*', 'user', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'],
   ['n', '10.0.0.0/8', 0, WILDCARD_OVERRIDES_MAX, 'with a wildcard or a CIDR block'],

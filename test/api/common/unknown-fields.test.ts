@@ -6,7 +6,11 @@
 import { beforeAll, expect, test } from 'vitest';
 import { ReportedFields, shownField } from '../../../src/api/common/unknown-fields.ts';
 import { DOCUMENTED } from '../../../src/api/operations/documentation.ts';
-import { UNKNOWN_FIELDS_MAX, UNKNOWN_FIELDS_PER_KEY_MAX } from '../../../src/core/constants.ts';
+import {
+  AMOUNT_MAX,
+  UNKNOWN_FIELDS_MAX,
+  UNKNOWN_FIELDS_PER_KEY_MAX,
+} from '../../../src/core/constants.ts';
 import { LONGEST_WINDOW_MS, readMetrics } from '../../support/http.ts';
 import { logRecords } from '../../support/log-records.ts';
 import type { Fields, Operation } from '../../support/operations.ts';
@@ -34,6 +38,9 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'ratelimits.deleteOverride': OVERRIDE,
   'ratelimits.exportOverrides': {},
   'ratelimits.importOverrides': { overrides: [{ ...OVERRIDE, ...TERMS }] },
+  'ratelimits.setBlock': { ...OVERRIDE, expires: AMOUNT_MAX },
+  'ratelimits.listBlocks': {},
+  'ratelimits.deleteBlock': OVERRIDE,
   'ratelimits.listNamespaces': {},
   'ratelimits.listPolicies': {},
   'keys.create': { name: 'made', permissions: ['keys.read'] },
@@ -85,10 +92,13 @@ test('every operation of v1 counts requests with unknown fields, and only those'
     await server.ok(operation, fields);
     expect([name, await requestsWith(name)]).toEqual([name, 0]);
     const misspelt = { ...fields, algoritm: 'gcra', expires: 1 };
-    const hasExpires = name === 'keys.create' || name === 'ratelimits.setOverride';
-    if (hasExpires) Object.assign(misspelt, { expires: Date.now() + 600_000 });
+    const hasExpires = ['keys.create', 'ratelimits.setOverride', 'ratelimits.setBlock'];
+    if (hasExpires.includes(name)) Object.assign(misspelt, { expires: AMOUNT_MAX });
     if (name === 'ratelimits.deleteOverride') {
       await server.ok('ratelimits.setOverride', { ...OVERRIDE, ...TERMS });
+    }
+    if (name === 'ratelimits.deleteBlock') {
+      await server.ok('ratelimits.setBlock', { ...OVERRIDE, expires: AMOUNT_MAX });
     }
     await server.ok(operation, misspelt);
     expect([name, await requestsWith(name)]).toEqual([name, 1]);

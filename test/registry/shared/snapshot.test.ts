@@ -56,3 +56,17 @@ test('a block and an identifier of one text are different records of one row', (
     { before: undefined, after: { isCidr: true } },
   ]);
 });
+
+test('a block of an identifier from Redis has one namespace and an end', () => {
+  const block = { isBlocking: true, limit: 0, concurrency: 0, expiresMs: 5, reason: 'spam' };
+  expect(decode({ ...block, identifier: 'a*' })()).toMatchObject({ ...block, identifier: 'a*' });
+  for (const changed of [
+    { expiresMs: undefined },
+    { scope: 'a*' },
+    { isCidr: true, identifier: '203.0.113.0/24' },
+    { isBlocking: false },
+    { reason: 7 },
+  ]) {
+    expect(decode({ ...block, ...changed })).toThrow('an invalid record of overrides');
+  }
+});

@@ -34,6 +34,7 @@ import {
 /** The begin of the window that ends at the `reset` of the examples. */
 const START_MS = 1_795_179_540_000;
 const MINUTE_MS = 60_000;
+const END_MS = 4_102_444_800_000;
 const CLOCK_FAULT = new URL('../../support/system-clock.preload.mjs', import.meta.url).pathname;
 
 const HOLD = { cost: 4_000, ttl: 30_000 };
@@ -43,6 +44,10 @@ const check = (operation: Operation, identifier: string, fields: Fields = {}): C
 };
 const override = (namespaceName: string, identifier = 'vip_*', limit = 100): Call => {
   return ['ratelimits.setOverride', { namespaceName, identifier, limit, duration: MINUTE_MS }];
+};
+const block = (namespaceName: string, identifier: string): Call => {
+  const reason = 'sends spam, ticket 5512';
+  return ['ratelimits.setBlock', { namespaceName, identifier, expires: END_MS, reason }];
 };
 const reservation = (): Call => check('ratelimits.reserve', 'org_1', { limit: 100_000, ...HOLD });
 const TWO_CHECKS = [
@@ -146,9 +151,12 @@ const PREPARATIONS: Record<string, Call[]> = {
   'ratelimit.getOverride found': [override('mail')],
   'ratelimit.listOverrides page': [override('push'), override('push', 'user_*')],
   'ratelimit.deleteOverride deleted': [override('sms')],
+  'ratelimits.setBlock blocked': [override('email.send')],
+  'ratelimits.listBlocks page': [override('email.send'), block('email.send', 'user_8241')],
+  'ratelimits.deleteBlock ended': [override('email.send'), block('email.send', 'user_8241')],
   'ratelimits.listNamespaces page': [override('email.send')],
   'ratelimits.deleteNamespace deleted': [override('old')],
-  'keys.list page': [key('web server', { expires: 4_102_444_800_000 }), key('worker')],
+  'keys.list page': [key('web server', { expires: END_MS }), key('worker')],
   'keys.revoke revoked': [key()],
   'audit.list page': [key(), override('api', 'user_*'), override('api', 'user_*', 200)],
   'analytics.getNamespaces day': [exhaustedClient, deniedClient],
@@ -176,7 +184,7 @@ const HOLDS: Record<string, Call> = {
  * one group share one.
  */
 const OWN_SERVER = new Set([
-  ...['ratelimits.exportOverrides', 'ratelimits.listOverrides'],
+  ...['ratelimits.exportOverrides', 'ratelimits.listOverrides', 'ratelimits.listBlocks'],
   ...['ratelimits.listNamespaces', 'ratelimits.explain'],
   'ratelimits.findIdentifier',
   ...['keys.list', 'keys.revoke', 'audit.list'],

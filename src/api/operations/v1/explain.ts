@@ -19,6 +19,7 @@ import { PRECEDENCE_RULES } from '../../../overrides/precedence.ts';
 import type { OverrideMatch } from '../../../overrides/sets.ts';
 import type { Policy } from '../../../policies/policy.ts';
 import { count } from '../../common/analytics.ts';
+import { blockFields, shownBlock } from '../../common/blocks.ts';
 import { DEFAULT_NAMESPACE } from '../../common/check-request.ts';
 import { counterFields, counterList, durationField, shownCounters } from '../../common/counters.ts';
 import { liveHoldsField, shownHolds } from '../../common/live-holds.ts';
@@ -57,10 +58,10 @@ export function response() {
     success: Type.Optional(
       flagged('Whether the next check would be allowed. Absent if the cause is `no_limit`.'),
     ),
-    cause: Type.Enum([...DECISION_CAUSES, 'no_limit'], {
+    cause: Type.Enum([...DECISION_CAUSES, 'blocked', 'no_limit'], {
       description:
-        'Reason of the decision. `no_limit`: nothing sets a limit, and there is no counter, or ' +
-        'more than one, to take it from.',
+        'Reason of the decision. `blocked`: the identifier is blocked. `no_limit`: nothing sets a ' +
+        'limit, and there is no counter, or more than one, to take it from.',
     }),
     passesAt: passesAt(),
     reason: named('The cause as a sentence.'),
@@ -68,21 +69,27 @@ export function response() {
       'Whether a check with these terms, at the time `at`, gets this decision. `false` if other ' +
         'machines share the counters: they may use tokens.',
     ),
+    block: Type.Optional(
+      Type.Object(blockFields(), {
+        description:
+          'The block of the identifier, which denies its checks. No override applies until it ends.',
+      }),
+    ),
     override: Type.Optional(
-      Type.Object(override, { description: 'The override that applies. Absent if none matches.' }),
+      Type.Object(override, { description: 'The override that applies. Absent if none does.' }),
     ),
     otherOverrides: listOf(
       Type.Object({
         ...override,
         rule: Type.Enum([...PRECEDENCE_RULES], {
-          description: 'Rule by which `override` takes precedence.',
+          description: 'Rule by which `override`, or the block, takes precedence.',
         }),
         reason: named('The rule in words.'),
       }),
       'Overrides that match and do not apply, in the order of their precedence: the first ' +
         `${EXPLAINED_OVERRIDES_MAX}.`,
     ),
-    matchingOverrides: amount('Number of overrides that match.'),
+    matchingOverrides: amount('Number of overrides that match, without a block.'),
     policy: Type.Optional(
       Type.Object(
         { gateway, shadow, skip },
@@ -255,8 +262,9 @@ export function explainResult(
 ): Result<typeof response> {
   const { winner, losers, count: matching } = facts.overrides;
   const { policy, identifier, recent, deniedThisHour } = facts;
+  const block = winner?.isBlocking === true ? winner : undefined;
   const { allowed, counters, predictions, nowMs, isExact } = explanation;
-  const { reason, ...verdict } = verdictOf(terms, explanation);
+  const { reason, ...verdict } = verdictOf(terms, explanation, facts.overrides);
   const isShadowed = policy?.shadow === true && !allowed;
   return {
     namespace: request.namespace.name,
@@ -273,11 +281,12 @@ export function explainResult(
       ...(policy?.skip === undefined ? [] : [`${NOT_CHECKED} ${policy.skip.join(', ')}.`]),
     ].join(' '),
     isExact,
-    ...(winner && { override: shownOverride(winner) }),
-    otherOverrides: losers.map(({ reason, ...override }) => {
-      return { ...shownOverride(override), rule: reason.rule, reason: reason.text };
+    ...(block && { block: shownBlock(block) }),
+    ...(winner && !block && { override: shownOverride(winner) }),
+    otherOverrides: losers.map(({ precedence, ...override }) => {
+      return { ...shownOverride(override), rule: precedence.rule, reason: precedence.text };
     }),
-    matchingOverrides: matching,
+    matchingOverrides: matching - (block === undefined ? 0 : 1),
     ...(policy && { policy: shownPolicy(policy) }),
     windows: terms.map((window, number) => {
       const { allowed: success, passesAt, ...rest } = predictions[number];

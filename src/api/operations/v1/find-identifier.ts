@@ -1,6 +1,6 @@
 /**
- * POST /v1/ratelimits.findIdentifier: in which namespaces an identifier has a counter, an override
- * or a recent decision. A request looks in a page of the namespaces, so that its work is bounded.
+ * POST /v1/ratelimits.findIdentifier: in which namespaces an identifier has a counter, a block, an
+ * override or a recent decision. A request looks in a page of the namespaces, so that its work is bounded.
  * Failures are ApiErrors, in the order 400, 403.
  */
 
@@ -9,6 +9,7 @@ import type { Key } from '../../../auth/keyring.ts';
 import { FOUND_NAMESPACES_MAX, IDENTIFIER_MAX_CHARACTERS } from '../../../core/constants.ts';
 import { field, text } from '../../../core/schema.ts';
 import type { CounterState } from '../../../engine/engine.ts';
+import { blockFields } from '../../common/blocks.ts';
 import { counterList, shownCounters } from '../../common/counters.ts';
 import { counterOperation, type Result } from '../../common/operation.ts';
 import { overrideV1 } from '../../common/override-fields.ts';
@@ -30,6 +31,11 @@ export function response() {
           { description: 'The namespace.' },
         ),
         counters: counterList('The counters of the identifier in the namespace.'),
+        block: Type.Optional(
+          Type.Object(blockFields(), {
+            description: 'The block of the identifier. Needs `read_override`.',
+          }),
+        ),
         override: Type.Optional(
           Type.Object(
             {
@@ -51,8 +57,8 @@ export function response() {
           }),
         ),
       }),
-      'The namespaces of the page in which the identifier has a counter, a recent decision, or ' +
-        'an override for it alone.',
+      'The namespaces of the page in which the identifier has a counter, a recent decision, a ' +
+        'block, or an override for it alone.',
     ),
     cursor,
     total: amount('Number of namespaces that the key may read.'),
