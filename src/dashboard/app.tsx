@@ -1,6 +1,6 @@
 /**
  * The frame of the dashboard: sign-in, the header, the navigation and the view of the route. On
- * navigation the focus moves to the heading of the view.
+ * navigation the focus moves to the field that the view begins with, else to its heading.
  */
 
 import type { ComponentType } from 'preact';
@@ -139,7 +139,10 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
   useEffect(() => {
     document.title = `${title} – weir`;
     // A page that has just been loaded begins at its top.
-    if (!keepsFocus.current) main.current?.querySelector('h1')?.focus();
+    if (!keepsFocus.current) {
+      const field = main.current?.querySelector<HTMLElement>('[data-begin=true]');
+      (field ?? main.current?.querySelector('h1'))?.focus();
+    }
     keepsFocus.current = false;
     scrollTo(0, 0);
   }, [route.view, route.item]);

@@ -956,6 +956,25 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await see(page, 'The key to revoke was revoked.');
     });
 
+    test('Identifier begins in its field without a question, and at its heading with one', async () => {
+      const page = await openSignedIn();
+      const hasFocus = (label: string) => {
+        return page.getByLabel(label, { exact: true }).evaluate((it) => it.matches(':focus'));
+      };
+      await tabTo(page, 'Identifier');
+      await page.keyboard.press('Enter');
+      await heading(page, 'Identifier');
+      await expect.poll(() => hasFocus('Identifier')).toBe(true);
+      await page.keyboard.type('user_1');
+      await page.keyboard.press('Enter');
+      await see(page, 'The latest denial first');
+      await goTo(page, '#/decisions', 'Recent decisions');
+      await page.getByRole('link', { name: 'user_1' }).first().focus();
+      await page.keyboard.press('Enter');
+      await heading(page, 'Identifier');
+      await expect.poll(() => focusedText(page)).toBe('Identifier');
+    });
+
     test('the first link skips to the content of the same view', async () => {
       const page = await openSignedIn();
       await goTo(page, '#/policies', 'Policies');
