@@ -114,6 +114,8 @@ export const KEY_NAME_MAX_CHARACTERS = 256;
 export const PERMISSIONS_MAX = 1_000;
 /** Entries of the audit log. The store deletes older ones. */
 export const AUDIT_ENTRIES_MAX = 10_000;
+/** Entries of the audit log that a request with filters reads. */
+export const AUDIT_SCANNED_MAX = 500;
 /** Items that an entry of the audit log lists. They bound its size; the others are only counted. */
 export const AUDIT_PERMISSIONS_MAX = 100;
 export const AUDIT_NAMESPACES_MAX = 16;

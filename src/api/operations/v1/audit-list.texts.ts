@@ -1,6 +1,6 @@
 /** The texts and the examples of GET /v1/audit.list. */
 
-import { AUDIT_ENTRIES_MAX } from '../../../core/constants.ts';
+import { AUDIT_ENTRIES_MAX, AUDIT_SCANNED_MAX } from '../../../core/constants.ts';
 import { KEY_ID, NAMESPACE_ID, OVERRIDE_ID, ok, PAGE_TOO_LARGE } from '../../texts/examples.ts';
 import { numberText } from '../../texts/number-text.ts';
 import { documented } from '../../texts/operation-texts.ts';
@@ -18,6 +18,9 @@ export const listAuditTexts = documented(listAudit, response, {
       'namespace with its overrides. A namespace that a check creates has no entry; one that ' +
       '`setOverride` creates has one. The entry of a hold is written after its end. The log on ' +
       'standard error has the same entries.',
+    'Filters combine: an entry must match all. A request with filters reads ' +
+      `${AUDIT_SCANNED_MAX} entries at most, so a page may have fewer entries than \`limit\`, or ` +
+      'none. There are more as long as it has a `cursor`.',
   ],
   examples: {
     page: {

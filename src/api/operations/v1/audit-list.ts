@@ -4,9 +4,17 @@
  */
 
 import Type from 'typebox';
-import { AUDIT_NAMESPACES_MAX, AUDIT_PERMISSIONS_MAX, PAGE_MAX } from '../../../core/constants.ts';
+import {
+  AUDIT_NAMESPACES_MAX,
+  AUDIT_PERMISSIONS_MAX,
+  AUDIT_SCANNED_MAX,
+  IDENTIFIER_MAX_CHARACTERS,
+  PAGE_MAX,
+} from '../../../core/constants.ts';
+import { field, integer, text } from '../../../core/schema.ts';
 import { publicEntry } from '../../../registry/audit-entries.ts';
-import { AUDIT_ACTIONS, AUDIT_SOURCES } from '../../../registry/store/schema.ts';
+import { AUDIT_ACTIONS, AUDIT_SOURCES, type AuditEntry } from '../../../registry/store/schema.ts';
+import { TIME_MAX_MS } from '../../common/analytics.ts';
 import { holdKind } from '../../common/holds.ts';
 import { type Result, readOperation } from '../../common/operation.ts';
 import { overrideV1 } from '../../common/override-fields.ts';
@@ -52,6 +60,7 @@ export function response() {
   return Type.Object({
     entries: listOf(entry, 'The entries, the newest first.'),
     ...pageState(),
+    total: amount('Number of entries in the log. Filters do not change it.'),
   });
 }
 
@@ -119,18 +128,82 @@ function values(description: string) {
   );
 }
 
-/** The newest entries first; a cursor is the row of the last entry of the previous page. */
+/**
+ * The newest entries first; a cursor is the row of the last entry that was read. With filters, a
+ * request reads AUDIT_SCANNED_MAX entries at most, on the main thread.
+ */
 export const listAudit = readOperation({
   name: 'audit.list',
   version: 'v1',
   requires: { permission: 'read_audit' },
-  request: pageFields(PAGE_MAX),
-  handle: ({ permissions, auditLog }, { limit = PAGE_MAX, cursor }): Result<typeof response> => {
+  request: { ...filterFields(), ...pageFields(PAGE_MAX) },
+  handle: ({ permissions, auditLog }, query): Result<typeof response> => {
     permissions.requireGlobal('read_audit');
+    const { limit = PAGE_MAX, cursor } = query;
     const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
-    const entries = auditLog.readAudit(below, limit + 1);
-    const page = entries.slice(0, limit);
-    const next = entries.length > limit ? { cursor: String(page[limit - 1].row) } : {};
-    return { entries: page.map(publicEntry), ...next, total: auditLog.auditCount };
+    const isFiltered = FILTERS.some((name) => query[name] !== undefined);
+    const scannedMax = isFiltered ? AUDIT_SCANNED_MAX : limit;
+    const read = auditLog.readAudit(below, scannedMax + 1);
+    const entries: ReturnType<typeof publicEntry>[] = [];
+    let last = read.at(-1);
+    for (const entry of read.slice(0, scannedMax)) {
+      last = entry;
+      if (matches(entry, query)) entries.push(publicEntry(entry));
+      if (entries.length === limit) break;
+    }
+    const next = last === read.at(-1) ? {} : { cursor: String(last?.row) };
+    return { entries, ...next, total: auditLog.auditCount };
   },
 });
+
+function filterFields() {
+  const time = () => integer(0, TIME_MAX_MS, 'a time in Unix milliseconds,');
+  const name = (description: string) => field(text(1, IDENTIFIER_MAX_CHARACTERS), description);
+  const actions = Type.Enum([...AUDIT_ACTIONS], { accepts: 'an action of the audit log' });
+  return {
+    action: Type.Optional(field(actions, 'Lists entries with this action only.')),
+    by: Type.Optional(
+      name('Lists the changes by this key (its id), user or source (as in `by`) only.'),
+    ),
+    namespace: Type.Optional(
+      name('Lists the entries of this namespace, by its name, id or pattern, only.'),
+    ),
+    target: Type.Optional(
+      name('Lists entries with this text in a value of `target` only, in either case.'),
+    ),
+    start: Type.Optional(field(time(), 'Begin of the listed time, in Unix milliseconds.')),
+    end: Type.Optional(field(time(), 'End of the listed time, in Unix milliseconds.')),
+  };
+}
+
+const FILTERS = ['action', 'by', 'namespace', 'target', 'start', 'end'] as const;
+
+interface Filter {
+  action?: string;
+  by?: string;
+  namespace?: string;
+  target?: string;
+  start?: number;
+  end?: number;
+}
+
+function matches(entry: AuditEntry, { action, by, namespace, target, start, end }: Filter) {
+  const { keyId, by: source, user } = entry;
+  const targets = Object.values(entry.target).flat();
+  const { namespace: name, namespaceId, namespaces = [] } = entry.target as TargetNamespaces;
+  const sought = target?.toLowerCase();
+  return (
+    (action === undefined || entry.action === action) &&
+    (by === undefined || [keyId, source, user].includes(by)) &&
+    (namespace === undefined || [name, namespaceId, ...namespaces].includes(namespace)) &&
+    (sought === undefined || targets.some((it) => String(it).toLowerCase().includes(sought))) &&
+    entry.at >= (start ?? 0) &&
+    entry.at <= (end ?? TIME_MAX_MS)
+  );
+}
+
+interface TargetNamespaces {
+  namespace?: string;
+  namespaceId?: string;
+  namespaces?: string[];
+}

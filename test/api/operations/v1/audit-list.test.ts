@@ -8,6 +8,7 @@ import {
   AUDIT_ENTRIES_MAX,
   AUDIT_NAMESPACES_MAX,
   AUDIT_PERMISSIONS_MAX,
+  AUDIT_SCANNED_MAX,
 } from '../../../../src/core/constants.ts';
 import { type AuditEntryFields, listAuditEntries } from '../../../support/audit-log.ts';
 import { useDataDirectory } from '../../../support/data-directory.ts';
@@ -211,6 +212,48 @@ describe('the stored audit log', () => {
       403,
       'the API key lacks the permission "read_audit"',
     ]);
+  });
+
+  test('filters by what, who, where and when, and reads a bounded number of entries', async () => {
+    const by = 'command line' as const;
+    withStore(own.dataDir, (store) => {
+      const entries = Array.from({ length: 2 * AUDIT_SCANNED_MAX }, (_, i) => {
+        const target = {
+          namespace: `n${i % 2}`,
+          namespaceId: `rlns_${i % 2}`,
+          identifier: `U_${i}`,
+        };
+        return { at: 1_000 + i, action: 'override.create' as const, keyId: null, by, target };
+      });
+      addRecords(store, 'audit', entries);
+    });
+    const server = await own.start();
+    const key = await server.ok('keys.create', { name: 'k', permissions: ['*'] });
+    await server.ok('ratelimits.importOverrides', { overrides: [setOverride('n_import', 'a', 1)] });
+    const page = async (fields: Fields) => {
+      const { entries, cursor } = await server.ok('audit.list', fields);
+      return { ids: (entries as AuditEntryFields[]).map(({ id }) => id), cursor };
+    };
+    const newest = 2 * AUDIT_SCANNED_MAX + 2;
+    expect((await page({ action: 'key.create' })).ids).toEqual([newest - 1]);
+    const root = await rootId(server);
+    expect((await page({ by: root })).ids).toEqual([newest, newest - 1]);
+    expect((await page({ namespace: 'n_import' })).ids).toEqual([newest]);
+    expect((await page({ target: (key.keyId as string).toUpperCase() })).ids).toEqual([newest - 1]);
+    expect((await page({ by, namespace: 'rlns_1', start: 1_998, limit: 1 })).ids).toEqual([1_000]);
+    // The oldest entry is not among those that the first pages read.
+    const oldest: Fields = { target: 'u_0', end: 1_000 };
+    const pages = [await page(oldest)];
+    while (pages.at(-1)!.cursor)
+      pages.push(await page({ ...oldest, cursor: pages.at(-1)!.cursor }));
+    expect(pages).toEqual([
+      { ids: [], cursor: String(newest - AUDIT_SCANNED_MAX + 1) },
+      { ids: [], cursor: String(newest - 2 * AUDIT_SCANNED_MAX + 1) },
+      { ids: [1] },
+    ]);
+    for (const fields of [{ action: 'x' }, { start: 'x' }, { by: '' }]) {
+      expect((await server.call('audit.list', fields)).status).toBe(400);
+    }
   });
 
   test('reports a damaged entry', async () => {
