@@ -8,15 +8,22 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SessionInfo, SessionState } from '../observe/dashboard/snapshot.ts';
 import type { ViewProps } from './common/context.ts';
 import { ErrorNote, Note, useAction } from './common/controls.tsx';
+import {
+  type IdentifierAction,
+  IdentifierActionsContext,
+  type Target,
+} from './common/identifier-actions.tsx';
 import { type Live, useLive } from './common/live.ts';
 import { handleSessionEnd, sessionState, signIn, signOut } from './common/operations.ts';
 import { Grant } from './common/permissions.ts';
-import { linkTo, useRoute } from './common/router.ts';
+import { linkTo, navigate, useRoute } from './common/router.ts';
+import { State } from './common/state.tsx';
 import { Name } from './common/text.tsx';
 import { ThemeSwitch } from './common/theme.tsx';
 import { AuditView } from './views/audit.tsx';
 import { DecisionsView } from './views/decisions.tsx';
 import { IdentifierView } from './views/identifier.tsx';
+import { IdentifierDialog } from './views/identifier-dialogs.tsx';
 import { KeysView } from './views/keys.tsx';
 import { NamespaceView } from './views/namespace.tsx';
 import { NamespacesView } from './views/namespaces.tsx';
@@ -83,7 +90,8 @@ export function App() {
   const [isFresh, setFresh] = useState(false);
   const [error, setError] = useState<Error>();
   const end = (why: string) => {
-    setReason(why);
+    // Requests under way when a session ends are answered too. The first answer has the reason.
+    setReason((before) => before || why);
     setState((before) => ({ ...before, session: null }));
     // The proxy may have signed in another user.
     const update = (now: SessionState) => {
@@ -100,6 +108,7 @@ export function App() {
   const { session } = state;
   if (session === null) {
     const begin = (started: SessionInfo) => {
+      setReason('');
       setFresh(true);
       setState({ ...state, session: started });
     };
@@ -130,6 +139,8 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
     await signOut();
     onEnd('');
   });
+  const [open, setOpen] = useState<{ action: IdentifierAction; target: Target }>();
+  const [done, setDone] = useState('');
   const view = VIEWS[route.view];
   const isItem = route.view === 'namespaces' && route.item !== '';
   const Shown = isItem ? NamespaceView : view?.component;
@@ -144,10 +155,15 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
       (field ?? main.current?.querySelector('h1'))?.focus();
     }
     keepsFocus.current = false;
+    setDone('');
     scrollTo(0, 0);
   }, [route.view, route.item]);
+  const openAction = (action: IdentifierAction, target: Target) => {
+    setDone('');
+    setOpen({ action, target });
+  };
   return (
-    <>
+    <IdentifierActionsContext.Provider value={{ grant, open: openAction }}>
       <a class="skip" href="#content">
         Skip to the content
       </a>
@@ -158,6 +174,8 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
         <span class="host">
           <Name text={session.server.host} /> · {session.server.version}
         </span>
+        <Status live={live} />
+        {grant.mayInSome('read_namespace') && <Search />}
         <Account holder={session.holder} />
         <ThemeSwitch />
         <button type="button" onClick={() => signingOut.run()} disabled={signingOut.isRunning}>
@@ -180,6 +198,7 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
       <main ref={main} id="content" tabIndex={-1}>
         <Banner live={live} resume={resume} />
         <ErrorNote error={signingOut.error} />
+        {done !== '' && <Note kind="success">{done}</Note>}
         {Shown === undefined ? (
           <>
             <h1 tabIndex={-1}>Not found</h1>
@@ -195,7 +214,73 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
           />
         )}
       </main>
-    </>
+      {open !== undefined && (
+        <IdentifierDialog
+          {...open}
+          grant={grant}
+          onDone={(what) => {
+            setOpen(undefined);
+            setDone(what);
+          }}
+          onClose={() => setOpen(undefined)}
+        />
+      )}
+    </IdentifierActionsContext.Provider>
+  );
+}
+
+const STATUSES: Readonly<Record<string, string>> = { ready: 'Healthy', degraded: 'Degraded' };
+
+/** The health of the server, with a link to the reasons. */
+function Status({ live: { history, connection } }: { live: Live }) {
+  const status = history.at(-1)?.health.status;
+  if (status === undefined) return null;
+  const isLost = connection === 'lost';
+  const isHealthy = status === 'ready' && !isLost;
+  return (
+    <a class="status" href={linkTo('overview')}>
+      <State meaning={isHealthy ? 'allowed' : 'warning'}>
+        {isLost ? 'No connection' : (STATUSES[status] ?? status)}
+      </State>
+    </a>
+  );
+}
+
+/** Finds an identifier in all namespaces. The key `/` puts the focus here. */
+function Search() {
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const focus = (event: KeyboardEvent) => {
+      const { target, key, ctrlKey, metaKey, altKey } = event;
+      if (key !== '/' || ctrlKey || metaKey || altKey) return;
+      if (target instanceof Element && target.closest('input, select, textarea, dialog')) return;
+      event.preventDefault();
+      field.current?.focus();
+    };
+    addEventListener('keydown', focus);
+    return () => removeEventListener('keydown', focus);
+  }, []);
+  return (
+    <search>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const { value } = field.current!;
+          if (value !== '') navigate(linkTo('identifier', '', { identifier: value }));
+        }}
+      >
+        <input
+          ref={field}
+          type="search"
+          aria-label="Find in all namespaces"
+          aria-keyshortcuts="/"
+          placeholder="Find an identifier"
+          autocomplete="off"
+          spellcheck={false}
+        />
+        <kbd title="Press / to search">/</kbd>
+      </form>
+    </search>
   );
 }
 

@@ -215,13 +215,14 @@ export function Dialog({ title, onClose, children }: DialogProps) {
 
 interface ConfirmProps {
   title: string;
+  /** The name of the button: what it does, as in "Delete override". */
   action: string;
   run: () => Promise<void>;
   onClose: () => void;
   children: ComponentChildren;
 }
 
-/** Asks before an action that cannot be undone. */
+/** Asks before an action that cannot be undone. The focus starts on the button that cancels. */
 export function Confirm({ title, action, run, onClose, children }: ConfirmProps) {
   const confirmed = useAction(run);
   return (
@@ -229,6 +230,9 @@ export function Confirm({ title, action, run, onClose, children }: ConfirmProps)
       {children}
       <ErrorNote error={confirmed.error} />
       <div class="buttons">
+        <button type="button" onClick={onClose}>
+          Cancel
+        </button>
         <button
           type="button"
           class="danger"
@@ -239,23 +243,39 @@ export function Confirm({ title, action, run, onClose, children }: ConfirmProps)
         >
           {action}
         </button>
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
       </div>
     </Dialog>
   );
+}
+
+/** The order that the reader has chosen. */
+export interface Sort {
+  column: string;
+  isDescending: boolean;
 }
 
 interface TableProps {
   caption: string;
   /** A name that ends in `#` is that of a column of numbers; `Actions` has buttons. */
   columns: readonly string[];
+  /** Columns with a button that orders the rows. */
+  sortable?: readonly string[];
+  sort?: Sort | undefined;
+  onSort?: (column: string) => void;
   children: ComponentChildren;
 }
 
-/** A table that scrolls by itself where it is too wide. Only then it takes the focus. */
-export function Table({ caption, columns, children }: TableProps) {
+/** Tables with more columns become a list of cards on a narrow screen. */
+const NARROW_COLUMNS_MAX = 3;
+
+/** The heading of a column without the mark of numbers. */
+export const headingOf = (column: string): string => column.replace(/#$/, '');
+
+/**
+ * A table that scrolls by itself where it is too wide. Only then it takes the focus. The roles keep
+ * it a table where the style shows its rows as cards, whose labels are the headings.
+ */
+export function Table({ caption, columns, sortable = [], sort, onSort, children }: TableProps) {
   const ref = useRef<HTMLDivElement>(null);
   const measure = () => {
     const region = ref.current!;
@@ -267,7 +287,15 @@ export function Table({ caption, columns, children }: TableProps) {
     }
   };
   // At once after each change of the rows, and a frame after one of the window or within a cell.
-  useLayoutEffect(measure);
+  useLayoutEffect(() => {
+    for (const row of ref.current!.querySelectorAll('tbody tr')) {
+      for (const [i, cell] of [...row.children].entries()) {
+        const label = headingOf(columns[i] ?? '');
+        if ((cell as HTMLElement).dataset.label !== label) cell.setAttribute('data-label', label);
+      }
+    }
+    measure();
+  });
   useLayoutEffect(() => {
     const region = ref.current!;
     const observer = new ResizeObserver(measure);
@@ -275,17 +303,32 @@ export function Table({ caption, columns, children }: TableProps) {
     for (const child of region.children) observer.observe(child);
     return () => observer.disconnect();
   }, [caption]);
+  const isWide = columns.length > NARROW_COLUMNS_MAX;
   return (
-    <div class="table" ref={ref}>
+    <div class={isWide ? 'table cards' : 'table'} ref={ref}>
       <table>
         <caption>{caption}</caption>
         <thead>
           <tr>
             {columns.map((column) => {
               const isNumber = column.endsWith('#');
+              const heading = headingOf(column);
+              const order = sort?.isDescending ? 'descending' : 'ascending';
+              const isSorted = sort?.column === column;
               return (
-                <th key={column} scope="col" class={isNumber ? 'number' : column.toLowerCase()}>
-                  {isNumber ? column.slice(0, -1) : column}
+                <th
+                  key={column}
+                  scope="col"
+                  class={isNumber ? 'number' : column.toLowerCase()}
+                  aria-sort={isSorted ? order : undefined}
+                >
+                  {sortable.includes(column) ? (
+                    <button type="button" class="sort" onClick={() => onSort?.(column)}>
+                      {heading}
+                    </button>
+                  ) : (
+                    heading
+                  )}
                 </th>
               );
             })}

@@ -3,6 +3,7 @@
 import { Fragment } from 'preact';
 import { FIGURES, type Figures } from '../../core/figures.ts';
 import { formatShare } from './format.ts';
+import type { Column } from './sorted-table.tsx';
 
 const SHOWN = FIGURES.filter(({ label }) => label !== undefined);
 
@@ -41,4 +42,29 @@ export function FigureCells({ figures, format }: FigureCellsProps) {
 
 function deniedShare({ allowed = 0, denied = 0 }: Partial<Figures>): string {
   return allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied));
+}
+
+/** The columns of a table that the reader orders. @param per the time of each figure, as `/s` */
+export function figureColumns<Row extends Partial<Figures>>(
+  format: (figure: number) => string,
+  per = '',
+): Column<Row>[] {
+  return SHOWN.flatMap(({ name, label }): Column<Row>[] => {
+    const column: Column<Row> = {
+      name: `${label}${per}#`,
+      cell: ({ [name]: figure }) => (figure === undefined ? '–' : format(figure)),
+      value: ({ [name]: figure }) => figure,
+    };
+    if (name === 'allowed') return [{ ...column, bar: 'neutral' }];
+    if (name !== 'denied') return [column];
+    return [
+      column,
+      {
+        name: 'Denied share#',
+        cell: deniedShare,
+        value: ({ allowed = 0, denied = 0 }) => denied / Math.max(1, allowed + denied),
+        ...{ bar: 'denied', barMax: 1 },
+      },
+    ];
+  });
 }

@@ -113,7 +113,11 @@ export function DecisionsView({ grant, route }: ViewProps) {
       )}
       {since !== undefined && decisions.length > 0 && (
         <>
-          <DecisionTable caption="The newest first" decisions={decisions} />
+          <DecisionTable
+            caption="The newest first"
+            decisions={decisions}
+            isPartial={cursor !== undefined}
+          />
           <p class="hint">
             The records begin at <Time ms={since} />. Denials of an identifier within a second are
             one record. “Left out” counts further denials of the namespace without a record.

@@ -1,11 +1,13 @@
 /** Identifiers in all namespaces: the busiest ones, and where one identifier is. */
 
 import { useState } from 'preact/hooks';
-import { ErrorNote, Table, useLoad, useTicks } from '../common/controls.tsx';
+import { ErrorNote, useLoad, useTicks } from '../common/controls.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
+import { IdentifierActions } from '../common/identifier-actions.tsx';
 import { call, callAll, type Response } from '../common/operations.ts';
 import { type Range, RangeSelect, rangeOf } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
+import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { Name, Time } from '../common/text.tsx';
 import { Ranking } from './ranking.tsx';
 
@@ -74,40 +76,52 @@ export function Places({ identifier }: { identifier: string }) {
         </p>
       )}
       {places.data !== undefined && places.data.length > 0 && (
-        <Table
+        <SortedTable
           caption="The latest denial first"
-          columns={['Namespace', 'Last denied', 'Counters', 'Override']}
-        >
-          {places.data.map((place) => (
-            <PlaceRow key={place.namespace.id} identifier={identifier} place={place} />
-          ))}
-        </Table>
+          columns={placeColumns(identifier)}
+          rows={places.data}
+          keyOf={({ namespace }) => namespace.id}
+        />
       )}
     </section>
   );
 }
 
-function PlaceRow({ identifier, place }: { identifier: string; place: Place }) {
-  const { namespace, counters, override, lastDenied } = place;
-  return (
-    <tr>
-      <th scope="row">
+function placeColumns(identifier: string): Column<Place>[] {
+  return [
+    {
+      name: 'Namespace',
+      cell: ({ namespace }) => (
         <a href={linkTo('identifier', '', { namespace: namespace.name, identifier })}>
           <Name text={namespace.name} />
         </a>
-      </th>
-      <td>{lastDenied && <Time ms={lastDenied.until} />}</td>
-      <td>{counters.map(counterText).join(', ')}</td>
-      <td>
-        {override !== undefined && (
+      ),
+      value: ({ namespace }) => namespace.name,
+    },
+    {
+      name: 'Last denied',
+      cell: ({ lastDenied }) => lastDenied && <Time ms={lastDenied.until} />,
+      value: ({ lastDenied }) => lastDenied?.until,
+    },
+    { name: 'Counters', cell: ({ counters }) => counters.map(counterText).join(', ') },
+    {
+      name: 'Override',
+      cell: ({ override }) =>
+        override && (
           <>
             {`${formatWhole(override.limit)} per ${formatDuration(override.duration)} for `}
             <Name text={override.identifier} />
           </>
-        )}
-      </td>
-    </tr>
-  );
+        ),
+      value: ({ override }) => override?.limit,
+    },
+    {
+      name: 'Actions',
+      cell: ({ namespace }) => (
+        <IdentifierActions namespace={namespace.name} identifier={identifier} />
+      ),
+    },
+  ];
 }
 
 function counterText({ duration, limit, algorithms }: Place['counters'][number]): string {

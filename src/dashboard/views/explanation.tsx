@@ -3,6 +3,7 @@
 import { Figure, Note, Table } from '../common/controls.tsx';
 import { formatCount, formatDuration, formatWhole } from '../common/format.ts';
 import type { Response } from '../common/operations.ts';
+import { State } from '../common/state.tsx';
 import { End, Name, Time } from '../common/text.tsx';
 import { kindOf } from './override-dialogs.tsx';
 
@@ -97,7 +98,9 @@ function WindowRow({ window }: { window: Window }) {
       </td>
       <td class="number">{formatWhole(terms.cost.value)}</td>
       <td class="number">{formatWhole(left)}</td>
-      <td>{success ? 'allowed' : 'denied'}</td>
+      <td>
+        <State meaning={success ? 'allowed' : 'denied'}>{success ? 'allowed' : 'denied'}</State>
+      </td>
       <td>{success ? 'now' : passesAt === undefined ? 'never' : <Time ms={passesAt} />}</td>
       <td>
         <Time ms={reset} />

@@ -20,6 +20,7 @@ import {
   useLoad,
 } from '../common/controls.tsx';
 import { formatDuration, formatWhole, parseDuration } from '../common/format.ts';
+import { IdentifierActions } from '../common/identifier-actions.tsx';
 import { NamespaceField } from '../common/namespace-field.tsx';
 import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
@@ -27,6 +28,7 @@ import { Name, Time } from '../common/text.tsx';
 import { DecisionTable } from './decision-table.tsx';
 import { Places, Rankings } from './everywhere.tsx';
 import { ExplanationSection } from './explanation.tsx';
+import { ResetCounters } from './reset-counters.tsx';
 
 type Holds = Response<'ratelimits.inspect'>['holds'];
 type Hold = Holds['list'][number];
@@ -269,36 +271,29 @@ export function IdentifierView({ grant, route }: ViewProps) {
         </details>
       )}
       {isAsked && mayReset && (
-        <div class="buttons">
+        <section class="danger-zone" aria-label="Reset of the counters">
           <button type="button" class="danger" onClick={() => setResetting(form)}>
             Reset
           </button>
-        </div>
+        </section>
       )}
       {resetting !== undefined && (
-        <Confirm
-          title="Reset the counters?"
-          action="Reset"
-          run={async () => {
-            const { namespace, identifier } = resetting;
+        <ResetCounters
+          target={resetting}
+          grant={grant}
+          onDone={(cleared) => {
             const at = addressOf(resetting);
-            const { cleared } = await call('ratelimits.reset', { namespace, identifier });
             setOutcome({ cleared }, at);
             navigate(at);
             answer.reload();
           }}
           onClose={() => setResetting(undefined)}
-        >
-          <p>
-            All counters of <Name text={resetting.identifier} /> in{' '}
-            <Name text={resetting.namespace} /> are removed. Its next check finds all tokens.
-          </p>
-        </Confirm>
+        />
       )}
       {ending !== undefined && (
         <Confirm
           title={`Release the ${ending.kind}?`}
-          action="Release"
+          action={`Release ${ending.kind}`}
           run={async () => {
             const { namespace, identifier } = question;
             const { handle } = ending;
@@ -342,9 +337,12 @@ function KnowledgeSection({ knowledge, namespace, identifier, onRelease }: Knowl
   const { counters, holds, explanation, decisions = [] } = knowledge;
   return (
     <>
-      <p class="hint">
-        The answer for <Name text={identifier} /> in the namespace <Name text={namespace} />:
-      </p>
+      <div class="with-copy">
+        <p class="hint">
+          The answer for <Name text={identifier} /> in the namespace <Name text={namespace} />:
+        </p>
+        <IdentifierActions namespace={namespace} identifier={identifier} />
+      </div>
       {explanation !== undefined && <ExplanationSection explanation={explanation} />}
       <section aria-labelledby="counters">
         <h2 id="counters">Counters</h2>
@@ -428,7 +426,12 @@ function HoldRow({ hold, onRelease }: Pick<HoldProps, 'onRelease'> & { hold: Hol
       </td>
       {onRelease !== undefined && (
         <td class="actions">
-          <button type="button" aria-label={`Release ${handle}`} onClick={() => onRelease(hold)}>
+          <button
+            type="button"
+            class="danger"
+            aria-label={`Release ${handle}`}
+            onClick={() => onRelease(hold)}
+          >
             Release
           </button>
         </td>

@@ -1,24 +1,18 @@
 /** One namespace: its decisions over time, its busiest identifiers, its policy and overrides. */
 
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 import { NO_FIGURES } from '../../core/figures.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
-import {
-  Confirm,
-  ErrorNote,
-  Note,
-  Table,
-  Unavailable,
-  useLoad,
-  useTicks,
-} from '../common/controls.tsx';
+import { ErrorNote, Note, Table, Unavailable, useLoad, useTicks } from '../common/controls.tsx';
+import { Copy } from '../common/copy.tsx';
 import { formatDuration, formatShort, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll, type TimelinePoint } from '../common/operations.ts';
 import { granularityOf, type Range, RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { End, Name } from '../common/text.tsx';
+import { DeleteNamespace } from './delete-namespace.tsx';
 import { kindOf } from './override-dialogs.tsx';
 import { PolicyDetails } from './policies.tsx';
 import { Ranking } from './ranking.tsx';
@@ -38,7 +32,6 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
     known.data?.find(({ name }) => name === namespaceName)?.id ??
     live.history.at(-1)?.namespaces.find(({ name }) => name === namespaceName)?.id;
   const [range, setRange] = useRange();
-  const [isDeleting, setDeleting] = useState(false);
   return (
     <>
       <p class="breadcrumb">
@@ -48,8 +41,9 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
         <Name text={namespaceName} />
       </h1>
       {id !== undefined && (
-        <p class="hint">
+        <p class="hint with-copy">
           <code>{id}</code>
+          <Copy text={id} />
         </p>
       )}
       <ErrorNote error={known.error} />
@@ -72,27 +66,7 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
         <OverridesSection namespaceName={namespaceName} namespaceId={id} />
       )}
       {id !== undefined && grant.may('delete_namespace', id) && (
-        <p>
-          <button type="button" onClick={() => setDeleting(true)}>
-            Delete namespace
-          </button>
-        </p>
-      )}
-      {isDeleting && (
-        <Confirm
-          title="Delete the namespace?"
-          action="Delete"
-          run={async () => {
-            await call('ratelimits.deleteNamespace', { namespaceId: id });
-            location.hash = linkTo('namespaces');
-          }}
-          onClose={() => setDeleting(false)}
-        >
-          <p>
-            The namespace <Name text={namespaceName} /> is deleted with its overrides, counters and
-            figures. This cannot be undone. A later check with this name creates another namespace.
-          </p>
-        </Confirm>
+        <DeleteNamespace name={namespaceName} id={id} grant={grant} />
       )}
     </>
   );

@@ -2,17 +2,17 @@
 
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
-import { ErrorNote, Field, Note, Table, useLoad, useTicks } from '../common/controls.tsx';
-import { FigureCells, figureHeadings } from '../common/figures.tsx';
+import { ErrorNote, Field, Note, useLoad, useTicks } from '../common/controls.tsx';
+import { Copy } from '../common/copy.tsx';
+import { figureColumns } from '../common/figures.tsx';
 import { formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, type NamespaceTotals } from '../common/operations.ts';
 import { RangeSelect, rangeOf, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
+import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { Name } from '../common/text.tsx';
 
-/** Rows of the table. The filter finds the others. */
-const ROWS_MAX = 200;
 /** How often the figures are read again. */
 const REFRESH_MS = 5_000;
 
@@ -60,31 +60,12 @@ export function NamespacesView({ grant, live }: ViewProps) {
       {rows.length === 0 && !known.isLoading ? (
         <p class="empty">There is no such namespace. The first check in a namespace creates it.</p>
       ) : (
-        <Table
+        <SortedTable
           caption={`Namespaces: ${formatWhole(rows.length)}`}
-          columns={['Namespace', ...figureHeadings(), 'Id']}
-        >
-          {rows.slice(0, ROWS_MAX).map(({ id, name, ...figures }) => (
-            <tr key={name}>
-              <th scope="row">
-                {id === undefined ? (
-                  'all others'
-                ) : (
-                  <a href={linkTo('namespaces', name)}>
-                    <Name text={name!} />
-                  </a>
-                )}
-              </th>
-              <FigureCells figures={figures} format={formatWhole} />
-              <td>
-                <code>{id}</code>
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
-      {rows.length > ROWS_MAX && (
-        <p class="hint">The first {ROWS_MAX} are shown. Use the filter to find others.</p>
+          columns={COLUMNS}
+          rows={rows}
+          keyOf={({ name = '' }) => name}
+        />
       )}
     </>
   );
@@ -93,3 +74,31 @@ export function NamespacesView({ grant, live }: ViewProps) {
 function checksOf({ allowed = 0, denied = 0 }: Partial<NamespaceTotals>): number {
   return allowed + denied;
 }
+
+type Row = Partial<NamespaceTotals>;
+
+const COLUMNS: Column<Row>[] = [
+  {
+    name: 'Namespace',
+    cell: ({ id, name = '' }) =>
+      id === undefined ? (
+        'all others'
+      ) : (
+        <a href={linkTo('namespaces', name)}>
+          <Name text={name} />
+        </a>
+      ),
+    value: ({ name }) => name,
+  },
+  ...figureColumns<Row>(formatWhole),
+  {
+    name: 'Id',
+    cell: ({ id }) =>
+      id !== undefined && (
+        <span class="with-copy">
+          <code>{id}</code>
+          <Copy text={id} />
+        </span>
+      ),
+  },
+];

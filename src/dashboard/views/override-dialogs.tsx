@@ -19,9 +19,10 @@ import {
   formatWhole,
   parseDuration,
 } from '../common/format.ts';
-import { call, callAll } from '../common/operations.ts';
+import { useNamespaces } from '../common/namespaces.ts';
+import { call, callAll, type Response } from '../common/operations.ts';
 import type { Grant } from '../common/permissions.ts';
-import { Name } from '../common/text.tsx';
+import { Name, Time } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 
 interface OverrideName {
@@ -69,14 +70,22 @@ interface EditProps {
   /** Undefined for a new one. */
   override: Override | undefined;
   namespace: string;
+  /** Of a new one; '' without one. */
+  newIdentifier?: string;
   onDone: (what: string) => void;
   onClose: () => void;
 }
 
-export function EditOverride({ override, namespace, onDone, onClose }: EditProps) {
+export function EditOverride({
+  override,
+  namespace,
+  newIdentifier = '',
+  onDone,
+  onClose,
+}: EditProps) {
   const isNew = override === undefined;
   const [name, setName] = useState(override?.namespaceName ?? namespace);
-  const [identifier, setIdentifier] = useState(override?.identifier ?? '');
+  const [identifier, setIdentifier] = useState(override?.identifier ?? newIdentifier);
   const [isCidr, setCidr] = useState(override?.cidr ?? false);
   const [limit, setLimit] = useState(String(override?.limit ?? ''));
   const [duration, setDuration] = useState(durationText(override?.duration ?? 60_000));
@@ -196,7 +205,7 @@ export function DeleteOverride({ override, grant, onDone, onClose }: DeleteProps
   return (
     <Confirm
       title="Delete the override?"
-      action="Delete"
+      action="Delete override"
       run={async () => {
         const fields = { namespaceId, namespaceName, identifier, cidr };
         await call('ratelimits.deleteOverride', fields);
@@ -206,11 +215,72 @@ export function DeleteOverride({ override, grant, onDone, onClose }: DeleteProps
     >
       <p>
         This is the override of <Name text={identifier} /> in the namespace{' '}
-        <Name text={namespaceOf(override)} />.
+        <Name text={namespaceOf(override)} />.{' '}
+        {`It sets the limit ${formatWhole(override.limit)} and the window `}
+        {`${formatDuration(override.duration)}.`}
       </p>
+      <Extent override={override} grant={grant} />
       <AfterDeletion override={override} grant={grant} />
     </Confirm>
   );
+}
+
+/** Names of namespaces that a dialog lists. */
+const NAMES_SHOWN = 5;
+
+/** How often an override was used, and in which namespaces it applies, as far as it is known. */
+function Extent({ override, grant }: Pick<DeleteProps, 'override' | 'grant'>) {
+  const { usage, namespaceId, namespaceName = '' } = override;
+  const isScope = namespaceId === undefined && namespaceName.includes('*');
+  const namespaces = useNamespaces(grant);
+  const matching = (namespaces.data ?? []).filter(({ name }) => isMatch(namespaceName, name));
+  const names = matching.slice(0, NAMES_SHOWN).map(({ name }) => visibleText(name));
+  const more = matching.length - names.length;
+  return (
+    <>
+      {usage !== undefined && (
+        <p>
+          {usage.applied === 0 ? (
+            'It has never applied.'
+          ) : (
+            <>
+              {`It has applied ${formatWhole(usage.applied)} times`}
+              {usage.lastAppliedAt !== undefined && (
+                <>
+                  , last at <Time ms={usage.lastAppliedAt} />
+                </>
+              )}
+              .
+            </>
+          )}
+        </p>
+      )}
+      {isScope && namespaces.data !== undefined && (
+        <p>
+          {`Namespaces that match now: ${formatWhole(matching.length)}`}
+          {names.length > 0 && ` (${names.join(', ')}${more > 0 ? `, ${more} more` : ''})`}.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Whether a pattern matches a name. Each `*` stands for any text. */
+function isMatch(pattern: string, name: string): boolean {
+  const parts = pattern.split('*').map((text) => text.replace(/[\\^$.+?()[\]{}|]/g, '\\$&'));
+  return new RegExp(`^${parts.join('.*')}$`, 's').test(name);
+}
+
+type Explanation = Response<'ratelimits.explain'>;
+
+/** The override of exactly an identifier, in the namespace of its explanation. It comes first. */
+export function exactOverrideOf(
+  { namespace, override }: Explanation,
+  identifier: string,
+): Explanation['override'] {
+  if (override === undefined || kindOf(override) !== 'identifier') return undefined;
+  const isExact = override.identifier === identifier && override.namespace === namespace;
+  return isExact ? override : undefined;
 }
 
 /** Which limit applies when an override is gone. */
@@ -235,10 +305,7 @@ function AfterDeletion({ override, grant }: Pick<DeleteProps, 'override' | 'gran
   }
   const { override: first, otherOverrides } = explanation;
   // The one to delete comes first, because it is exact, unless somebody else has deleted it.
-  const isFirst =
-    first?.identifier === identifier &&
-    kindOf(first) === 'identifier' &&
-    first.namespace === explanation.namespace;
+  const isFirst = exactOverrideOf(explanation, identifier) !== undefined;
   const next = isFirst ? otherOverrides[0] : first;
   if (next === undefined) {
     const isGateway = explanation.policy !== undefined;

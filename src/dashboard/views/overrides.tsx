@@ -2,20 +2,14 @@
 
 import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
-import {
-  ErrorNote,
-  Field,
-  Note,
-  Table,
-  Unavailable,
-  useAction,
-  useLoad,
-} from '../common/controls.tsx';
-import { formatDuration, formatTime, formatWhole } from '../common/format.ts';
+import { ErrorNote, Field, Note, Unavailable, useAction, useLoad } from '../common/controls.tsx';
+import { Copy } from '../common/copy.tsx';
+import { formatDuration, formatWhole } from '../common/format.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { callAll, RequestError } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
-import { End, Name } from '../common/text.tsx';
+import { type Column, SortedTable } from '../common/sorted-table.tsx';
+import { End, Name, Time } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 import {
   DeleteOverride,
@@ -29,12 +23,6 @@ import {
 
 /** Overrides that are loaded at once. The export has all of them. */
 const LOADED_MAX = 10_000;
-/** Rows of the table. The filter finds the others. */
-const ROWS_MAX = 200;
-const COLUMNS = [
-  ...['Identifier', 'Kind', 'Namespace', 'Limit#', 'Window#', 'Concurrency#', 'Async'],
-  ...['Expires', 'Last applied', 'Applied#', 'Actions'],
-];
 const USAGE = { usage: true };
 type Open =
   | { kind: 'edit'; override: Override | undefined }
@@ -86,6 +74,17 @@ export function OverridesView({ grant, route }: ViewProps) {
     setOpen(undefined);
     setDone(what);
     list.reload();
+  };
+  const actions: Column<Override> = {
+    name: 'Actions',
+    cell: (override) => (
+      <OverrideActions
+        override={override}
+        mayChange={grant.mayInSome('set_override')}
+        mayDelete={grant.mayInSome('delete_override')}
+        onOpen={setOpen}
+      />
+    ),
   };
   return (
     <>
@@ -149,20 +148,13 @@ export function OverridesView({ grant, route }: ViewProps) {
           {found.length === 0 ? (
             <p class="empty">There is no such override.</p>
           ) : (
-            <Table caption={`Overrides: ${formatWhole(found.length)}`} columns={COLUMNS}>
-              {found.slice(0, ROWS_MAX).map((override) => (
-                <OverrideRow
-                  key={keyOf(override)}
-                  override={override}
-                  mayChange={grant.mayInSome('set_override')}
-                  mayDelete={grant.mayInSome('delete_override')}
-                  onOpen={setOpen}
-                />
-              ))}
-            </Table>
-          )}
-          {found.length > ROWS_MAX && (
-            <p class="hint">The first {ROWS_MAX} are shown. Use the search to find others.</p>
+            <SortedTable
+              caption={`Overrides: ${formatWhole(found.length)}`}
+              columns={[...COLUMNS, actions]}
+              rows={found}
+              keyOf={keyOf}
+              isPartial={!list.data.isComplete}
+            />
           )}
           {!list.data.isComplete && (
             <Note kind="info">
@@ -199,54 +191,84 @@ function keyOf({ namespaceId, namespaceName, identifier, cidr = false }: Overrid
   return [namespaceId ?? namespaceName, cidr, identifier].join('\n');
 }
 
-interface RowProps {
+const COLUMNS: Column<Override>[] = [
+  {
+    name: 'Identifier',
+    cell: ({ identifier }) => <Name text={identifier} />,
+    value: ({ identifier }) => identifier,
+  },
+  { name: 'Kind', cell: kindOf, value: kindOf },
+  {
+    name: 'Namespace',
+    cell: (override) => <Name text={namespaceOf(override)} />,
+    value: namespaceOf,
+  },
+  { name: 'Limit#', cell: ({ limit }) => formatWhole(limit), value: ({ limit }) => limit },
+  {
+    name: 'Window#',
+    cell: ({ duration }) => formatDuration(duration),
+    value: ({ duration }) => duration,
+  },
+  {
+    name: 'Concurrency#',
+    cell: ({ concurrency }) => concurrency !== undefined && formatWhole(concurrency),
+    value: ({ concurrency }) => concurrency,
+  },
+  {
+    name: 'Async',
+    cell: ({ async }) => (async ? 'yes' : 'no'),
+    value: ({ async }) => Number(async),
+  },
+  {
+    name: 'Expires',
+    cell: ({ expires }) => <End ms={expires} />,
+    value: ({ expires }) => expires,
+  },
+  {
+    name: 'Last applied',
+    cell: ({ usage }) =>
+      usage && (usage.lastAppliedAt ? <Time ms={usage.lastAppliedAt} /> : 'never'),
+    value: ({ usage }) => usage?.lastAppliedAt,
+  },
+  {
+    name: 'Applied#',
+    cell: ({ usage }) => usage && formatWhole(usage.applied),
+    value: ({ usage }) => usage?.applied,
+    bar: 'neutral',
+  },
+];
+
+interface ActionsProps {
   override: Override;
   mayChange: boolean;
   mayDelete: boolean;
   onOpen: (open: Open) => void;
 }
 
-function OverrideRow({ override, mayChange, mayDelete, onOpen }: RowProps) {
-  const { identifier, limit, duration, concurrency, usage } = override;
-  const name = visibleText(identifier);
+function OverrideActions({ override, mayChange, mayDelete, onOpen }: ActionsProps) {
+  const name = visibleText(override.identifier);
   return (
-    <tr>
-      <th scope="row">
-        <Name text={identifier} />
-      </th>
-      <td>{kindOf(override)}</td>
-      <td>
-        <Name text={namespaceOf(override)} />
-      </td>
-      <td class="number">{formatWhole(limit)}</td>
-      <td class="number">{formatDuration(duration)}</td>
-      <td class="number">{concurrency !== undefined && formatWhole(concurrency)}</td>
-      <td>{override.async ? 'yes' : 'no'}</td>
-      <td>
-        <End ms={override.expires} />
-      </td>
-      <td>{usage && (usage.lastAppliedAt ? formatTime(usage.lastAppliedAt) : 'never')}</td>
-      <td class="number">{usage && formatWhole(usage.applied)}</td>
-      <td class="actions">
-        {mayChange && (
-          <button
-            type="button"
-            aria-label={`Change ${name}`}
-            onClick={() => onOpen({ kind: 'edit', override })}
-          >
-            Change
-          </button>
-        )}
-        {mayDelete && (
-          <button
-            type="button"
-            aria-label={`Delete ${name}`}
-            onClick={() => onOpen({ kind: 'delete', override })}
-          >
-            Delete
-          </button>
-        )}
-      </td>
-    </tr>
+    <span class="row-actions">
+      <Copy text={override.identifier} />
+      {mayChange && (
+        <button
+          type="button"
+          aria-label={`Change ${name}`}
+          onClick={() => onOpen({ kind: 'edit', override })}
+        >
+          Change
+        </button>
+      )}
+      {mayDelete && (
+        <button
+          type="button"
+          class="danger"
+          aria-label={`Delete ${name}`}
+          onClick={() => onOpen({ kind: 'delete', override })}
+        >
+          Delete
+        </button>
+      )}
+    </span>
   );
 }

@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Table, useLoad } from '../common/controls.tsx';
+import { Copy } from '../common/copy.tsx';
 import { formatDuration, formatWhole } from '../common/format.ts';
 import { callAll, type Response } from '../common/operations.ts';
 import { linkTo } from '../common/router.ts';
@@ -38,7 +39,12 @@ export function PoliciesView(_props: ViewProps) {
         {gateway?.url !== undefined && (
           <>
             {' '}
-            Gateways send checks to <code>{gateway.url}</code>.
+            Gateways send checks to{' '}
+            <span class="with-copy">
+              <code>{gateway.url}</code>
+              <Copy text={gateway.url} />
+            </span>
+            .
           </>
         )}
       </p>
@@ -56,16 +62,18 @@ export function PoliciesView(_props: ViewProps) {
       {shown?.length === 0 && (
         <p class="empty">There is no policy. Each check names its own limit.</p>
       )}
-      {shown?.map(({ policy }) => (
-        <section key={policy.namespace} class="policy">
-          <h2>
-            <a href={linkTo('namespaces', policy.namespace)}>
-              <Name text={policy.namespace} />
-            </a>
-          </h2>
-          <PolicyDetails policy={policy} />
-        </section>
-      ))}
+      <div class="policies">
+        {shown?.map(({ policy }) => (
+          <section key={policy.namespace} class="policy">
+            <h2>
+              <a href={linkTo('namespaces', policy.namespace)}>
+                <Name text={policy.namespace} />
+              </a>
+            </h2>
+            <PolicyDetails policy={policy} />
+          </section>
+        ))}
+      </div>
     </>
   );
 }

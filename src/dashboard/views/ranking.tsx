@@ -1,14 +1,15 @@
 /** Identifiers by how often they were denied, or by what they spent. */
 
-import { Table } from '../common/controls.tsx';
 import { formatCount } from '../common/format.ts';
+import { IdentifierActions } from '../common/identifier-actions.tsx';
 import type { RankedIdentifier } from '../common/operations.ts';
 import { linkTo } from '../common/router.ts';
+import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { Name } from '../common/text.tsx';
 
 interface RankingProps {
   caption: string;
-  unit: string;
+  unit: 'Denied#' | 'Tokens#';
   /** Of all identifiers; undefined where each names its own. */
   namespaceName?: string;
   identifiers: readonly RankedIdentifier[];
@@ -16,34 +17,52 @@ interface RankingProps {
 
 export function Ranking({ caption, unit, namespaceName, identifiers }: RankingProps) {
   if (identifiers.length === 0) return <p class="empty">{caption}: none in this time.</p>;
-  const named = namespaceName === undefined ? ['Namespace'] : [];
+  const namespaceOf = ({ namespace }: RankedIdentifier) => namespaceName ?? namespace?.name;
+  const named: Column<RankedIdentifier> = {
+    name: 'Namespace',
+    cell: (ranked) => <Name text={namespaceOf(ranked) ?? ''} />,
+    value: namespaceOf,
+  };
+  const columns: Column<RankedIdentifier>[] = [
+    {
+      name: 'Identifier',
+      cell: (ranked) => <RankedName ranked={ranked} namespace={namespaceOf(ranked)} />,
+      value: ({ identifier }) => identifier,
+    },
+    ...(namespaceName === undefined ? [named] : []),
+    {
+      name: unit,
+      cell: formatCount,
+      value: ({ count }) => count,
+      bar: unit === 'Denied#' ? 'denied' : 'neutral',
+    },
+    {
+      name: 'Actions',
+      cell: (ranked) => {
+        const namespace = namespaceOf(ranked);
+        if (ranked.cutOff || namespace === undefined) return null;
+        return <IdentifierActions namespace={namespace} identifier={ranked.identifier} />;
+      },
+    },
+  ];
   return (
-    <Table caption={caption} columns={['Identifier', ...named, unit]}>
-      {identifiers.map(({ identifier, namespace, cutOff, count, error }) => (
-        <tr key={`${namespace?.id} ${identifier}`}>
-          <th scope="row">
-            {cutOff ? (
-              <>
-                <Name text={identifier} />…
-              </>
-            ) : (
-              <a href={addressOf(namespaceName ?? namespace?.name, identifier)}>
-                <Name text={identifier} />
-              </a>
-            )}
-          </th>
-          {namespaceName === undefined && (
-            <td>
-              <Name text={namespace?.name ?? ''} />
-            </td>
-          )}
-          <td class="number">{formatCount({ count, error })}</td>
-        </tr>
-      ))}
-    </Table>
+    <SortedTable
+      caption={caption}
+      columns={columns}
+      rows={identifiers}
+      keyOf={({ namespace, identifier }) => `${namespace?.id} ${identifier}`}
+    />
   );
 }
 
-function addressOf(namespace: string | undefined, identifier: string): string {
-  return linkTo('identifier', '', { ...(namespace !== undefined && { namespace }), identifier });
+interface NameProps {
+  ranked: RankedIdentifier;
+  namespace: string | undefined;
+}
+
+function RankedName({ ranked: { identifier, cutOff }, namespace }: NameProps) {
+  const name = <Name text={identifier} />;
+  if (cutOff) return <>{name}…</>;
+  const place = namespace === undefined ? {} : { namespace };
+  return <a href={linkTo('identifier', '', { ...place, identifier })}>{name}</a>;
 }

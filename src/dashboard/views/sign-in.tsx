@@ -6,6 +6,7 @@
 import { useState } from 'preact/hooks';
 import type { SessionInfo, SessionState } from '../../observe/dashboard/snapshot.ts';
 import { ErrorNote, Field, Note, useAction } from '../common/controls.tsx';
+import { Copy } from '../common/copy.tsx';
 import { signIn } from '../common/operations.ts';
 import { Name } from '../common/text.tsx';
 import { ThemeSwitch } from '../common/theme.tsx';
@@ -65,6 +66,15 @@ export function SignIn({ state: { user, keysUrl }, reason, onSignedIn }: SignInP
   );
 }
 
+function Command({ text }: { text: string }) {
+  return (
+    <div class="command">
+      <pre>{text}</pre>
+      <Copy text={text} />
+    </div>
+  );
+}
+
 /** Where a key comes from. */
 function KeyHelp({ keysUrl }: { keysUrl: string | undefined }) {
   return (
@@ -74,9 +84,9 @@ function KeyHelp({ keysUrl }: { keysUrl: string | undefined }) {
         The first start of weir prints a key on its standard output, unless one is configured. With
         that key in <code>WEIR_KEY</code>, this command creates another:
       </p>
-      <pre>weir keys create --name me --role viewer</pre>
+      <Command text="weir keys create --name me --role viewer" />
       <p>If every key is lost, stop weir, and create one in its data directory:</p>
-      <pre>weir keys create --name me --role admin --offline</pre>
+      <Command text="weir keys create --name me --role admin --offline" />
       {keysUrl !== undefined && (
         <p>
           <a href={keysUrl}>Keys and permissions</a>

@@ -341,7 +341,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     // The list is loaded again after the change.
     await expect.poll(lastCells).toEqual([expect.stringMatching(/^[A-Z].* 20\d\d, .*:/), '2']);
     await press(page, 'Delete user_9');
-    await submit(page, 'Delete');
+    await submit(page, 'Delete override');
     await see(page, 'The override of user_9 in login was deleted.');
     expect(await added()).toBeUndefined();
 
@@ -356,7 +356,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await submit(page, 'Save');
     await page.getByRole('row', { name: /^10\.0\.0\.0\/8 CIDR block addresses 60 / }).waitFor();
     await press(page, 'Delete 10.0.0.0/8');
-    await submit(page, 'Delete');
+    await submit(page, 'Delete override');
     await see(page, 'The override of 10.0.0.0/8 in addresses was deleted.');
     // The policy of this namespace identifies clients by a header.
     await press(page, 'Add override');
@@ -374,7 +374,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     const exported = join(filesDir, 'overrides.json');
     await download.saveAs(exported);
     await press(page, 'Delete vip_*');
-    await submit(page, 'Delete');
+    await submit(page, 'Delete override');
     await see(page, 'The override of vip_* in login was deleted.');
     await press(page, 'Import');
     await dialog.getByLabel('File of an export').setInputFiles(exported);
@@ -431,7 +431,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await expect.poll(ending).not.toHaveProperty('expires');
     await page.getByRole('row', { name: /^ending_9 .* never never / }).waitFor();
     await press(page, 'Delete ending_9');
-    await submit(page, 'Delete');
+    await submit(page, 'Delete override');
     await see(page, 'The override of ending_9 in login was deleted.');
   });
 
@@ -466,7 +466,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await submit(page, 'Save');
     await expect.poll(leased).not.toHaveProperty('concurrency');
     await press(page, 'Delete leased_9');
-    await submit(page, 'Delete');
+    await submit(page, 'Delete override');
     await see(page, 'The override of leased_9 in login was deleted.');
   });
 
@@ -572,7 +572,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await press(page, 'Check');
     await see(page, 'The check is denied. 0 of 10 tokens remain.');
     await press(page, 'Reset');
-    await submit(page, 'Reset');
+    await submit(page, 'Reset counters');
     await see(page, 'Counters that were reset: 1.');
     await see(page, 'user_7 has no counters in login.');
   });
@@ -588,7 +588,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await row.getByRole('button').click();
     await submit(page, 'Cancel');
     await row.getByRole('button').click();
-    await submit(page, 'Release');
+    await submit(page, 'Release lease');
     await see(page, /^The lease \w+-\w+ has ended\. Released tokens: 3\.$/);
     await row.waitFor({ state: 'detached' });
     expect(await callOperationOk(server.port, 'ratelimits.inspect', hold)).toMatchObject({
@@ -802,9 +802,111 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       expect(await faultsOf(page)).toEqual([]);
       const named = `This is the override of ${identifier} in the namespace ${namespace}.`;
       expect(await dialog.textContent()).toContain(named);
-      await submit(page, 'Delete');
+      await submit(page, 'Delete override');
       await see(page, `The override of ${identifier} in ${namespace} was deleted.`);
     }
+  });
+
+  test('a dialog says what an action would destroy, and begins on Cancel', async () => {
+    const override = { identifier: 'c_*', limit: 5, duration: LONGEST_WINDOW_MS };
+    for (const namespaceName of ['doomed', 'doom*']) {
+      await callOperationOk(server.port, 'ratelimits.setOverride', { ...override, namespaceName });
+    }
+    const check = { namespace: 'doomed', identifier: 'c_1', limit: 9, duration: 60_000 };
+    for (let i = 0; i < 3; i++) await sendCheck(server.port, check);
+    const { keyId } = await createKey('of root', ['keys.read']);
+    const page = await openSignedIn();
+    const dialog = page.getByRole('dialog');
+    const opens = async (hash: string, heading1: string, button: string) => {
+      await goTo(page, hash, heading1);
+      await press(page, button);
+      const focused = () => page.evaluate<string>('document.activeElement.textContent');
+      await expect.poll(focused).toBe('Cancel');
+    };
+    await opens('#/overrides?namespace=doom*', 'Overrides', 'Delete c_*');
+    await dialog.getByText('Namespaces that match now: 1 (doomed).').waitFor();
+    await dialog.getByText('It has never applied.').waitFor();
+    await submit(page, 'Cancel');
+    await opens('#/overrides?namespace=doomed', 'Overrides', 'Delete c_*');
+    await dialog.getByText(/^It has applied 3 times, last at /).waitFor();
+    await submit(page, 'Cancel');
+    await opens('#/identifier?namespace=doomed&identifier=c_1', 'Identifier', 'Reset');
+    await dialog.getByRole('row', { name: /^36,525 d fixed 3 of 5 / }).waitFor();
+    await submit(page, 'Cancel');
+    await opens('#/keys', 'Keys', 'Revoke of root');
+    await dialog.getByText(keyId).waitFor();
+    await dialog.getByText('configured root key').waitFor();
+    await submit(page, 'Cancel');
+    await opens('#/namespaces/doomed', 'doomed', 'Delete namespace');
+    await dialog.getByText('Its overrides are deleted: 1.').waitFor();
+    await submit(page, 'Cancel');
+  });
+
+  test('a list of identifiers offers their override and their reset, and stays', async () => {
+    const check = { namespace: 'listed', identifier: 'one', limit: 1, duration: LONGEST_WINDOW_MS };
+    for (let i = 0; i < 2; i++) await sendCheck(server.port, check);
+    const page = await openSignedIn();
+    await goTo(page, '#/decisions?namespace=listed', 'Recent decisions');
+    const dialog = page.getByRole('dialog');
+    await press(page, 'Actions for one');
+    await press(page, 'Set override');
+    await dialog.getByLabel('Limit').fill('7');
+    await submit(page, 'Save');
+    await see(page, 'The override of one in listed was added.');
+    await press(page, 'Actions for one');
+    await press(page, 'Set override');
+    // It is known by now.
+    expect(await dialog.getByLabel('Limit').inputValue()).toBe('7');
+    await submit(page, 'Cancel');
+    await press(page, 'Actions for one');
+    await press(page, 'Reset counters');
+    await submit(page, 'Reset counters');
+    await see(page, /^Counters of one in listed that were reset: \d+\.$/);
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await press(page, 'Copy one');
+    await page.getByRole('status').getByText('Copied', { exact: true }).waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe('one');
+  });
+
+  test('the audit log is filtered, by its form and by its address', async () => {
+    const set = (identifier: string, namespaceName: string, limit: number) => {
+      const fields = { namespaceName, identifier, limit, duration: 60_000 };
+      return callOperationOk(server.port, 'ratelimits.setOverride', fields);
+    };
+    await set('Audited_1', 'audit_1', 1);
+    await set('Audited_1', 'audit_1', 2);
+    await set('Audited_1', 'audit_2', 1);
+    const page = await openSignedIn();
+    await goTo(page, '#/audit', 'Audit log');
+    await page.getByLabel('Target contains').fill('audited');
+    await press(page, 'Show');
+    await page.getByRole('table', { name: /^3 of \d+ changes$/ }).waitFor();
+    await page.getByLabel('Namespace', { exact: true }).fill('audit_1');
+    await page.getByLabel('Action').selectOption('override.update');
+    const row = page.getByRole('row', { name: /override\.update configured root key .* 1 → 2/ });
+    await row.waitFor();
+    const hash = '#/audit?action=override.update&namespace=audit_1&target=audited';
+    expect(await page.evaluate('location.hash')).toBe(hash);
+    await reload(page);
+    await row.waitFor();
+    expect(await page.getByRole('row').count()).toBe(2);
+    await page.getByLabel('By', { exact: true }).fill('expiry');
+    await press(page, 'Show');
+    await see(page, 'No entry matches.');
+  });
+
+  test('on a narrow screen a row is a card with all of its values', async () => {
+    const page = await openSignedIn(ROOT_KEY, server, WIDTHS[0]);
+    await goTo(page, '#/overrides?namespace=login', 'Overrides');
+    const row = page.getByRole('row', { name: /^vip_\*/ });
+    await row.getByText('9', { exact: true }).waitFor();
+    for (const text of ['pattern', '1 min', 'Change', 'Delete']) {
+      const box = await row.getByText(text, { exact: true }).boundingBox();
+      expect([text, box!.x >= 0 && box!.x + box!.width <= WIDTHS[0]]).toEqual([text, true]);
+    }
+    await page.getByLabel('Sort by').selectOption('Identifier');
+    const first = page.getByRole('rowheader').first();
+    await expect.poll(() => first.textContent()).toBe(HTML_IDENTIFIER);
   });
 
   test('a new key is shown once and works; a revoked one does not', async () => {
@@ -819,14 +921,11 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await submit(page, 'Close');
     expect(await page.content()).not.toContain(key);
     await press(page, 'Revoke made here');
-    await submit(page, 'Revoke');
+    await submit(page, 'Revoke key');
     await see(page, 'The key made here was revoked.');
     expect((await callOperation(server.port, 'keys.list', {}, key)).status).toBe(401);
     await goTo(page, '#/audit', 'Audit log');
-    await page
-      .getByRole('listitem')
-      .filter({ hasText: /key\.revoke.*made here/ })
-      .waitFor();
+    await page.getByRole('row', { name: /key\.revoke .*made here/ }).waitFor();
   });
 
   test('a key gets the permissions of the chosen role, of those that the own key covers', async () => {
@@ -864,7 +963,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await goTo(page, '#/namespaces', 'Namespaces');
     await page.getByRole('link', { name: 'to delete' }).click();
     await press(page, 'Delete namespace');
-    await submit(page, 'Delete');
+    await submit(page, 'Delete namespace');
     await page.getByRole('heading', { name: 'Namespaces' }).waitFor();
     await see(page, 'login');
     expect(await page.getByRole('link', { name: 'to delete' }).count()).toBe(0);
@@ -873,10 +972,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     // The view that is left may have read its figures again just after the deletion.
     forgetFailedRequests(/status of 404/);
     await goTo(page, '#/audit', 'Audit log');
-    await page
-      .getByRole('listitem')
-      .filter({ hasText: /namespace\.delete.*to delete/ })
-      .waitFor();
+    await page.getByRole('row', { name: /namespace\.delete .*to delete/ }).waitFor();
   });
 
   test('identifiers are text: HTML is shown, and characters that hide or turn text are named', async () => {
@@ -951,28 +1047,45 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await page.getByRole('button', { name: 'Revoke to revoke' }).waitFor();
       await tabTo(page, 'Revoke to revoke');
       await page.keyboard.press('Enter');
-      await tabTo(page, 'Revoke');
+      await tabTo(page, 'Revoke key');
       await page.keyboard.press('Enter');
       await see(page, 'The key to revoke was revoked.');
     });
 
-    test('Identifier begins in its field without a question, and at its heading with one', async () => {
+    test('a user orders a table, and finds an identifier', async () => {
+      for (const [identifier, limit] of [
+        ['order_1', 20],
+        ['order_2', 3],
+        ['order_3', 100],
+      ] as const) {
+        const fields = { namespaceName: 'ordered', identifier, limit, duration: 60_000 };
+        await callOperationOk(server.port, 'ratelimits.setOverride', fields);
+      }
       const page = await openSignedIn();
-      const hasFocus = (label: string) => {
-        return page.getByLabel(label, { exact: true }).evaluate((it) => it.matches(':focus'));
+      await goTo(page, '#/overrides?namespace=ordered', 'Overrides');
+      const limits = async () => {
+        const rows = await page.getByRole('row', { name: /^order_/ }).allTextContents();
+        return rows.map((text) => Number(/ordered(\d+)1 min/.exec(text)?.[1]));
       };
-      await tabTo(page, 'Identifier');
+      await page.getByRole('row', { name: /^order_3 / }).waitFor();
+      const column = page.getByRole('columnheader', { name: 'Limit', exact: true });
+      await tabTo(page, 'Limit');
       await page.keyboard.press('Enter');
-      await heading(page, 'Identifier');
-      await expect.poll(() => hasFocus('Identifier')).toBe(true);
-      await page.keyboard.type('user_1');
+      await expect.poll(limits).toEqual([100, 20, 3]);
+      expect(await column.getAttribute('aria-sort')).toBe('descending');
+      await page.keyboard.press('Space');
+      await expect.poll(limits).toEqual([3, 20, 100]);
+      expect(await column.getAttribute('aria-sort')).toBe('ascending');
+      // In a field it is a character.
+      await page.getByLabel('Search').fill('a');
+      await page.keyboard.press('/');
+      expect(await page.getByLabel('Search').inputValue()).toBe('a/');
+      await page.getByRole('heading', { level: 1 }).focus();
+      await page.keyboard.press('/');
+      await page.keyboard.type('order/1');
       await page.keyboard.press('Enter');
-      await see(page, 'The latest denial first');
-      await goTo(page, '#/decisions', 'Recent decisions');
-      await page.getByRole('link', { name: 'user_1' }).first().focus();
-      await page.keyboard.press('Enter');
-      await heading(page, 'Identifier');
-      await expect.poll(() => focusedText(page)).toBe('Identifier');
+      await see(page, /^order\/1 has no counter, no override/);
+      expect(await page.evaluate('location.hash')).toBe('#/identifier?identifier=order%2F1');
     });
 
     test('the first link skips to the content of the same view', async () => {
