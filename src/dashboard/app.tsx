@@ -1,6 +1,6 @@
 /**
  * The frame of the dashboard: sign-in, the header, the navigation and the view of the route. On
- * navigation the focus moves to the field that the view begins with, else to its heading.
+ * navigation the focus moves to the heading of the view.
  */
 
 import type { ComponentType } from 'preact';
@@ -150,10 +150,7 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
   useEffect(() => {
     document.title = `${title} – weir`;
     // A page that has just been loaded begins at its top.
-    if (!keepsFocus.current) {
-      const field = main.current?.querySelector<HTMLElement>('[data-begin=true]');
-      (field ?? main.current?.querySelector('h1'))?.focus();
-    }
+    if (!keepsFocus.current) main.current?.querySelector('h1')?.focus();
     keepsFocus.current = false;
     setDone('');
     scrollTo(0, 0);

@@ -175,7 +175,6 @@ export function IdentifierView({ grant, route }: ViewProps) {
           />
           <Field
             label="Identifier"
-            data-begin={!route.query.has('identifier')}
             value={form.identifier}
             onInput={({ currentTarget }) => setField('identifier', currentTarget.value)}
           />
