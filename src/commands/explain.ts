@@ -126,8 +126,8 @@ export const explain: Command = {
     }),
   },
   notes: `
-Without --namespace, shows in which namespaces the identifier has a counter, an override of its own
-or a recent decision. With it, or if it is in one only: shows the override that applies and why
+Without --namespace, shows in which namespaces the identifier has a counter, a reservation or lease,
+an override of its own or a recent decision. With it, or if it is in one only: shows the override that applies and why
 others do not, the terms of the check and their sources, the decision that it would get, when the
 identifier was last denied, and the counters. Nothing changes. Without --limit and --duration, the
 policy of the namespace sets them if there is one. If no override or policy sets them, they are
@@ -206,7 +206,9 @@ async function explainEverywhere(call: Call, text: string): Promise<undefined> {
   const namespaces = formatCount(total, 'namespace');
   const where = `${formatCell(identifier)} is in ${found.length} of ${namespaces}`;
   if (found.length === 0) {
-    process.stdout.write(`${where}: it has no counter, no override and no recent decision.\n`);
+    process.stdout.write(
+      `${where}: it has no counter, no hold, no override and no recent decision.\n`,
+    );
     return undefined;
   }
   process.stdout.write(`${where}:\n\n${placesTable(found)}\n`);

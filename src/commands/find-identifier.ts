@@ -3,7 +3,7 @@
 import type { ResponseOf } from '../api/operations/documentation.ts';
 import { formatDuration } from '../core/duration.ts';
 import { isoTime } from '../shared-memory/clock.ts';
-import { formatCell, formatTable } from './output.ts';
+import { formatCell, formatCount, formatTable } from './output.ts';
 import type { ServerClient } from './server-client.ts';
 
 const OPERATION = 'ratelimits.findIdentifier';
@@ -37,10 +37,10 @@ export function placesTable(found: readonly FoundPlace[]): string {
   const rows = found.map((place) => [
     formatCell(place.namespace.name),
     place.lastDenied === undefined ? '-' : isoTime(place.lastDenied.until),
-    place.counters.map(counterText).join(', ') || '-',
+    [...place.counters.map(counterText), ...holdTexts(place)].join(', ') || '-',
     overrideText(place),
   ]);
-  const header = ['NAMESPACE', 'LAST DENIED', 'COUNTERS', 'OVERRIDE OR BLOCK'];
+  const header = ['NAMESPACE', 'LAST DENIED', 'COUNTERS AND HOLDS', 'OVERRIDE OR BLOCK'];
   return formatTable(header, rows).trimEnd();
 }
 
@@ -51,6 +51,10 @@ function deniedMs({ lastDenied }: FoundPlace): number {
 function counterText({ duration, limit, algorithms }: FoundPlace['counters'][number]): string {
   const [usage] = Object.values(algorithms);
   return `${usage?.used ?? 0} of ${limit} used per ${formatDuration(duration)}`;
+}
+
+function holdTexts({ holds }: FoundPlace): string[] {
+  return holds === undefined ? [] : [formatCount(holds.live, 'live hold')];
 }
 
 function overrideText({ block, override }: FoundPlace): string {

@@ -12,7 +12,7 @@ import type { FindQuestion, KnownPlaces } from '../api/explain/places.ts';
 import { checksOf, mayUsePolicy, termsOf } from '../api/explain/terms.ts';
 import type { CounterOperationV1 } from '../api/operations/unknown-field-stats.ts';
 import { type ExplainRequest, explainResult, readExplain } from '../api/operations/v1/explain.ts';
-import { findResult, readFind } from '../api/operations/v1/find-identifier.ts';
+import { type CountedPlace, findResult, readFind } from '../api/operations/v1/find-identifier.ts';
 import type { Key, Keyring } from '../auth/keyring.ts';
 import { whenKnown } from '../core/eventual.ts';
 import { type Hasher, newIdentity } from '../core/hash.ts';
@@ -64,19 +64,20 @@ export class ExplanationHandler {
   async #find(key: Key, request: FindQuestion): Promise<object> {
     const { keyring, hasher, engine, operations, finder } = this.#dependencies;
     const known = await operations.ask<KnownPlaces>('ratelimits.findIdentifier', key, request);
-    const counters: (readonly CounterState[])[] = [];
+    const counted: (CountedPlace | undefined)[] = [];
     for (const { name } of known.places) {
       const namespace = finder.find(key, 'read_namespace', name);
       // It was deleted meanwhile, or is so new that this acceptor does not know it yet.
       if (namespace === undefined) {
-        counters.push([]);
+        counted.push(undefined);
         continue;
       }
       const identity = hasher.hash(namespace.hashState, request.identifier, newIdentity());
       const confirm = () => keyring.requireValid(key);
-      counters.push(await engine.inspect(identity, ALL_COUNTERS, confirm));
+      const counters = await engine.inspect(identity, ALL_COUNTERS, confirm);
+      counted.push({ counters, holds: await engine.holds.liveHolds(identity) });
     }
-    return findResult(request, known, counters);
+    return findResult(request, known, counted);
   }
 
   async #explain(key: Key, request: ExplainRequest): Promise<object> {

@@ -8,6 +8,22 @@ import { HOLD_KIND } from '../../engine/hold-id.ts';
 import { HOLD_KINDS, holdKind } from './holds.ts';
 import { amount, listOf, named, unixMs } from './responses.ts';
 
+/** The schema of `shownHoldSums`. */
+export function holdSums() {
+  return {
+    reserved: amount(
+      'Tokens of the live reservations. The counters count them as used, as far as their ' +
+        'windows have not ended.',
+    ),
+    inUse: amount('Tokens of the live leases.'),
+    live: amount('Number of live reservations and leases.'),
+  };
+}
+
+export function shownHoldSums({ reservedTokens, inUse, count }: LiveHolds) {
+  return { reserved: reservedTokens, inUse, live: count };
+}
+
 /** The schema of `shownHolds`. */
 export function liveHoldsField() {
   const hold = Type.Object({
@@ -22,15 +38,7 @@ export function liveHoldsField() {
     expiresAt: unixMs('Time at which it ends by itself'),
   });
   return Type.Object(
-    {
-      reserved: amount(
-        'Tokens of the live reservations. The counters count them as used, as far as their ' +
-          'windows have not ended.',
-      ),
-      inUse: amount('Tokens of the live leases.'),
-      live: amount('Number of live reservations and leases.'),
-      list: listOf(hold, `The first ${LISTED_HOLDS_MAX} to expire.`),
-    },
+    { ...holdSums(), list: listOf(hold, `The first ${LISTED_HOLDS_MAX} to expire.`) },
     {
       description:
         'The reservations and leases of the identifier that have not ended, also of other ' +
@@ -39,17 +47,12 @@ export function liveHoldsField() {
   );
 }
 
-export function shownHolds({
-  reservedTokens,
-  inUse,
-  count,
-  listed,
-}: LiveHolds): Static<ReturnType<typeof liveHoldsField>> {
-  const list = listed.map(({ kind, handle, tokens, limit, durationMs, rule, expiresAt }) => {
+export function shownHolds(holds: LiveHolds): Static<ReturnType<typeof liveHoldsField>> {
+  const list = holds.listed.map(({ kind, handle, tokens, limit, durationMs, rule, expiresAt }) => {
     const hold = { kind: HOLD_KINDS[kind], handle, tokens, limit };
     if (kind === HOLD_KIND.lease) return { ...hold, expiresAt };
     const window = { duration: durationMs, algorithm: ALGORITHMS[rule] };
     return { ...hold, ...window, expiresAt };
   });
-  return { reserved: reservedTokens, inUse, live: count, list };
+  return { ...shownHoldSums(holds), list };
 }

@@ -72,7 +72,8 @@ export function Places({ identifier }: { identifier: string }) {
       <ErrorNote error={places.error} />
       {places.data?.length === 0 && (
         <p class="empty">
-          <Name text={identifier} /> has no counter, no override of its own and no recent decision.
+          <Name text={identifier} /> has no counter, no hold, no override of its own and no recent
+          decision.
         </p>
       )}
       {places.data !== undefined && places.data.length > 0 && (
@@ -103,7 +104,11 @@ function placeColumns(identifier: string): Column<Place>[] {
       cell: ({ lastDenied }) => lastDenied && <Time ms={lastDenied.until} />,
       value: ({ lastDenied }) => lastDenied?.until,
     },
-    { name: 'Counters', cell: ({ counters }) => counters.map(counterText).join(', ') },
+    {
+      name: 'Counters and holds',
+      cell: ({ counters, holds }) =>
+        [...counters.map(counterText), ...holdTexts(holds)].join(', '),
+    },
     {
       name: 'Override',
       cell: ({ override }) =>
@@ -122,6 +127,11 @@ function placeColumns(identifier: string): Column<Place>[] {
       ),
     },
   ];
+}
+
+function holdTexts(holds: Place['holds']): string[] {
+  if (holds === undefined) return [];
+  return [holds.live === 1 ? '1 live hold' : `${formatWhole(holds.live)} live holds`];
 }
 
 function counterText({ duration, limit, algorithms }: Place['counters'][number]): string {

@@ -536,7 +536,10 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await places.getByRole('link', { name: 'shop_2' }).click();
     await see(page, /^The check is denied: /);
     await goTo(page, '#/identifier?identifier=nowhere', 'Identifier');
-    await see(page, 'nowhere has no counter, no override of its own and no recent decision.');
+    await see(
+      page,
+      'nowhere has no counter, no hold, no override of its own and no recent decision.',
+    );
   });
 
   test('recent decisions are listed and filtered, and lead to the identifier', async () => {

@@ -25,13 +25,13 @@ export const findIdentifierTexts = documented(findIdentifier, response, {
   tag: 'Refund, reset, inspect, explain',
   summary: 'Find an identifier in all namespaces',
   description: [
-    'Says in which namespaces an identifier has a counter, an override for it alone, or a ' +
-      '[recent decision](#analyticsgetdecisions). Only namespaces that the key may read are ' +
-      'listed. Nothing changes.',
+    'Says in which namespaces an identifier has a counter, a live reservation or lease, an ' +
+      'override for it alone, or a [recent decision](#analyticsgetdecisions). Only ' +
+      'namespaces that the key may read are listed. Nothing changes.',
     `A request looks in ${FOUND_NAMESPACES_MAX} namespaces at most, in the order of their ` +
       'creation. Send the `cursor` of the response for the next ones, also if `found` is empty.',
     'An override for several identifiers is shown where it applies, but is no reason to list a ' +
-      'namespace. Reservations and leases are not looked for: `ratelimits.inspect` shows them.',
+      'namespace. `ratelimits.inspect` lists the reservations and leases.',
     AFTER_ASYNC,
   ],
   forbidden: LACKS_READ,

@@ -1,6 +1,7 @@
 /**
- * POST /v1/ratelimits.findIdentifier: in which namespaces an identifier has a counter, a block, an
- * override or a recent decision. A request looks in a page of the namespaces, so that its work is bounded.
+ * POST /v1/ratelimits.findIdentifier: in which namespaces an identifier has a counter, a hold, a
+ * block, an override or a recent decision. A request looks in a page of the namespaces, so that its
+ * work is bounded.
  * Failures are ApiErrors, in the order 400, 403.
  */
 
@@ -9,8 +10,10 @@ import type { Key } from '../../../auth/keyring.ts';
 import { FOUND_NAMESPACES_MAX, IDENTIFIER_MAX_CHARACTERS } from '../../../core/constants.ts';
 import { field, text } from '../../../core/schema.ts';
 import type { CounterState } from '../../../engine/engine.ts';
+import type { LiveHolds } from '../../../engine/hold-engine.ts';
 import { blockFields } from '../../common/blocks.ts';
 import { counterList, shownCounters } from '../../common/counters.ts';
+import { holdSums, shownHoldSums } from '../../common/live-holds.ts';
 import { counterOperation, type Result } from '../../common/operation.ts';
 import { overrideV1 } from '../../common/override-fields.ts';
 import { pageFields } from '../../common/pages.ts';
@@ -31,6 +34,11 @@ export function response() {
           { description: 'The namespace.' },
         ),
         counters: counterList('The counters of the identifier in the namespace.'),
+        holds: Type.Optional(
+          Type.Object(holdSums(), {
+            description: 'Its live reservations and leases. Absent without any.',
+          }),
+        ),
         block: Type.Optional(
           Type.Object(blockFields(), {
             description: 'The block of the identifier. Needs `read_override`.',
@@ -57,8 +65,8 @@ export function response() {
           }),
         ),
       }),
-      'The namespaces of the page in which the identifier has a counter, a recent decision, a ' +
-        'block, or an override for it alone.',
+      'The namespaces of the page in which the identifier has a counter, a live reservation or ' +
+        'lease, a recent decision, a block, or an override for it alone.',
     ),
     cursor,
     total: amount('Number of namespaces that the key may read.'),
@@ -84,18 +92,31 @@ export function readFind(
   return readBody(findIdentifier.validator, bytes, findIdentifier.name, key, onUnknownFields);
 }
 
-/** The body of the 200. @param counters by namespace of the page */
+/** What the engine knows of an identifier in one namespace. */
+export interface CountedPlace {
+  counters: readonly CounterState[];
+  holds: LiveHolds;
+}
+
+/**
+ * The body of the 200.
+ * @param counted by namespace of the page; undefined where the namespace was not found
+ */
 export function findResult(
   { identifier }: FindQuestion,
   { places, cursor, total }: KnownPlaces,
-  counters: readonly (readonly CounterState[])[],
+  counted: readonly (CountedPlace | undefined)[],
 ): Result<typeof response> {
   return {
     identifier,
     found: places.flatMap(({ id, name, isOwnOverride, ...known }, number) => {
-      const shown = shownCounters(counters[number]);
-      if (shown.length === 0 && known.last === undefined && !isOwnOverride) return [];
-      return [{ namespace: { id, name }, counters: shown, ...known }];
+      const counters = shownCounters(counted[number]?.counters ?? []);
+      const holds = counted[number]?.holds;
+      const hasHolds = holds !== undefined && holds.count > 0;
+      const isFound = counters.length > 0 || hasHolds || known.last !== undefined || isOwnOverride;
+      if (!isFound) return [];
+      const shown = { counters, ...(hasHolds && { holds: shownHoldSums(holds) }), ...known };
+      return [{ namespace: { id, name }, ...shown }];
     }),
     ...(cursor !== undefined && { cursor }),
     total,

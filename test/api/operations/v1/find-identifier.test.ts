@@ -29,22 +29,26 @@ describeEngines('an identifier is found, decided %s,', (mode) => {
   };
 
   beforeAll(async () => {
-    for (const name of ['counted', 'denied', 'overridden', 'matched', 'other', 'private']) {
+    for (const name of ['counted', 'denied', 'overridden', 'held', 'matched', 'other', 'private']) {
       await set(name, 'unused');
     }
     await check('counted', 2);
     await check('denied', 4);
     await check('private');
     await check('other', 1, 'another');
+    const lease = { namespace: 'held', identifier: ID, limit: 3, cost: 2, ttl: 600_000 };
+    await server.ok('ratelimits.acquire', lease);
     await set('overridden', ID);
     await set('matched', 'search*');
   });
 
-  test('in the namespaces where it has a counter, a decision or an override of its own', async () => {
+  test('in the namespaces where it has a counter, a hold, a decision or an override of its own', async () => {
     const { found, total, cursor } = await find();
-    expect([total, cursor]).toEqual([6, undefined]);
+    expect([total, cursor]).toEqual([7, undefined]);
     const byName = Object.fromEntries(found.map((place) => [place.namespace.name, place]));
-    expect(Object.keys(byName)).toEqual(['counted', 'denied', 'overridden', 'private']);
+    expect(Object.keys(byName)).toEqual(['counted', 'denied', 'overridden', 'held', 'private']);
+    expect(byName.held.holds).toEqual({ reserved: 0, inUse: 2, live: 1 });
+    expect(byName.counted).not.toHaveProperty('holds');
     expect(byName.counted.counters).toMatchObject([{ duration: MONTH_MS, current: 2 }]);
     expect(byName.denied.lastDenied).toMatchObject({ decision: 'denied', cost: 4, limit: 3 });
     expect(byName.overridden).toMatchObject({
@@ -63,7 +67,7 @@ describeEngines('an identifier is found, decided %s,', (mode) => {
       cursor = page.cursor;
       pages++;
     } while (cursor !== undefined);
-    expect([pages, names]).toEqual([6, ['counted', 'denied', 'overridden', 'private']]);
+    expect([pages, names]).toEqual([7, ['counted', 'denied', 'overridden', 'held', 'private']]);
   });
 
   describe('by a key with few permissions', () => {
@@ -86,8 +90,8 @@ describeEngines('an identifier is found, decided %s,', (mode) => {
       const { found } = await find({}, await keyWith('ratelimit.*.read_namespace'));
       // A denied check with a new counter leaves a counter in memory, and none in Redis.
       const names = found.map(({ namespace }) => namespace.name);
-      expect(names.filter((name) => name !== 'denied')).toEqual(['counted', 'private']);
-      for (const place of found) {
+      expect(names.filter((name) => name !== 'denied')).toEqual(['counted', 'held', 'private']);
+      for (const { holds: _, ...place } of found) {
         expect(Object.keys(place).sort()).toEqual(['counters', 'namespace']);
       }
     });
