@@ -24,11 +24,11 @@ import type { Clock } from '../shared-memory/clock.ts';
 import { CONTROL, type Control } from '../shared-memory/control.ts';
 import type { AnalyticsDatabase, IdentifiersEntry, MinuteDecisions, Run } from './database.ts';
 import { GRANULARITY_MS, type Granularity } from './granularity.ts';
-import { mergeLists } from './identifier-list.ts';
+import { type IdentifierList, mergeLists } from './identifier-list.ts';
 import { decodeLists, type IdentifierLists } from './identifier-record.ts';
-import { LiveSketches } from './live-sketches.ts';
+import { type ListFilter, LiveSketches, READ_MAX } from './live-sketches.ts';
 import { NamespaceFigures } from './namespace-figures.ts';
-import type { SketchAnnouncement } from './recorder.ts';
+import type { SketchAnnouncement, SketchName } from './recorder.ts';
 import type { OverrideUsage, UsageEntry, UsageRows } from './usage-rows.ts';
 
 interface AnalyticsOptions {
@@ -149,18 +149,44 @@ export class Analytics {
 
   /** What is not written yet is added, and not written: that would take longer. */
   identifiers(key: string, fromHour: number, toHour: number): IdentifierLists {
-    const live = this.#sketches.of(key).filter(({ hour }) => hour >= fromHour && hour < toHour);
+    const { lists } = this.#listsOf(key, fromHour, toHour);
+    return mergeAll(lists, ANALYTICS_IDENTIFIERS_MAX);
+  }
+
+  /**
+   * The identifiers that begin with a text: of the hours that are not over, also those that are in
+   * no list of `identifiers`. A text is known up to TEXT_BYTES.
+   * @returns with the number of texts that were compared, about
+   */
+  search(
+    prefix: string,
+    key: string,
+    fromHour: number,
+    toHour: number,
+  ): IdentifierLists & { texts: number } {
+    const filter = { prefix, max: READ_MAX };
+    const { lists, texts } = this.#listsOf(key, fromHour, toHour, filter);
+    const matching = lists.map(({ denied, spent, isComplete }): IdentifierLists => {
+      const matchesOf = ({ items, floor }: IdentifierList) => {
+        return { items: items.filter(({ text }) => text.startsWith(prefix)), floor };
+      };
+      return { denied: matchesOf(denied), spent: matchesOf(spent), isComplete };
+    });
+    return { ...mergeAll(matching, READ_MAX), texts };
+  }
+
+  /** @param filter of the lists that are not stored */
+  #listsOf(key: string, fromHour: number, toHour: number, filter?: ListFilter) {
+    const live = this.#sketches.of(key, fromHour, toHour, filter);
     const liveHours = live.map(({ hour }) => hour);
-    const stored = this.#options.database.identifiers(key, fromHour, toHour, liveHours);
-    const all = [...stored, ...live.map(({ record }) => record)].map(decodeLists);
-    const merge = (name: 'denied' | 'spent') => {
-      return mergeLists(
-        all.map((lists) => lists[name]),
-        ANALYTICS_IDENTIFIERS_MAX,
-      );
+    const records = this.#options.database.identifiers(key, fromHour, toHour, liveHours);
+    const stored = records.map(decodeLists);
+    const storedTexts = stored.map(({ denied, spent }) => denied.items.length + spent.items.length);
+    const texts = [...storedTexts, ...live.map((one) => one.texts)];
+    return {
+      lists: [...stored, ...live.map((one) => one.lists)],
+      texts: texts.reduce((sum, count) => sum + count, 0),
     };
-    const isComplete = all.every((lists) => lists.isComplete);
-    return { denied: merge('denied'), spent: merge('spent'), isComplete };
   }
 
   /**
@@ -302,6 +328,17 @@ export class Analytics {
       return false;
     }
   }
+}
+
+function mergeAll(lists: readonly IdentifierLists[], max: number): IdentifierLists {
+  const merge = (name: SketchName) => {
+    return mergeLists(
+      lists.map((one) => one[name]),
+      max,
+    );
+  };
+  const isComplete = lists.every((one) => one.isComplete);
+  return { denied: merge('denied'), spent: merge('spent'), isComplete };
 }
 
 function hourOf(ms: number): number {

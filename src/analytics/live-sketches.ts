@@ -9,11 +9,27 @@ import type { IdentifiersEntry } from './database.ts';
 import type { IdentifierList } from './identifier-list.ts';
 import { mergeLists } from './identifier-list.ts';
 import { encodeLists, type IdentifierLists } from './identifier-record.ts';
-import { firstWordOf, type SketchAnnouncement, type SketchName } from './recorder.ts';
-import { SketchReader } from './sketch.ts';
+import { firstWordOf, SKETCHES, type SketchAnnouncement, type SketchName } from './recorder.ts';
+import { SKETCH_ENTRIES, SketchReader } from './sketch.ts';
 
 /** What is read of each sketch: an identifier may be far down in the list of one acceptor. */
-const READ_MAX = 4 * ANALYTICS_IDENTIFIERS_MAX;
+export const READ_MAX = 4 * ANALYTICS_IDENTIFIERS_MAX;
+
+/** What is listed: at most `max` identifiers, those that begin with a text. */
+export interface ListFilter {
+  prefix: string;
+  max: number;
+}
+
+const ALL: ListFilter = { prefix: '', max: ANALYTICS_IDENTIFIERS_MAX };
+
+/** The lists of one namespace and one hour. */
+interface LiveLists {
+  hour: number;
+  lists: IdentifierLists;
+  /** How many texts the sketches can have. */
+  texts: number;
+}
 
 interface LiveNamespace {
   /** Its key. */
@@ -44,9 +60,17 @@ export class LiveSketches {
     this.#live.set(key, live);
   }
 
-  /** The lists of one namespace. */
-  of(namespace: string): IdentifiersEntry[] {
-    return this.#entries((live) => live.namespace === namespace);
+  /** The lists of one namespace in a range of hours. */
+  of(namespace: string, fromHour: number, toHour: number, filter = ALL): LiveLists[] {
+    return [...this.#live.values()]
+      .filter((live) => {
+        return live.namespace === namespace && live.hour >= fromHour && live.hour < toHour;
+      })
+      .map((live) => ({
+        hour: live.hour,
+        lists: readLists(live, filter),
+        texts: live.buffers.length * SKETCHES.length * SKETCH_ENTRIES,
+      }));
   }
 
   /** The lists of one of `parts` parts of the namespaces, another one with each call. */
@@ -85,24 +109,25 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 function entryOf(live: LiveNamespace): IdentifiersEntry {
   const { namespace, hour } = live;
-  return { namespace, hour, record: encodeLists(readLists(live)) };
+  return { namespace, hour, record: encodeLists(readLists(live, ALL)) };
 }
 
-function readLists(live: LiveNamespace): IdentifierLists {
+function readLists(live: LiveNamespace, { prefix, max }: ListFilter): IdentifierLists {
+  const bytes = Buffer.from(prefix);
   const memories = live.buffers.map((buffer) => {
     return { words: new Int32Array(buffer), doubles: new Float64Array(buffer) };
   });
   let { isComplete } = live;
   const listOf = (name: SketchName): IdentifierList => {
     const lists = memories.map((memory): IdentifierList => {
-      const reading = reader.read(memory, firstWordOf(name), READ_MAX);
+      const reading = reader.read(memory, firstWordOf(name), READ_MAX, bytes);
       isComplete &&= reading.isComplete;
       const items = reading.entries.map(({ text, ...entry }) => {
         return { ...entry, text: decode(text, entry.isCutOff) };
       });
       return { items, floor: reading.floor };
     });
-    return mergeLists(lists, ANALYTICS_IDENTIFIERS_MAX);
+    return mergeLists(lists, max);
   };
   const [denied, spent] = [listOf('denied'), listOf('spent')];
   return { denied, spent, isComplete };

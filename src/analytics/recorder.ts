@@ -25,7 +25,7 @@ export interface SketchAnnouncement {
 }
 
 /** The sketches of a namespace, in their order in the buffer. */
-const SKETCHES = ['denied', 'spent'] as const;
+export const SKETCHES = ['denied', 'spent'] as const;
 /** `denied` counts denied checks, `spent` the tokens of allowed checks. */
 export type SketchName = (typeof SKETCHES)[number];
 

@@ -45,6 +45,7 @@ import type { IdentifierSketch } from '../core/namespace.ts';
 
 export const SETS = 128;
 export const WAYS = 8;
+export const SKETCH_ENTRIES = SETS * WAYS;
 /** Longer identifiers are cut off. */
 export const TEXT_BYTES = 96;
 
@@ -260,6 +261,8 @@ function textAt(firstWord: number, number: number): number {
   return firstWord + TEXTS_AT + number * TEXT_WORDS;
 }
 
+const NO_BYTES = new Uint8Array(0);
+
 /** Reads sketches while their writers may change them. */
 export class SketchReader {
   /** By entry, in the order of the sketch: what the first pass has read. */
@@ -272,8 +275,14 @@ export class SketchReader {
    * Reads the entries with the largest proven counts. Each set is as it was at some moment of the
    * call. The floor covers the other entries too.
    * @param max entries of the result
+   * @param prefix reads identifiers that begin with these bytes; the floor covers only such ones
    */
-  read(memory: SketchMemory, firstWord: number, max: number): SketchReading {
+  read(
+    memory: SketchMemory,
+    firstWord: number,
+    max: number,
+    prefix: Uint8Array = NO_BYTES,
+  ): SketchReading {
     let floor = 0;
     let isComplete = true;
     for (let set = 0; set < SETS; set++) {
@@ -282,7 +291,18 @@ export class SketchReader {
       floor = Math.max(floor, withSkipped(smallest ?? 0));
     }
     const proven = (number: number) => this.#counts[number] - this.#errors[number];
-    const sorted = this.#numbers.toSorted((a, b) => proven(b) - proven(a));
+    const { buffer, byteOffset } = memory.words;
+    const bytes = new Uint8Array(buffer, byteOffset);
+    // An entry that is replaced meanwhile is left out by the reading of its text.
+    const isWanted = (number: number) => {
+      return (
+        this.#counts[number] > 0 &&
+        memory.words[lengthAt(firstWord, number)] >= prefix.length &&
+        hasBytes(bytes, 4 * textAt(firstWord, number), prefix)
+      );
+    };
+    const wanted = prefix.length === 0 ? this.#numbers : this.#numbers.filter(isWanted);
+    const sorted = wanted.toSorted((a, b) => proven(b) - proven(a));
     const entries: SketchEntry[] = [];
     for (const number of sorted) {
       const isListed = entries.length < max && this.#counts[number] > 0;
@@ -349,6 +369,11 @@ export class SketchReader {
     }
     return undefined;
   }
+}
+
+function hasBytes(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {
+  if (expected.length > TEXT_BYTES) return false;
+  return expected.every((byte, i) => bytes[at + i] === byte);
 }
 
 function withSkipped(floor: number): number {

@@ -16,6 +16,8 @@ import type { ServerClient } from './server-client.ts';
 type NamespacesResponse = ResponseOf<'analytics.getNamespaces'>;
 type TimelineResponse = ResponseOf<'analytics.getTimeline'>;
 type IdentifiersResponse = ResponseOf<'analytics.getIdentifiers'>;
+type SearchResponse = ResponseOf<'analytics.searchIdentifiers'>;
+export type SearchedIdentifier = SearchResponse['identifiers'][number];
 export type ListedIdentifier = IdentifiersResponse['denied'][number];
 
 /** Unix ms. The server has defaults for both. */
@@ -82,6 +84,23 @@ export class AnalyticsClient {
     return this.#get<IdentifiersResponse>('getIdentifiers', fields, isExpected);
   }
 
+  search(
+    fields: Partial<NamespaceFields> & { prefix: string; limit?: number | undefined },
+  ): Promise<SearchResponse> {
+    const isExpected = ({ identifiers }: SearchResponse) => {
+      return identifiers.every(
+        ({ identifier, namespace, denied, spent, lastDeniedAt, sources }) => {
+          const areCounts = [denied, spent].every((counted) => {
+            return counted === undefined || (isCount(counted.count) && isCount(counted.error));
+          });
+          const areTexts = [identifier, namespace.name, ...sources].every(isText);
+          return areTexts && areCounts && (lastDeniedAt === undefined || isCount(lastDeniedAt));
+        },
+      );
+    };
+    return this.#get<SearchResponse>('searchIdentifiers', fields, isExpected);
+  }
+
   async #get<T extends { start: number; end: number }>(
     operation: string,
     fields: object,
@@ -120,7 +139,10 @@ function areFigures(figures: Figures): boolean {
 export const INCOMPLETE = 'incomplete: some checks were not counted by identifier';
 
 /** The beginning of an identifier that is cut off ends with an ellipsis. */
-export function identifierCell({ identifier, cutOff }: ListedIdentifier): string {
+export function identifierCell({
+  identifier,
+  cutOff,
+}: Pick<ListedIdentifier, 'identifier' | 'cutOff'>): string {
   return cutOff ? `${quoted(identifier)}…` : formatCell(identifier);
 }
 

@@ -127,12 +127,12 @@ export const explain: Command = {
   },
   notes: `
 Without --namespace, shows in which namespaces the identifier has a counter, a reservation or lease,
-an override of its own or a recent decision. With it, or if it is in one only: shows the override that applies and why
-others do not, the terms of the check and their sources, the decision that it would get, when the
-identifier was last denied, and the counters. Nothing changes. Without --limit and --duration, the
-policy of the namespace sets them if there is one. If no override or policy sets them, they are
-those of the last recorded check, with its rule and cost, or of the last counted check. If the
-identifier begins with -, put it at the end, after --.
+an override of its own or a recent decision. With it, or if it is in one only: shows the override
+that applies and why others do not, the terms of the check and their sources, the decision that it
+would get, when the identifier was last denied, and the counters. Nothing changes. Without --limit
+and --duration, the policy of the namespace sets them if there is one. If no override or policy sets
+them, they are those of the last recorded check, with its rule and cost, or of the last counted
+check. If the identifier begins with -, put it at the end, after --.
 `,
   examples: [
     'weir explain user_1',

@@ -18,10 +18,11 @@ import {
   identifierCell,
   type ListedIdentifier,
   parseNamespaceArgument,
+  type SearchedIdentifier,
 } from './analytics.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
 import { parseDuration, parseInteger } from './options.ts';
-import { formatCell, formatTable } from './output.ts';
+import { formatCell, formatTable, quoted } from './output.ts';
 
 /** The columns of the figures. The share of denied checks follows the denied checks. */
 const FIGURE_COLUMNS = FIGURES.flatMap(({ name, heading }) => {
@@ -34,6 +35,7 @@ const BAR_WIDTH = 20;
 const MINUTES_UP_TO_MS = 3 * GRANULARITY_MS.hour;
 
 interface Values {
+  prefix?: string;
   last?: string;
   by?: string;
   limit?: string;
@@ -62,15 +64,25 @@ export const stats: Command = {
           value: '<n>',
           help: 'lines of a list; default: 100 namespaces, 20 identifiers',
         },
+        prefix: {
+          type: 'string',
+          value: '<text>',
+          help: 'only search the identifiers that begin with it',
+        },
       },
       run: async (call) => {
         const client = new AnalyticsClient(call.server());
         const [namespace] = call.positionals;
-        const text =
-          namespace === undefined
-            ? await namespacesText(client, call.values, call.isJson)
-            : await namespaceText(client, namespace, call.values, call.isJson);
-        process.stdout.write(text);
+        const { values, isJson } = call;
+        const textOf = () => {
+          if (values.prefix !== undefined) {
+            return searchText(client, namespace, values.prefix, values, isJson);
+          }
+          return namespace === undefined
+            ? namespacesText(client, values, isJson)
+            : namespaceText(client, namespace, values, isJson);
+        };
+        process.stdout.write(await textOf());
         return undefined;
       },
     }),
@@ -81,8 +93,17 @@ time. Both with the identifiers that were denied most often, and those that spen
 <namespace> is a name or an id. --last includes the current minute or hour; lists of identifiers
 cover whole hours. A count such as 40-45 is between both. An identifier that ends with … is cut off.
 The figures are those of one machine.
+
+With --prefix, the known identifiers that begin with a text, of the last 24 hours: those that were
+denied most often first. FROM says what knows them: analytics, recent decisions or an override.
+Others may exist, because counters do not have the texts of identifiers.
 `,
-  examples: ['weir stats', 'weir stats email.send --last 30m', 'weir stats email.send --by hour'],
+  examples: [
+    'weir stats',
+    'weir stats email.send --last 30m',
+    'weir stats email.send --by hour',
+    'weir stats --prefix user_',
+  ],
   exitCodes: CLIENT_EXIT_CODES,
 };
 
@@ -143,6 +164,43 @@ async function namespaceText(
     identifiersTable('DENIED', identifiers.denied),
     identifiersTable('TOKENS', identifiers.spent),
   ].join('\n');
+}
+
+async function searchText(
+  client: AnalyticsClient,
+  namespace: string | undefined,
+  prefix: string,
+  { last, by, limit }: Values,
+  isJson: boolean,
+): Promise<string> {
+  if (prefix === '') throw new StartError('--prefix is empty: it must have at least 1 character');
+  if (last !== undefined || by !== undefined) {
+    const option = last === undefined ? 'by' : 'last';
+    throw new StartError(`--${option} is not for --prefix: a search covers 24 hours`);
+  }
+  const fields = namespace === undefined ? {} : parseNamespaceArgument(namespace);
+  const response = await client.search({ ...fields, prefix, limit: limitOf(limit, PAGE_MAX) });
+  if (isJson) return `${JSON.stringify(response)}\n`;
+  const { start, end, identifiers, truncated } = response;
+  const others = `Others that begin with ${quoted(prefix)} may exist: counters have no texts.\n`;
+  return [
+    `${rangeText(start, end)}\n`,
+    identifiers.length === 0 ? 'No identifier is known.\n' : searchTable(identifiers),
+    truncated ? `More are known: see --limit, or give a longer prefix or a namespace.\n` : others,
+  ].join('\n');
+}
+
+function searchTable(identifiers: readonly SearchedIdentifier[]): string {
+  const rows = identifiers.map(({ denied, spent, lastDeniedAt, namespace, sources, ...item }) => [
+    denied === undefined ? '-' : countCell(denied),
+    spent === undefined ? '-' : countCell(spent),
+    lastDeniedAt === undefined ? '-' : isoTime(lastDeniedAt),
+    formatCell(namespace.name),
+    identifierCell(item),
+    sources.map(formatCell).join(', '),
+  ]);
+  const header = ['DENIED', 'TOKENS', 'LAST DENIED', 'NAMESPACE', 'IDENTIFIER', 'FROM'];
+  return formatTable(header, rows, 2);
 }
 
 /** One row for each minute or hour, also for those without checks, which responses leave out. */

@@ -171,6 +171,11 @@ export const TIMELINE_POINTS_MAX = 1_500;
 export const ANALYTICS_QUERY_HOURS_MAX = 744;
 /** Lists of identifiers, of a namespace and an hour, that a ranking of all namespaces reads. */
 export const ANALYTICS_RANKED_RECORDS_MAX = 2_000;
+/** Hours of analytics that a search for identifiers by prefix covers. */
+export const ANALYTICS_SEARCHED_HOURS = 24;
+/** Texts that one search compares with it, and all searches together in a turn of the loop. */
+export const ANALYTICS_SEARCHED_TEXTS_MAX = 1_000_000;
+export const ANALYTICS_SEARCHED_TEXTS_OF_TURN = 4_096;
 /** Figures that wait for the database while it cannot be written. */
 export const ANALYTICS_PENDING_MAX = 10_000;
 /** How long figures may wait until they are written. */

@@ -66,6 +66,8 @@ export interface RecentFilter {
   /** See `namespaceKey`. */
   isNamespace?: ((key: string) => boolean) | undefined;
   identifier?: string | undefined;
+  /** Selects identifiers that begin with it. */
+  identifierPrefix?: string | undefined;
   /** The hash of a namespace and an identifier. */
   identity?: Identity | undefined;
   isAllowed?: boolean | undefined;
@@ -132,6 +134,11 @@ export class RecentDecisions {
       yield record;
       heads[newest] = sources[newest].next().value;
     }
+  }
+
+  /** The same by thread, for work in parts: of each, the newest first. */
+  findByThread(filter: RecentFilter): Iterable<FoundRecord>[] {
+    return this.#threads.map((thread) => thread.newestFirst(filter));
   }
 
   /** @returns undefined if the record was written over meanwhile */
@@ -202,8 +209,11 @@ class ThreadDecisions {
   #matcherOf(filter: RecentFilter): (word: number) => boolean {
     const { identity, isAllowed, source, isNamespace } = filter;
     const words = this.#words;
-    const identifier = filter.identifier === undefined ? undefined : Buffer.from(filter.identifier);
-    const override = filter.overrideId === undefined ? undefined : Buffer.from(filter.overrideId);
+    const [identifier, prefix, override] = [
+      filter.identifier,
+      filter.identifierPrefix,
+      filter.overrideId,
+    ].map((text) => (text === undefined ? undefined : Buffer.from(text)));
     /** By the hash of the namespace. */
     const namespaces = new Map<string, boolean>();
     const isWantedNamespace = (word: number): boolean => {
@@ -223,21 +233,24 @@ class ThreadDecisions {
       if (source !== undefined && sourceAt(words, word) !== source) return false;
       return (
         this.#hasText(word, WORD.identifierBytes, identifier) &&
+        this.#hasText(word, WORD.identifierBytes, prefix, true) &&
         this.#hasText(word, WORD.overrideBytes, override) &&
         isWantedNamespace(word)
       );
     };
   }
 
-  /** @param expected undefined for any text */
+  /** @param expected undefined for any text @param isPrefix whether more may follow it */
   #hasText(
     word: number,
     length: typeof WORD.identifierBytes | typeof WORD.overrideBytes,
     expected: Buffer | undefined,
+    isPrefix = false,
   ): boolean {
     if (expected === undefined) return true;
     const words = this.#words;
-    if (words[word + length] !== expected.length) return false;
+    const bytes = words[word + length];
+    if (isPrefix ? bytes < expected.length : bytes !== expected.length) return false;
     const before = [WORD.namespaceBytes, WORD.identifierBytes].filter((it) => it < length);
     const skipped = before.reduce((sum, it) => sum + Math.max(0, words[word + it]), 0);
     const from = textAt(words[word + WORD.textFrom]) + skipped;

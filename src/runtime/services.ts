@@ -10,9 +10,10 @@ import type { Analytics } from '../analytics/analytics.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { OperationRequest } from '../api/operations/messages.ts';
 import type { KeyRecord } from '../auth/keys.ts';
-import { CLOCK_TICK_MS } from '../core/constants.ts';
+import { ANALYTICS_SEARCHED_TEXTS_OF_TURN, CLOCK_TICK_MS } from '../core/constants.ts';
 import { Hasher } from '../core/hash.ts';
 import { type Log, openLog } from '../core/log.ts';
+import { TurnBudget } from '../core/turn-budget.ts';
 import { VERSION } from '../core/version.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { ShardWorkerHost } from '../engine/worker/host.ts';
@@ -126,7 +127,8 @@ export class Services {
     const recentDecisions =
       state.recentDecisions && new RecentDecisions(state.recentDecisions, hasher, nowMs());
     const queries = { overrides, usage, analytics, recentDecisions };
-    const context = { registry, gateways, auditLog: store, ...queries, nowMs };
+    const turns = new TurnBudget(ANALYTICS_SEARCHED_TEXTS_OF_TURN);
+    const context = { registry, gateways, auditLog: store, ...queries, nowMs, turns };
     const { dashboardProxy } = settings;
     const executor = new OperationExecutor(
       writer,

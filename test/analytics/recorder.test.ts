@@ -1,7 +1,7 @@
 /** Acceptors that count identifiers, and the lists that the main thread makes of it. */
 
 import { expect, test } from 'vitest';
-import { decodeLists, type IdentifierLists } from '../../src/analytics/identifier-record.ts';
+import type { IdentifierLists } from '../../src/analytics/identifier-record.ts';
 import { LiveSketches } from '../../src/analytics/live-sketches.ts';
 import { IdentifierRecorder, type SketchAnnouncement } from '../../src/analytics/recorder.ts';
 import { ANALYTICS_NAMESPACES_MAX, FIRST_LINE_OFFSET } from '../../src/core/constants.ts';
@@ -61,7 +61,7 @@ function open(acceptors: number, hour = HOUR) {
   const sketches = new LiveSketches();
   const all = Array.from({ length: acceptors }, () => new TestAcceptor(control, sketches));
   const lists = (namespace: string): IdentifierLists[] => {
-    return sketches.of(namespace).map(({ record }) => decodeLists(record));
+    return sketches.of(namespace, 0, Number.POSITIVE_INFINITY).map((live) => live.lists);
   };
   return { control, sketches, acceptors: all, lists };
 }

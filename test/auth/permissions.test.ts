@@ -152,6 +152,7 @@ const ROWS: OperationCase[] = [
   row('analytics.getTimeline', 'read_analytics', {}, NAME_TARGETS),
   row('analytics.getIdentifiers', 'read_analytics', {}, [...NAME_TARGETS, ...SOME]),
   row('analytics.getDecisions', 'read_analytics', {}, [...NAME_TARGETS, ...SOME]),
+  row('analytics.searchIdentifiers', 'read_analytics', { prefix: 'a' }, [...NAME_TARGETS, ...SOME]),
   row('ratelimits.refund', 'refund', counted, ID_OR_NAME_TARGETS),
   row('ratelimits.reset', 'reset', { identifier }, ID_OR_NAME_TARGETS),
   row('ratelimits.endHold', 'reset', { identifier, handle: '1c-09f3' }, missing(READ_TARGETS)),

@@ -79,6 +79,27 @@ describe('weir stats', () => {
     expect(spent).toContainEqual(['1', '"\\u001b[31m"', 'x']);
   });
 
+  test('prints the known identifiers that begin with --prefix, and that others may exist', async () => {
+    const tableOf = async (...args: string[]) => {
+      const { stdout } = await weir(['stats', '--prefix', ...args]);
+      const [, table, note] = stdout.split('\n\n');
+      return { rows: cellsOf(table), note };
+    };
+    const { rows, note } = await tableOf('é');
+    expect(rows).toEqual([
+      ['DENIED', 'TOKENS', 'LAST DENIED', 'NAMESPACE', 'IDENTIFIER', 'FROM'],
+      ['2', '5', expect.stringMatching(/^20.*Z$/), 'login', 'é', 'analytics, decisions'],
+    ]);
+    expect(note).toBe('Others that begin with "é" may exist: counters have no texts.\n');
+    const long = await tableOf('l', 'login', '--limit', '1');
+    const cutOff = `"${LONG_IDENTIFIER.slice(0, 96)}"…`;
+    expect(long.rows[1]).toEqual(['-', '2', '-', 'login', cutOff, 'analytics']);
+    // No pattern.
+    expect((await tableOf('*')).rows).toEqual([['No identifier is known.']]);
+    const [response] = await lines(['stats', '--prefix', 'b']);
+    expect(response).toMatchObject({ identifiers: [{ identifier: 'b' }], truncated: false });
+  });
+
   test('says how many namespaces --limit leaves out', async () => {
     const { stdout } = await weir(['stats', '--limit', '1']);
     expect(stdout).toContain('login\n\n1 more with fewer checks: see --limit\n');

@@ -148,6 +148,8 @@ const WRONG: [line: string, message: string][] = [
   ['stats login --by minute --last 26h', '--last must be from 1m to 25h; got "26h"'],
   ['stats login --last 5s', '--last must be from 60s to'],
   ['stats --last 30m', '--last must be from 60m to 44640m; got "30m"'],
+  ['stats --prefix a --last 2h', '--last is not for --prefix: a search covers 24 hours'],
+  ["stats --prefix ''", '--prefix is empty: it must have at least 1 character'],
   ['stats --limit 0', '--limit must be an integer from 1 to 1000; got "0"'],
   ['stats login --limit 101', '--limit must be an integer from 1 to 100; got "101"'],
   ["stats ''", '<namespace> must have from 1 to 512 characters; got 0'],

@@ -105,6 +105,19 @@ export function readableNamespaces({
   return new Map(readable);
 }
 
+/** The namespace of a query, or all that the key may read, by key. @throws ApiError (403, 404) */
+export function queriedNamespaces(
+  context: OperationContext,
+  query: NamespaceQuery,
+): Map<string, StoredNamespace> {
+  if (query.namespaceId !== undefined || query.namespaceName !== undefined) {
+    const namespace = findNamespace(context, query, 'read_analytics');
+    return new Map([[namespaceKey(namespace.name, namespace.predecessor), namespace]]);
+  }
+  requireSomeAnalytics(context);
+  return readableNamespaces(context);
+}
+
 /** The range of a response. */
 export function shownRange(unit: string) {
   return {

@@ -4,7 +4,9 @@ import type { Static, TObject } from 'typebox';
 import type { Analytics } from '../../analytics/analytics.ts';
 import type { OverrideUsage } from '../../analytics/usage-rows.ts';
 import type { Permissions } from '../../auth/permissions.ts';
+import type { Eventual } from '../../core/eventual.ts';
 import type { Validator } from '../../core/schema.ts';
+import type { TurnBudget } from '../../core/turn-budget.ts';
 import type { OverrideTables } from '../../overrides/tables.ts';
 import type { Policy } from '../../policies/policy.ts';
 import type { RecentDecisions } from '../../recent-decisions/reader.ts';
@@ -25,6 +27,8 @@ export interface OperationContext {
   analytics: AnalyticsQueries | undefined;
   /** Undefined with WEIR_RECENT_DECISIONS=off. */
   recentDecisions: RecentDecisionQueries | undefined;
+  /** Of the main thread, for long reads. */
+  turns: TurnBudget;
   /** Validates an input, and notes the unknown fields that v1 ignores. @throws ApiError (400) */
   validate: <S extends TObject>(validator: Validator<S>, input: unknown) => Static<S>;
   /** Adds an entry by the request's key to the audit log. */
@@ -32,11 +36,14 @@ export interface OperationContext {
 }
 
 /** What was counted by namespace and identifier. */
-export type AnalyticsQueries = Pick<Analytics, 'totals' | 'timeline' | 'identifiers' | 'deniedOf'>;
+export type AnalyticsQueries = Pick<
+  Analytics,
+  'totals' | 'timeline' | 'identifiers' | 'search' | 'deniedOf'
+>;
 
 export type RecentDecisionQueries = Pick<
   RecentDecisions,
-  'sinceMs' | 'identityOf' | 'find' | 'read' | 'decisions'
+  'sinceMs' | 'identityOf' | 'find' | 'findByThread' | 'read' | 'decisions'
 >;
 
 /** How often each override was used. */
@@ -80,13 +87,13 @@ export class UnfinishedDeletion {
 
 /**
  * @param unfinished what the call before has returned for this request, if it was not the last
- * @returns the object of the 200 response. @throws ApiError
+ * @returns the object of the 200 response: of a read, it may come in a later turn. @throws ApiError
  */
 export type OperationHandler<Response extends object = object> = (
   context: OperationContext,
   input: unknown,
   unfinished?: UnfinishedDeletion,
-) => Response | UnfinishedDeletion;
+) => Eventual<Response> | UnfinishedDeletion;
 
 /** Where weir listens for gateways: both are undefined without such a listener. */
 export interface GatewayAddresses {

@@ -12,6 +12,7 @@ import type { Static, TObject, TProperties, TSchema } from 'typebox';
 import Type from 'typebox';
 import type { GlobalPermission, NamespaceAction } from '../../auth/permissions.ts';
 import { BODY_MAX_BYTES } from '../../core/constants.ts';
+import type { Eventual } from '../../core/eventual.ts';
 import {
   createStrictValidator,
   createValidator,
@@ -106,7 +107,7 @@ interface MainDeclaration<Name extends string, Request extends TProperties, Resp
     context: OperationContext,
     request: Static<TObject<Request>>,
     unfinished?: UnfinishedDeletion,
-  ) => Response | UnfinishedDeletion;
+  ) => Eventual<Response> | UnfinishedDeletion;
 }
 
 /** Declares an operation that changes nothing. In v2 it is a POST too. */

@@ -9,6 +9,7 @@ import { getDecisionsTexts } from './v1/analytics-get-decisions.texts.ts';
 import { getIdentifiersTexts } from './v1/analytics-get-identifiers.texts.ts';
 import { getNamespacesTexts } from './v1/analytics-get-namespaces.texts.ts';
 import { getTimelineTexts } from './v1/analytics-get-timeline.texts.ts';
+import { searchIdentifiersTexts } from './v1/analytics-search-identifiers.texts.ts';
 import { listAuditTexts } from './v1/audit-list.texts.ts';
 import { cancelTexts } from './v1/cancel.texts.ts';
 import { commitTexts } from './v1/commit.texts.ts';
@@ -84,6 +85,7 @@ export const DOCUMENTED = [
   getTimelineTexts,
   getDecisionsTexts,
   getIdentifiersTexts,
+  searchIdentifiersTexts,
 ] as const;
 
 type Documented = (typeof DOCUMENTED)[number];

@@ -13,6 +13,7 @@ import { getDecisions } from './v1/analytics-get-decisions.ts';
 import { getIdentifiers } from './v1/analytics-get-identifiers.ts';
 import { getNamespaces } from './v1/analytics-get-namespaces.ts';
 import { getTimeline } from './v1/analytics-get-timeline.ts';
+import { searchIdentifiers } from './v1/analytics-search-identifiers.ts';
 import { listAudit } from './v1/audit-list.ts';
 import { deleteBlock } from './v1/delete-block.ts';
 import { deleteNamespace } from './v1/delete-namespace.ts';
@@ -56,6 +57,7 @@ export const OPERATIONS = byName([
   getTimeline,
   getDecisions,
   getIdentifiers,
+  searchIdentifiers,
   setOverrideV2,
   getOverrideV2,
   listOverridesV2,

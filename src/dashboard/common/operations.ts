@@ -87,6 +87,7 @@ const READS: readonly Operation[] = [
   'analytics.getNamespaces',
   'analytics.getTimeline',
   'analytics.getIdentifiers',
+  'analytics.searchIdentifiers',
   'analytics.getDecisions',
   'ratelimits.getOverride',
   'ratelimits.listOverrides',

@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { ErrorNote, useLoad, useTicks } from '../common/controls.tsx';
-import { formatDuration, formatWhole } from '../common/format.ts';
+import { formatCount, formatDuration, formatWhole } from '../common/format.ts';
 import { IdentifierActions } from '../common/identifier-actions.tsx';
 import { call, callAll, type Response } from '../common/operations.ts';
 import { type Range, RangeSelect, rangeOf } from '../common/range.tsx';
@@ -13,10 +13,13 @@ import { Ranking } from './ranking.tsx';
 
 const REFRESH_MS = 5_000;
 const IDENTIFIERS_SHOWN = 20;
+/** The most of one response. */
+const BEGINNING_SHOWN = 100;
 /** weir has 10 000 namespaces at most. */
 const PLACES_MAX = 10_000;
 
 type Place = Response<'ratelimits.findIdentifier'>['found'][number];
+type Known = Response<'analytics.searchIdentifiers'>['identifiers'][number];
 
 /** The identifiers of all namespaces that were denied most often, and that spent most. */
 export function Rankings() {
@@ -87,6 +90,82 @@ export function Places({ identifier }: { identifier: string }) {
     </section>
   );
 }
+
+/** The known identifiers that begin with a text, and are longer. */
+export function BeginningWith({ prefix }: { prefix: string }) {
+  const search = useLoad(
+    () => call('analytics.searchIdentifiers', { prefix, limit: BEGINNING_SHOWN }),
+    [prefix],
+  );
+  const others = search.data?.identifiers.filter(({ identifier }) => identifier !== prefix) ?? [];
+  return (
+    <section aria-labelledby="beginning">
+      <h2 id="beginning">
+        Identifiers that begin with <Name text={prefix} />
+      </h2>
+      <ErrorNote error={search.error} />
+      {others.length > 0 && (
+        <SortedTable
+          caption="The most denied first, of the last 24 hours"
+          columns={KNOWN_COLUMNS}
+          rows={others}
+          keyOf={({ identifier, namespace }) => `${namespace.id} ${identifier}`}
+        />
+      )}
+      {search.data && (
+        <p class={others.length === 0 ? 'empty' : 'hint'}>
+          {others.length === 0 && 'No other identifier is known. '}
+          {search.data.truncated
+            ? 'More are known: enter more characters.'
+            : 'Others may exist, because counters do not have the texts of identifiers.'}
+        </p>
+      )}
+    </section>
+  );
+}
+
+const KNOWN_COLUMNS: readonly Column<Known>[] = [
+  {
+    name: 'Identifier',
+    cell: ({ identifier, cutOff, namespace }) =>
+      cutOff ? (
+        <>
+          <Name text={identifier} />…
+        </>
+      ) : (
+        <a href={linkTo('identifier', '', { namespace: namespace.name, identifier })}>
+          <Name text={identifier} />
+        </a>
+      ),
+    value: ({ identifier }) => identifier,
+  },
+  {
+    name: 'Namespace',
+    cell: ({ namespace }) => <Name text={namespace.name} />,
+    value: ({ namespace }) => namespace.name,
+  },
+  {
+    name: 'Denied#',
+    cell: ({ denied }) => denied && formatCount(denied),
+    value: ({ denied }) => denied?.count,
+  },
+  {
+    name: 'Tokens#',
+    cell: ({ spent }) => spent && formatCount(spent),
+    value: ({ spent }) => spent?.count,
+  },
+  {
+    name: 'Last denied',
+    cell: ({ lastDeniedAt }) => lastDeniedAt !== undefined && <Time ms={lastDeniedAt} />,
+    value: ({ lastDeniedAt }) => lastDeniedAt,
+  },
+  { name: 'Known from', cell: ({ sources }) => sources.join(', ') },
+  {
+    name: 'Actions',
+    cell: ({ identifier, cutOff, namespace }) =>
+      !cutOff && <IdentifierActions namespace={namespace.name} identifier={identifier} />,
+  },
+];
 
 function placeColumns(identifier: string): Column<Place>[] {
   return [

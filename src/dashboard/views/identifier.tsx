@@ -26,7 +26,7 @@ import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
 import { DecisionTable } from './decision-table.tsx';
-import { Places, Rankings } from './everywhere.tsx';
+import { BeginningWith, Places, Rankings } from './everywhere.tsx';
 import { ExplanationSection } from './explanation.tsx';
 import { ResetCounters } from './reset-counters.tsx';
 
@@ -206,6 +206,9 @@ export function IdentifierView({ grant, route }: ViewProps) {
         />
       )}
       {isSought && mayRead && <Places identifier={question.identifier} />}
+      {isSought && question.identifier !== '' && grant.mayInSome('read_analytics') && (
+        <BeginningWith prefix={question.identifier} />
+      )}
       {!route.query.has('identifier') && grant.mayInSome('read_analytics') && <Rankings />}
       {isAsked && (
         <details open={hasTerms(question)}>

@@ -50,6 +50,7 @@ const REQUESTS: Partial<Record<Operation, Fields>> = {
   'analytics.getTimeline': { namespaceName: 'fields' },
   'analytics.getIdentifiers': { namespaceName: 'fields' },
   'analytics.getDecisions': { namespaceName: 'fields' },
+  'analytics.searchIdentifiers': { prefix: 'user_' },
 };
 
 /** Their requests name a hold. */

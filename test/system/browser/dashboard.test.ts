@@ -535,6 +535,10 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await places.getByRole('row', { name: /^shop_1 .* 2 of 2 used per 36,525 d/ }).waitFor();
     await places.getByRole('link', { name: 'shop_2' }).click();
     await see(page, /^The check is denied: /);
+    await goTo(page, '#/identifier?identifier=abu', 'Identifier');
+    const beginning = page.getByRole('table', { name: 'The most denied first' });
+    await beginning.getByRole('row', { name: /^abuser shop_1 28 2 .* analytics, decis/ }).waitFor();
+    await see(page, 'Others may exist, because counters do not have the texts of identifiers.');
     await goTo(page, '#/identifier?identifier=nowhere', 'Identifier');
     await see(
       page,

@@ -163,6 +163,7 @@ const PREPARATIONS: Record<string, Call[]> = {
   'analytics.getTimeline hour': [exhaustedClient, deniedClient],
   'analytics.getIdentifiers hour': [exhaustedClient, deniedClient],
   'analytics.getDecisions denied': [exhaustedClient, deniedClient],
+  'analytics.searchIdentifiers found': [exhaustedClient, deniedClient],
   'gateway.check denied': [exhaustedClient],
   'gateway.checkPath denied': [exhaustedClient],
   'gateway.authRequest denied': [exhaustedClient],

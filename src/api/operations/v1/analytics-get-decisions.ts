@@ -2,14 +2,11 @@
 
 import Type from 'typebox';
 import { IDENTIFIER_MAX_CHARACTERS, PAGE_MAX } from '../../../core/constants.ts';
-import { namespaceKey } from '../../../core/namespace.ts';
 import { field, integer, text } from '../../../core/schema.ts';
 import { LIMIT_SOURCES, type RecentDecision } from '../../../recent-decisions/reader.ts';
-import type { StoredNamespace } from '../../../registry/registry.ts';
-import { readableNamespaces, requireSomeAnalytics, TIME_MAX_MS } from '../../common/analytics.ts';
-import { findNamespace, namespaceFields } from '../../common/namespace-query.ts';
+import { queriedNamespaces, TIME_MAX_MS } from '../../common/analytics.ts';
+import { namespaceFields } from '../../common/namespace-query.ts';
 import { RESPONSE_BYTES, type Result, readOperation } from '../../common/operation.ts';
-import type { OperationContext } from '../../common/operation-context.ts';
 import { pageFields } from '../../common/pages.ts';
 import {
   decisionFields,
@@ -78,7 +75,7 @@ export const getDecisions = readOperation({
     ...pageFields(PAGE_MAX),
   },
   handle: (context, query): Result<typeof response> => {
-    const namespaces = namespacesOf(context, query);
+    const namespaces = queriedNamespaces(context, query);
     const recent = requireRecentDecisions(context);
     const { identifier, decision, source, override, start, end } = query;
     const [only] = namespaces.size === 1 ? namespaces.keys() : [];
@@ -120,17 +117,4 @@ export const getDecisions = readOperation({
 
 function time() {
   return integer(0, TIME_MAX_MS, 'a time in Unix milliseconds,');
-}
-
-/** The namespaces of a query, by their key. @throws ApiError (403, 404) */
-function namespacesOf(
-  context: OperationContext,
-  query: { namespaceId?: string; namespaceName?: string },
-): Map<string, StoredNamespace> {
-  if (query.namespaceId !== undefined || query.namespaceName !== undefined) {
-    const namespace = findNamespace(context, query, 'read_analytics');
-    return new Map([[namespaceKey(namespace.name, namespace.predecessor), namespace]]);
-  }
-  requireSomeAnalytics(context);
-  return readableNamespaces(context);
 }

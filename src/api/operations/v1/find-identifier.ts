@@ -1,8 +1,7 @@
 /**
  * POST /v1/ratelimits.findIdentifier: in which namespaces an identifier has a counter, a hold, a
  * block, an override or a recent decision. A request looks in a page of the namespaces, so that its
- * work is bounded.
- * Failures are ApiErrors, in the order 400, 403.
+ * work is bounded. Failures are ApiErrors, in the order 400, 403.
  */
 
 import Type from 'typebox';
