@@ -11,7 +11,7 @@ import { linkTo } from './router.ts';
 import { visibleText } from './visible-text.ts';
 
 /** What the menu needs below its button; otherwise it opens above. */
-const MENU_HEIGHT_PX = 160;
+const MENU_HEIGHT_PX = 200;
 
 /** An identifier in a namespace. */
 export interface Target {
@@ -20,7 +20,7 @@ export interface Target {
 }
 
 /** Actions with a dialog. */
-export type IdentifierAction = 'override' | 'reset';
+export type IdentifierAction = 'override' | 'block' | 'reset';
 
 interface Actions {
   grant: Grant;
@@ -74,6 +74,11 @@ export function IdentifierActions({ namespace, identifier }: Target) {
         {grant.mayInSome('set_override') && (
           <button type="button" onClick={() => choose('override')}>
             Set override
+          </button>
+        )}
+        {grant.mayInSome('set_override') && (
+          <button type="button" class="danger" onClick={() => choose('block')}>
+            Block
           </button>
         )}
         {grant.mayInSome('reset') && (

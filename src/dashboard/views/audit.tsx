@@ -20,6 +20,9 @@ const ENTRIES_WANTED = 100;
 
 /** All actions. The type makes the list complete. */
 const ACTIONS: Record<Entry['action'], string> = {
+  'block.create': 'identifier blocked',
+  'block.update': 'block changed',
+  'block.delete': 'block ended',
   'hold.end': 'a hold ended',
   'key.create': 'key created',
   'key.revoke': 'key revoked',

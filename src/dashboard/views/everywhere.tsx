@@ -8,6 +8,7 @@ import { call, callAll, type Response } from '../common/operations.ts';
 import { type Range, RangeSelect, rangeOf } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
+import { State } from '../common/state.tsx';
 import { Name, Time } from '../common/text.tsx';
 import { Ranking } from './ranking.tsx';
 
@@ -185,19 +186,12 @@ function placeColumns(identifier: string): Column<Place>[] {
     },
     {
       name: 'Counters and holds',
-      cell: ({ counters, holds }) =>
-        [...counters.map(counterText), ...holdTexts(holds)].join(', '),
+      cell: ({ counters, holds }) => [...counters.map(counterText), ...holdTexts(holds)].join(', '),
     },
     {
-      name: 'Override',
-      cell: ({ override }) =>
-        override && (
-          <>
-            {`${formatWhole(override.limit)} per ${formatDuration(override.duration)} for `}
-            <Name text={override.identifier} />
-          </>
-        ),
-      value: ({ override }) => override?.limit,
+      name: 'Override or block',
+      cell: LimitCell,
+      value: ({ block, override }) => (block === undefined ? override?.limit : 0),
     },
     {
       name: 'Actions',
@@ -206,6 +200,23 @@ function placeColumns(identifier: string): Column<Place>[] {
       ),
     },
   ];
+}
+
+function LimitCell({ block, override }: Place) {
+  if (block !== undefined) {
+    return (
+      <State meaning="denied">
+        blocked until <Time ms={block.expires} />
+      </State>
+    );
+  }
+  if (override === undefined) return null;
+  return (
+    <>
+      {`${formatWhole(override.limit)} per ${formatDuration(override.duration)} for `}
+      <Name text={override.identifier} />
+    </>
+  );
 }
 
 function holdTexts(holds: Place['holds']): string[] {

@@ -13,6 +13,7 @@ type Window = Explanation['windows'][number];
 /** The sources of a value, as a reader says them. */
 const SOURCES: Readonly<Record<string, string>> = {
   request: 'this form',
+  block: 'the block',
   override: 'the override',
   policy: 'the policy',
   decision: 'the last check',
@@ -111,8 +112,8 @@ function WindowRow({ window }: { window: Window }) {
 
 function Overrides({ explanation }: { explanation: Explanation }) {
   const { override, otherOverrides, matchingOverrides } = explanation;
-  if (override === undefined) return <p class="empty">No override matches.</p>;
-  const hidden = matchingOverrides - 1 - otherOverrides.length;
+  if (matchingOverrides === 0) return <p class="empty">No override matches.</p>;
+  const hidden = matchingOverrides - (override === undefined ? 0 : 1) - otherOverrides.length;
   return (
     <>
       <Table
@@ -128,12 +129,14 @@ function Overrides({ explanation }: { explanation: Explanation }) {
           'Result',
         ]}
       >
-        <tr>
-          <OverrideCells override={override} />
-          <td>
-            <strong>applies</strong>
-          </td>
-        </tr>
+        {override !== undefined && (
+          <tr>
+            <OverrideCells override={override} />
+            <td>
+              <strong>applies</strong>
+            </td>
+          </tr>
+        )}
         {otherOverrides.map((other) => (
           <tr key={other.id}>
             <OverrideCells override={other} />

@@ -6,6 +6,7 @@ import type { IdentifierAction, Target } from '../common/identifier-actions.tsx'
 import { call } from '../common/operations.ts';
 import type { Grant } from '../common/permissions.ts';
 import { visibleText } from '../common/visible-text.ts';
+import { BlockIdentifier } from './block-dialogs.tsx';
 import { EditOverride, exactOverrideOf } from './override-dialogs.tsx';
 import { ResetCounters } from './reset-counters.tsx';
 
@@ -26,7 +27,8 @@ export function IdentifierDialog({ action, target, grant, onDone, onClose }: Dia
     };
     return <ResetCounters target={target} grant={grant} onDone={report} onClose={onClose} />;
   }
-  return <SetOverride {...{ target, grant, onDone, onClose }} />;
+  const props = { target, grant, onDone, onClose };
+  return action === 'block' ? <BlockIdentifier {...props} /> : <SetOverride {...props} />;
 }
 
 /** Changes the override of exactly this identifier, or adds it. */

@@ -25,6 +25,7 @@ import { NamespaceField } from '../common/namespace-field.tsx';
 import { call, type Response } from '../common/operations.ts';
 import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { Name, Time } from '../common/text.tsx';
+import { BlockIdentifier, EndBlock } from './block-dialogs.tsx';
 import { DecisionTable } from './decision-table.tsx';
 import { BeginningWith, Places, Rankings } from './everywhere.tsx';
 import { ExplanationSection } from './explanation.tsx';
@@ -87,6 +88,8 @@ interface Knowledge {
 /** What a button did. */
 interface Outcome {
   decision?: Decision;
+  /** What a block, or its end, has changed. */
+  blocked?: string;
   /** Counters that a reset has removed. */
   cleared?: number;
   /** A hold that was ended. */
@@ -112,6 +115,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
   const [outcome, setOutcome] = useStateAt<Outcome>(address, {});
   const [resetting, setResetting] = useState<Question>();
   const [ending, setEnding] = useState<Hold>();
+  const [blocking, setBlocking] = useState<'set' | 'end'>();
   const mayReset = grant.mayInSome('reset');
   const mayRead = grant.mayInSome('read_namespace');
   const isAsked = route.query.has('identifier') && question.namespace !== '';
@@ -134,6 +138,19 @@ export function IdentifierView({ grant, route }: ViewProps) {
     const shown = explanation?.counters ?? counters;
     return { counters: shown, holds, explanation, decisions: recent?.decisions };
   }, [address, isAsked]);
+  const mayBlock = grant.mayInSome('set_override');
+  const isBlocked = answer.data?.explanation?.block !== undefined;
+  const mayUnblock = isBlocked && grant.mayInSome('delete_override');
+  const blockProps = {
+    target: question,
+    grant,
+    onDone: (blocked: string) => {
+      setBlocking(undefined);
+      setOutcome({ blocked }, address);
+      answer.reload();
+    },
+    onClose: () => setBlocking(undefined),
+  };
   /** Goes to the address of a question, changes something, and shows what is known after it. */
   const change = useAction(async (asked: Question, run: () => Promise<Outcome>) => {
     const at = addressOf(asked);
@@ -187,6 +204,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
           )}
         </div>
       </form>
+      {outcome.blocked !== undefined && <Note kind="success">{outcome.blocked}</Note>}
       {outcome.cleared !== undefined && (
         <Note kind="success">{`Counters that were reset: ${formatWhole(outcome.cleared)}.`}</Note>
       )}
@@ -272,13 +290,27 @@ export function IdentifierView({ grant, route }: ViewProps) {
           </form>
         </details>
       )}
-      {isAsked && mayReset && (
-        <section class="danger-zone" aria-label="Reset of the counters">
-          <button type="button" class="danger" onClick={() => setResetting(form)}>
-            Reset
-          </button>
+      {isAsked && (mayReset || mayBlock || mayUnblock) && (
+        <section class="danger-zone" aria-label="Block and reset">
+          {mayBlock && (
+            <button type="button" class="danger" onClick={() => setBlocking('set')}>
+              Block
+            </button>
+          )}
+          {mayUnblock && (
+            <button type="button" class="danger" onClick={() => setBlocking('end')}>
+              End the block
+            </button>
+          )}
+          {mayReset && (
+            <button type="button" class="danger" onClick={() => setResetting(form)}>
+              Reset
+            </button>
+          )}
         </section>
       )}
+      {blocking === 'set' && <BlockIdentifier {...blockProps} />}
+      {blocking === 'end' && <EndBlock {...blockProps} />}
       {resetting !== undefined && (
         <ResetCounters
           target={resetting}

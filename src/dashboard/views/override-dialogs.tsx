@@ -273,14 +273,26 @@ function isMatch(pattern: string, name: string): boolean {
 
 type Explanation = Response<'ratelimits.explain'>;
 
-/** The override of exactly an identifier, in the namespace of its explanation. It comes first. */
+/** The override of exactly an identifier, in the namespace of its explanation. */
 export function exactOverrideOf(
-  { namespace, override }: Explanation,
+  explanation: Explanation,
   identifier: string,
 ): Explanation['override'] {
-  if (override === undefined || kindOf(override) !== 'identifier') return undefined;
-  const isExact = override.identifier === identifier && override.namespace === namespace;
-  return isExact ? override : undefined;
+  return matchesOf(explanation).find((override) => isExact(override, explanation, identifier));
+}
+
+/** The overrides that match, in order of precedence. Of a blocked identifier, none applies. */
+function matchesOf({ override, otherOverrides }: Explanation) {
+  return override === undefined ? otherOverrides : [override, ...otherOverrides];
+}
+
+function isExact(
+  override: NonNullable<Explanation['override']>,
+  { namespace }: Explanation,
+  identifier: string,
+): boolean {
+  if (kindOf(override) !== 'identifier') return false;
+  return override.identifier === identifier && override.namespace === namespace;
 }
 
 /** Which limit applies when an override is gone. */
@@ -303,10 +315,16 @@ function AfterDeletion({ override, grant }: Pick<DeleteProps, 'override' | 'gran
       </p>
     );
   }
-  const { override: first, otherOverrides } = explanation;
-  // The one to delete comes first, because it is exact, unless somebody else has deleted it.
-  const isFirst = exactOverrideOf(explanation, identifier) !== undefined;
-  const next = isFirst ? otherOverrides[0] : first;
+  const next = matchesOf(explanation).find((one) => !isExact(one, explanation, identifier));
+  const { block } = explanation;
+  if (block !== undefined) {
+    return (
+      <p>
+        The identifier is blocked until <Time ms={block.expires} />. After that,{' '}
+        {next === undefined ? 'no override applies.' : 'the next override that matches applies.'}
+      </p>
+    );
+  }
   if (next === undefined) {
     const isGateway = explanation.policy !== undefined;
     return (

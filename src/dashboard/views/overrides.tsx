@@ -11,6 +11,7 @@ import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { End, Name, Time } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
+import { Blocks } from './blocks.tsx';
 import {
   DeleteOverride,
   EditOverride,
@@ -164,6 +165,7 @@ export function OverridesView({ grant, route }: ViewProps) {
           )}
         </>
       )}
+      {mayList && <Blocks namespace={namespace} grant={grant} />}
       {open?.kind === 'edit' && (
         <EditOverride
           override={open.override}
