@@ -66,7 +66,7 @@ export interface RecentFilter {
   /** See `namespaceKey`. */
   isNamespace?: ((key: string) => boolean) | undefined;
   identifier?: string | undefined;
-  /** Selects identifiers that begin with it. */
+  /** Selects identifiers that begin with it, in place of `identifier`. */
   identifierPrefix?: string | undefined;
   /** The hash of a namespace and an identifier. */
   identity?: Identity | undefined;
@@ -209,11 +209,10 @@ class ThreadDecisions {
   #matcherOf(filter: RecentFilter): (word: number) => boolean {
     const { identity, isAllowed, source, isNamespace } = filter;
     const words = this.#words;
-    const [identifier, prefix, override] = [
-      filter.identifier,
-      filter.identifierPrefix,
-      filter.overrideId,
-    ].map((text) => (text === undefined ? undefined : Buffer.from(text)));
+    const isPrefix = filter.identifierPrefix !== undefined;
+    const text = filter.identifierPrefix ?? filter.identifier;
+    const identifier = text === undefined ? undefined : Buffer.from(text);
+    const override = filter.overrideId === undefined ? undefined : Buffer.from(filter.overrideId);
     /** By the hash of the namespace. */
     const namespaces = new Map<string, boolean>();
     const isWantedNamespace = (word: number): boolean => {
@@ -232,8 +231,7 @@ class ThreadDecisions {
       if (identity !== undefined && !this.#isOf(word, identity)) return false;
       if (source !== undefined && sourceAt(words, word) !== source) return false;
       return (
-        this.#hasText(word, WORD.identifierBytes, identifier) &&
-        this.#hasText(word, WORD.identifierBytes, prefix, true) &&
+        this.#hasText(word, WORD.identifierBytes, identifier, isPrefix) &&
         this.#hasText(word, WORD.overrideBytes, override) &&
         isWantedNamespace(word)
       );
