@@ -31,13 +31,19 @@ export function ResetCounters({ target, grant, onDone, onClose }: ResetProps) {
         All counters of <Name text={identifier} /> in <Name text={namespace} /> are removed. Its
         next check finds all tokens. Reservations and leases stay.
       </p>
-      {grant.mayInSome('read_namespace') && <CountersNow {...target} />}
+      {grant.mayInSome('read_namespace') && <CountersNow target={target} grant={grant} />}
     </Confirm>
   );
 }
 
-function CountersNow({ namespace, identifier }: Target) {
-  const counters = useLoad(() => call('ratelimits.inspect', { namespace, identifier }), []);
+function CountersNow({ target, grant }: Pick<ResetProps, 'target' | 'grant'>) {
+  const { namespace, identifier } = target;
+  const counters = useLoad(() => {
+    // The explanation leaves out the algorithms that no check uses.
+    const mayExplain = grant.mayInSome('read_override');
+    const operation = mayExplain ? 'ratelimits.explain' : 'ratelimits.inspect';
+    return call(operation, { namespace, identifier });
+  }, []);
   const rows = counters.data?.counters.flatMap(({ duration, limit, algorithms }) =>
     Object.entries(algorithms).flatMap(([algorithm, usage]) => {
       return usage === undefined ? [] : [{ duration, limit, algorithm, ...usage }];

@@ -304,6 +304,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
         .waitFor();
       const status = page.locator('.figure').filter({ hasText: 'Status' });
       expect(await status.locator('strong').textContent()).toBe('degraded');
+      await page.getByRole('banner').getByRole('link', { name: 'Degraded' }).waitFor();
       expect(await faultsOf(page)).toEqual([]);
     } finally {
       degraded.child.kill('SIGKILL');
