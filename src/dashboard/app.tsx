@@ -8,6 +8,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SessionInfo, SessionState } from '../observe/dashboard/snapshot.ts';
 import type { ViewProps } from './common/context.ts';
 import { ErrorNote, Note, useAction } from './common/controls.tsx';
+import { formatZone } from './common/format.ts';
 import {
   type IdentifierAction,
   IdentifierActionsContext,
@@ -169,7 +170,8 @@ function Frame({ session, isFresh, onEnd }: FrameProps) {
           weir
         </a>
         <span class="host">
-          <Name text={session.server.host} /> · {session.server.version}
+          <Name text={session.server.host} /> · {session.server.version} · times in{' '}
+          {formatZone(Date.now())}
         </span>
         <Status live={live} />
         {grant.mayInSome('read_namespace') && <Search />}

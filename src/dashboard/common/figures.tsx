@@ -1,8 +1,8 @@
-/** The columns that tables have for the figures of a namespace. */
+/** Figures as people read them: short numbers, and the columns that tables have for a namespace. */
 
 import { Fragment } from 'preact';
 import { FIGURES, type Figures } from '../../core/figures.ts';
-import { formatShare } from './format.ts';
+import { formatExact, formatShare, formatShort } from './format.ts';
 import type { Column } from './sorted-table.tsx';
 
 const SHOWN = FIGURES.filter(({ label }) => label !== undefined);
@@ -18,20 +18,32 @@ export function figureHeadings(per = ''): string[] {
   });
 }
 
+interface ShortProps {
+  value: number;
+  format?: (value: number) => string;
+}
+
+/** A number in short, whose title is the exact one. */
+export function Short({ value, format = formatShort }: ShortProps) {
+  return <span title={formatExact(value)}>{format(value)}</span>;
+}
+
 interface FigureCellsProps {
   figures: Partial<Figures>;
-  format: (figure: number) => string;
+  format?: (figure: number) => string;
 }
 
 /** The cells under these headings. */
-export function FigureCells({ figures, format }: FigureCellsProps) {
+export function FigureCells({ figures, format = formatShort }: FigureCellsProps) {
   return (
     <>
       {SHOWN.map(({ name }) => {
         const figure = figures[name];
         return (
           <Fragment key={name}>
-            <td class="number">{figure === undefined ? '–' : format(figure)}</td>
+            <td class="number">
+              {figure === undefined ? '–' : <Short value={figure} format={format} />}
+            </td>
             {name === 'denied' && <td class="number">{deniedShare(figures)}</td>}
           </Fragment>
         );

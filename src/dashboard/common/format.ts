@@ -1,23 +1,32 @@
 /** Numbers, durations and times as people read them, in the language of the browser. */
 
 const LANGUAGE = undefined;
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
 
 const wholeFormat = new Intl.NumberFormat(LANGUAGE, { maximumFractionDigits: 0 });
-const rateFormat = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 3 });
-const shortFormat = new Intl.NumberFormat(LANGUAGE, {
-  notation: 'compact',
-  maximumSignificantDigits: 3,
-});
+const exactFormat = new Intl.NumberFormat(LANGUAGE, { maximumFractionDigits: 6 });
+const shortFormat = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 3 });
 const shareFormat = new Intl.NumberFormat(LANGUAGE, {
   style: 'percent',
   maximumSignificantDigits: 2,
 });
-const timeFormat = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeStyle: 'medium' });
 
 export const formatWhole = (value: number): string => wholeFormat.format(value);
-/** Large numbers in short, as in 1.2M. */
-export const formatShort = (value: number): string => shortFormat.format(value);
+/** What a short number stands for. */
+export const formatExact = (value: number): string => exactFormat.format(value);
 export const formatShare = (value: number): string => shareFormat.format(value);
+
+const THOUSANDS = ['', ' k', ' M', ' G', ' T'];
+
+/** A count in short: 1.2 k, 12.4 M. */
+export function formatShort(value: number): string {
+  // Rounded first: 999 600 is 1 M, not 1,000 k.
+  const rounded = Number(value.toPrecision(3));
+  const power = Math.floor(Math.log10(Math.max(1, Math.abs(rounded))) / 3);
+  const index = Math.min(THOUSANDS.length - 1, power);
+  return shortFormat.format(rounded / 1_000 ** index) + THOUSANDS[index];
+}
 
 /** A count of the analytics: a range where the true count is not known exactly. */
 export function formatCount({ count, error }: { count: number; error: number }): string {
@@ -26,22 +35,29 @@ export function formatCount({ count, error }: { count: number; error: number }):
     : `${formatWhole(count - error)} to ${formatWhole(count)}`;
 }
 
-/** Events in a second. */
+/** A smaller rate is not worth its digits. */
+const RATE_MIN = 0.01;
+
+/** Events in a second, without the unit: for columns whose heading has it. */
+export function formatPerSecond(value: number): string {
+  return value > 0 && value < RATE_MIN ? `<${shortFormat.format(RATE_MIN)}` : formatShort(value);
+}
+
 export function formatRate(value: number): string {
-  return value >= 1_000 ? wholeFormat.format(value) : rateFormat.format(value);
+  return `${formatPerSecond(value)}/s`;
 }
 
 export function formatMicroseconds(us: number): string {
-  if (us < 1_000) return `${rateFormat.format(us)} µs`;
-  if (us < 1e6) return `${rateFormat.format(us / 1_000)} ms`;
-  return `${rateFormat.format(us / 1e6)} s`;
+  if (us < 1_000) return `${shortFormat.format(us)} µs`;
+  if (us < 1e6) return `${shortFormat.format(us / 1_000)} ms`;
+  return `${shortFormat.format(us / 1e6)} s`;
 }
 
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB'];
 
 export function formatBytes(bytes: number): string {
   const power = Math.min(BYTE_UNITS.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
-  return `${rateFormat.format(bytes / 1_024 ** power)} ${BYTE_UNITS[power]}`;
+  return `${shortFormat.format(bytes / 1_024 ** power)} ${BYTE_UNITS[power]}`;
 }
 
 const UNITS: readonly [string, number][] = [
@@ -63,6 +79,11 @@ export function formatDuration(ms: number): string {
     rest -= count * size;
   }
   return parts.join(' ') || '0 s';
+}
+
+/** How old something is: in ms below a second, otherwise in whole seconds. */
+export function formatAge(ms: number): string {
+  return formatDuration(ms < 1_000 ? ms : Math.floor(ms / 1_000) * 1_000);
 }
 
 const DURATION_TEXT = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$/i;
@@ -88,9 +109,50 @@ export function durationText(ms: number): string {
   return `${ms / size}${unit === 'min' ? 'm' : unit}`;
 }
 
-/** In the time zone of the browser. */
+/** All times are in the zone of the browser, by a clock of 24 hours. */
+const HOUR_CYCLE = 'h23';
+const CLOCK = { hour: '2-digit', minute: '2-digit', hourCycle: HOUR_CYCLE } as const;
+const DAY = { month: 'short', day: 'numeric' } as const;
+const timeFormat = new Intl.DateTimeFormat(LANGUAGE, {
+  dateStyle: 'medium',
+  timeStyle: 'medium',
+  hourCycle: HOUR_CYCLE,
+});
+const clockFormat = new Intl.DateTimeFormat(LANGUAGE, CLOCK);
+const secondsFormat = new Intl.DateTimeFormat(LANGUAGE, { ...CLOCK, second: '2-digit' });
+const dayFormat = new Intl.DateTimeFormat(LANGUAGE, DAY);
+const spanFormat = new Intl.DateTimeFormat(LANGUAGE, { ...DAY, ...CLOCK });
+const secondsSpanFormat = new Intl.DateTimeFormat(LANGUAGE, {
+  ...DAY,
+  ...CLOCK,
+  second: '2-digit',
+});
+const zoneFormat = new Intl.DateTimeFormat(LANGUAGE, { timeZoneName: 'shortOffset' });
+
+/** The zone of all times, as in `Europe/Berlin (UTC+1)`. */
+export function formatZone(ms: number): string {
+  const { timeZone } = zoneFormat.resolvedOptions();
+  const parts = zoneFormat.formatToParts(ms);
+  const offset = parts.find(({ type }) => type === 'timeZoneName')?.value.replace('GMT', 'UTC');
+  return offset === undefined || offset === timeZone ? timeZone : `${timeZone} (${offset})`;
+}
+
 export function formatTime(ms: number): string {
   return isDate(ms) ? timeFormat.format(ms) : `${ms} ms`;
+}
+
+/** From one time to another, without what both share. */
+export function formatSpan(start: number, end: number): string {
+  if (!isDate(start) || !isDate(end)) return `${start} ms – ${end} ms`;
+  const isWhole = start % MINUTE_MS === 0 && end % MINUTE_MS === 0;
+  return (isWhole ? spanFormat : secondsSpanFormat).formatRange(start, end);
+}
+
+/** The text of a tick of an axis of time, whose distance to the next one is `stepMs`. */
+export function formatTick(ms: number, stepMs: number): string {
+  const clock = clockFormat.format(ms);
+  if (stepMs < MINUTE_MS) return secondsFormat.format(ms);
+  return stepMs >= DAY_MS || clock === '00:00' ? dayFormat.format(ms) : clock;
 }
 
 export function formatUtc(ms: number): string {

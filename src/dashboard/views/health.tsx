@@ -2,8 +2,9 @@
 
 import type { Count, Health, RedisFigures, Snapshot } from '../../observe/dashboard/snapshot.ts';
 import { Figure, Table } from '../common/controls.tsx';
+import { Short } from '../common/figures.tsx';
 import {
-  formatDuration,
+  formatAge,
   formatLatency,
   formatRate,
   formatShort,
@@ -12,15 +13,15 @@ import {
 } from '../common/format.ts';
 import { RECENT_S, recentRate, requestsOf, sumHistograms } from '../common/live.ts';
 
-function countNote({ total, recent }: Count): string {
-  return recent === 0 ? 'since the start' : `${formatWhole(total)}, +${formatWhole(recent)} now`;
+function countNote({ recent }: Count): string {
+  return recent === 0 ? 'since the start' : `since the start, +${formatShort(recent)} now`;
 }
 
 /** A count that should stay 0. */
 function FaultCount({ name, count }: { name: string; count: Count }) {
   const kind = count.recent > 0 ? 'bad' : undefined;
   return (
-    <Figure name={name} value={formatShort(count.total)} note={countNote(count)} kind={kind} />
+    <Figure name={name} value={<Short value={count.total} />} note={countNote(count)} kind={kind} />
   );
 }
 
@@ -40,7 +41,7 @@ export function HealthSection({ health, hasCheckpoints }: HealthProps) {
       <dl class="figures">
         <Figure
           name="Counters"
-          value={formatShort(counters.live)}
+          value={<Short value={counters.live} />}
           note={`of ${formatShort(counters.capacity)}`}
         />
         <FaultCount name="Evictions" count={health.evictions} />
@@ -54,11 +55,7 @@ export function HealthSection({ health, hasCheckpoints }: HealthProps) {
           kind={isComplete ? undefined : 'bad'}
         />
         {checkpointAgeMs !== undefined && (
-          <Figure
-            name="Checkpoint"
-            value={formatDuration(Math.round(checkpointAgeMs / 100) * 100)}
-            note="old"
-          />
+          <Figure name="Checkpoint" value={formatAge(checkpointAgeMs)} note="old" />
         )}
         {hasCheckpoints && (
           <FaultCount name="Failed checkpoints" count={health.checkpointFailures} />
@@ -116,18 +113,18 @@ export function RedisSection({ redis, history, bounds }: RedisProps) {
         <Figure name="Machines" value={formatWhole(redis.machines)} note="with this one" />
         <Figure
           name="Leases held"
-          value={formatShort(redis.leasesHeld)}
+          value={<Short value={redis.leasesHeld} />}
           note={`${formatShort(redis.tokensHeld)} tokens`}
         />
         <Figure
           name="Leases granted"
-          value={formatShort(redis.leasesGranted.total)}
+          value={<Short value={redis.leasesGranted.total} />}
           note={countNote(redis.leasesGranted)}
         />
         <Figure
           name="Calls per request"
-          value={requests === 0 ? '–' : formatRate(calls / requests)}
-          note={`${formatRate(calls)} calls/s`}
+          value={requests === 0 ? '–' : formatShort(calls / requests)}
+          note={`${formatRate(calls)} calls`}
         />
         <Figure
           name="Call latency p99"

@@ -7,16 +7,17 @@ import type { LatencySpan } from '../../observe/latency-history.ts';
 import { Chart } from '../common/chart.tsx';
 import type { ViewProps } from '../common/context.ts';
 import { Figure, Select, Table } from '../common/controls.tsx';
-import { FigureCells, figureHeadings } from '../common/figures.tsx';
+import { FigureCells, figureHeadings, Short } from '../common/figures.tsx';
 import {
+  formatAge,
   formatBytes,
   formatDuration,
   formatLatency,
   formatMicroseconds,
+  formatPerSecond,
   formatRate,
   formatShare,
   formatShort,
-  formatWhole,
   percentile,
 } from '../common/format.ts';
 import { type Live, RECENT_S, recentRate, sumOf } from '../common/live.ts';
@@ -93,11 +94,15 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
       )}
       <dl class="figures">
         <Figure name="Status" value={health.status} kind={isReady ? 'good' : 'warn'} />
-        <Figure name="Requests" value={`${formatRate(requests)}/s`} note="last 10 s" />
+        <Figure
+          name="Requests"
+          value={<Short value={requests} format={formatRate} />}
+          note="last 10 s"
+        />
         <Figure
           name="Denied"
           value={allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied))}
-          note={`${formatRate(denied)}/s`}
+          note={formatRate(denied)}
         />
         <Figure
           name="Latency p99"
@@ -168,8 +173,10 @@ function Decisions({ live, namespace }: { live: Live; namespace: string }) {
                   </a>
                 )}
               </th>
-              <FigureCells figures={rates} format={formatRate} />
-              <td class="number">{formatWhole(checksOf(total))}</td>
+              <FigureCells figures={rates} format={formatPerSecond} />
+              <td class="number">
+                <Short value={checksOf(total)} />
+              </td>
             </tr>
           ))}
         </Table>
@@ -239,10 +246,12 @@ function Latency({ history, minutes, spans, bounds }: LatencyProps) {
               <th scope="row">
                 last {formatDuration(spanMs)}
                 {spanMs - coveredMs > UNCOVERED_MIN_MS && (
-                  <small> started {formatDuration(wholeSeconds(coveredMs))} ago</small>
+                  <small> started {formatAge(coveredMs)} ago</small>
                 )}
               </th>
-              <td class="number">{formatWhole(totalOf(counts))}</td>
+              <td class="number">
+                <Short value={totalOf(counts)} />
+              </td>
               {PERCENTILES.map((share) => (
                 <td key={share} class="number">
                   {formatLatency(percentile(counts, bounds, share))}
@@ -258,8 +267,4 @@ function Latency({ history, minutes, spans, bounds }: LatencyProps) {
 
 function totalOf(counts: readonly number[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
-}
-
-function wholeSeconds(ms: number): number {
-  return Math.floor(ms / 1_000) * 1_000;
 }
