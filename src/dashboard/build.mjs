@@ -6,13 +6,11 @@
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { rolldown } from 'rolldown';
 
 const SOURCE = new URL('.', import.meta.url).pathname;
-const require = createRequire(import.meta.url);
 const [directory, ...flags] = process.argv.slice(2);
 
 /** Where the server has the files whose names contain a hash. */
@@ -59,10 +57,10 @@ function writeHashed(name, content) {
 rmSync(directory, { recursive: true, force: true });
 mkdirSync(directory, { recursive: true });
 const read = (name) => readFileSync(join(SOURCE, name), 'utf8');
-const charts = readFileSync(require.resolve('uplot/dist/uPlot.min.css'), 'utf8');
+const style = read('style.css') + read('charts.css');
 const paths = {
   script: writeHashed('main.js', await bundleScript()),
-  style: writeHashed('style.css', charts + minifyStyle(read('style.css'))),
+  style: writeHashed('style.css', minifyStyle(style)),
   icon: writeHashed('icon.svg', read('icon.svg')),
 };
 write(

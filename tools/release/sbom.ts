@@ -59,7 +59,7 @@ export interface BillOfMaterials {
 }
 
 /** Development dependencies whose code the build copies into dist. NOTICE has their licences. */
-export const BUNDLED_PACKAGES = ['preact', 'typebox', 'uplot', 'yaml'];
+export const BUNDLED_PACKAGES = ['preact', 'typebox', 'yaml'];
 
 const BUNDLED = [{ name: 'cdx:npm:package:bundled', value: 'true' }];
 const MODULES = 'node_modules/';

@@ -1,220 +1,399 @@
 /**
- * Charts over time, drawn by uPlot on a canvas. Each has a text that says what it shows, and the
- * figures as a table.
+ * Charts over time as SVG: stacked areas or lines, in steps as wide as what was counted. A drag, or
+ * Shift with arrow keys, selects a time. Each has a text that says what it shows, and a table.
  */
 
-import { useEffect, useRef, useState } from 'preact/hooks';
-import uPlot from 'uplot';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { Span } from './buckets.ts';
+import { timeTicks, valueTicks } from './chart-ticks.ts';
 import { Table } from './controls.tsx';
-import { Time } from './text.tsx';
+import { formatSpan, formatTick, formatTime } from './format.ts';
+
+/** What a color means, on all pages. The style has a property of each name. */
+type Meaning = 'allowed' | 'denied' | 'p50' | 'p99' | 'p999';
 
 export interface ChartSeries {
   name: string;
-  /** The name of a color of the style. */
-  color: 'allowed' | 'denied' | 'first' | 'second' | 'third';
+  meaning: Meaning;
+  /** null where there is none. */
   values: readonly (number | null)[];
 }
 
 interface ChartProps {
   title: string;
-  /** What the points are, in the legend. */
-  note?: string | undefined;
-  /** Unix times in ms, ascending. */
-  times: readonly number[];
+  /** What the buckets are, beside the title. */
+  note: string;
+  /** Ascending, without overlaps. */
+  buckets: readonly Span[];
   series: readonly ChartSeries[];
+  /** Whether values add up: areas on each other. */
+  isStacked?: boolean;
   format: (value: number) => string;
   /** Of the values at the axis, if they have another form. */
   formatAxis?: (value: number) => string;
-  /** The range of time in ms, where it is more than that of the times. */
-  range?: readonly [number, number];
+  /** The time that the chart shows. */
+  span: Span;
+  onZoom: (span: Span) => void;
 }
 
 const HEIGHT = 200;
+const MARGIN = { left: 52, right: 8, top: 8, bottom: 22 };
 const TABLE_ROWS_MAX = 60;
+/** A shorter drag is a click. */
+const DRAG_MIN_PX = 6;
+/** Between neighbours that are not quite adjacent. */
+const GAP_MIN_MS = 2_500;
+const TICK_WIDTH = 90;
+const VALUE_TICKS = 4;
+const PAGE_BUCKETS = 10;
+const SECOND_MAX_MS = 2_500;
 
-/** A color of the style, as a canvas needs it. */
-function colorOf(element: Element, name: string): string {
-  return getComputedStyle(element).getPropertyValue(`--chart-${name}`);
+/** A selection that is not finished. Both are times. */
+interface Selection {
+  anchor: number;
+  head: number;
 }
 
-function optionsOf(element: HTMLElement, props: ChartProps): uPlot.Options {
-  const { series, format, formatAxis = format } = props;
-  const [text, line] = ['text', 'line'].map((name) => colorOf(element, name));
-  const axis = {
-    stroke: text,
-    grid: { stroke: line, width: 1 },
-    ticks: { stroke: line, width: 1 },
-  };
-  return {
-    width: element.clientWidth,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { drag: { x: false, y: false } },
-    scales: {
-      x: { range: (_plot, min, max) => rangeOf(props, min, max) },
-      y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
-    },
-    axes: [
-      { ...axis, space: 72, values: formatTicks },
-      { ...axis, size: 64, values: (_plot, splits) => splits.map((value) => formatAxis(value)) },
-    ],
-    series: [
-      {},
-      ...series.map(({ name, color }) => {
-        const stroke = colorOf(element, color);
-        return {
-          label: name,
-          stroke,
-          width: 1.5,
-          points: { show: hasFewPoints, filter: isolatedPoints },
-        };
-      }),
-    ],
-  };
+/** The lower and upper bound of each value, on which the next series stands. */
+interface Layer extends ChartSeries {
+  bounds: readonly ([low: number, high: number] | null)[];
 }
 
-/** A line needs two points. */
-function hasFewPoints({ data }: uPlot): boolean {
-  return data[0].length < 3;
+function layersOf(series: readonly ChartSeries[], isStacked: boolean): Layer[] {
+  const sums: number[] = [];
+  return series.map((one) => ({
+    ...one,
+    bounds: one.values.map((value, i) => {
+      if (value === null) return null;
+      const low = isStacked ? (sums[i] ?? 0) : 0;
+      sums[i] = low + value;
+      return [low, low + value];
+    }),
+  }));
 }
 
-/** The points between two gaps, which no line shows. */
-function isolatedPoints({ data }: uPlot, series: number, showsAll: boolean): number[] | null {
-  if (showsAll) return null;
-  const values = data[series];
-  const isGap = (index: number) => values[index] === null || values[index] === undefined;
-  return [...values.keys()].filter((i) => !isGap(i) && isGap(i - 1) && isGap(i + 1));
+/** The indexes of neighbours that are shown, without the gaps between them. */
+function runsOf(buckets: readonly Span[], isShown: (index: number) => boolean): number[][] {
+  const runs: number[][] = [];
+  for (const i of buckets.keys()) {
+    if (!isShown(i)) continue;
+    const run = runs.at(-1);
+    const isNext = run?.at(-1) === i - 1 && buckets[i].start - buckets[i - 1].end < GAP_MIN_MS;
+    if (run !== undefined && isNext) run.push(i);
+    else runs.push([i]);
+  }
+  return runs;
 }
 
-const DAY_S = 86_400;
-const MINUTE_S = 60;
-
-/** The texts of the axis of time, by the distance of its ticks. */
-function formatTicks(_plot: uPlot, ticks: number[], _axis: number, _space: number, stepS: number) {
-  const format = new Intl.DateTimeFormat(
-    undefined,
-    stepS >= DAY_S
-      ? { month: 'short', day: 'numeric' }
-      : {
-          hourCycle: 'h23',
-          hour: '2-digit',
-          minute: '2-digit',
-          ...(stepS < MINUTE_S && { second: '2-digit' }),
-        },
-  );
-  return ticks.map((tick) => format.format(tick * 1_000));
-}
-
-function rangeOf({ range }: ChartProps, min: number, max: number): [number, number] {
-  return range === undefined ? [min, max] : [range[0] / 1_000, range[1] / 1_000];
-}
-
-function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
-  return [times.map((ms) => ms / 1_000), ...series.map(({ values }) => [...values])];
-}
-
-/** Counts the changes between light and dark, for which a canvas must be drawn again. */
-function useThemeChanges(): number {
-  const [changes, setChanges] = useState(0);
-  useEffect(() => {
-    const changed = () => setChanges((count) => count + 1);
-    const media = matchMedia('(prefers-color-scheme: dark)');
-    const observer = new MutationObserver(changed);
-    media.addEventListener('change', changed);
-    observer.observe(document.documentElement, { attributeFilter: ['data-theme'] });
-    return () => {
-      media.removeEventListener('change', changed);
-      observer.disconnect();
-    };
+function useWidth() {
+  const ref = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const element = ref.current!;
+    setWidth(element.clientWidth);
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
   }, []);
-  return changes;
+  return { ref, width };
 }
 
 export function Chart(props: ChartProps) {
-  const { title, note, times, series, format } = props;
-  const ref = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot>(null);
-  const latest = useRef(props);
-  latest.current = props;
-  const [isTableOpen, setTableOpen] = useState(false);
+  const { title, note, buckets, series, format, span, onZoom } = props;
+  const { ref, width } = useWidth();
   const [cursor, setCursor] = useState<number>();
-  const theme = useThemeChanges();
-  const names = series.map(({ name }) => name).join('\n');
-
-  useEffect(() => {
-    const element = ref.current!;
-    const options = optionsOf(element, latest.current);
-    const rangeHook = (_plot: uPlot, min: number, max: number) => rangeOf(latest.current, min, max);
-    const created = new uPlot(
-      {
-        ...options,
-        scales: { ...options.scales, x: { range: rangeHook } },
-        hooks: { setCursor: [({ cursor: { idx } }) => setCursor(idx ?? undefined)] },
-      },
-      dataOf(latest.current),
-      element,
-    );
-    plot.current = created;
-    const observer = new ResizeObserver(() => {
-      created.setSize({ width: element.clientWidth, height: HEIGHT });
-    });
-    observer.observe(element);
-    return () => {
-      observer.disconnect();
-      created.destroy();
-      plot.current = null;
-    };
-  }, [theme, names]);
-  useEffect(() => plot.current?.setData(dataOf(props)), [times, series]);
-
-  const shown = cursor ?? times.length - 1;
-  const valueAt = (values: readonly (number | null)[], index: number) => {
-    const value = values[index];
-    return value === null || value === undefined ? '–' : format(value);
+  const [selection, setSelection] = useState<Selection>();
+  const drag = useRef<{ fromPx: number }>(undefined);
+  const cancel = () => {
+    drag.current = undefined;
+    setSelection(undefined);
   };
-  const description = series.map(({ name, values }) => `${name} ${valueAt(values, shown)}`);
+  const isSelecting = selection !== undefined;
+  useEffect(() => {
+    if (!isSelecting) return;
+    const onKey = ({ key }: KeyboardEvent) => key === 'Escape' && cancel();
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  }, [isSelecting]);
+
+  const plotWidth = Math.max(1, width - MARGIN.left - MARGIN.right);
+  const indexAt = (ms: number) => buckets.findLastIndex(({ start }) => start <= ms);
+  const bucketAt = (ms: number): Span | undefined => {
+    const bucket = buckets[indexAt(ms)];
+    return bucket !== undefined && ms <= bucket.end ? bucket : undefined;
+  };
+  const timeAt = (event: PointerEvent): number => {
+    const px = event.clientX - ref.current!.getBoundingClientRect().left - MARGIN.left;
+    const share = Math.min(1, Math.max(0, px / plotWidth));
+    return span.start + share * (span.end - span.start);
+  };
+  /** Whole buckets, so that figures of the selection are those that it shows. */
+  const selectedSpan = ({ anchor, head }: Selection): Span => {
+    const [low, high] = anchor < head ? [anchor, head] : [head, anchor];
+    return {
+      start: Math.max(span.start, bucketAt(low)?.start ?? low),
+      end: Math.min(span.end, bucketAt(high)?.end ?? high),
+    };
+  };
+  const select = () => {
+    if (selection !== undefined) onZoom(selectedSpan(selection));
+    cancel();
+    setCursor(undefined);
+  };
+
+  const onPointerMove = (event: PointerEvent) => {
+    const ms = timeAt(event);
+    setCursor(ms);
+    if (drag.current === undefined) return;
+    const isDrag = Math.abs(event.clientX - drag.current.fromPx) >= DRAG_MIN_PX;
+    if (isDrag || isSelecting) setSelection((was) => was && { ...was, head: ms });
+  };
+  const onPointerDown = (event: PointerEvent) => {
+    if (event.button !== 0) return;
+    drag.current = { fromPx: event.clientX };
+    (event.currentTarget as Element).setPointerCapture(event.pointerId);
+    const ms = timeAt(event);
+    setCursor(ms);
+    setSelection({ anchor: ms, head: ms });
+  };
+  const onPointerUp = (event: PointerEvent) => {
+    const { current } = drag;
+    if (current === undefined) return;
+    if (Math.abs(event.clientX - current.fromPx) >= DRAG_MIN_PX) select();
+    else cancel();
+  };
+
+  const selected =
+    selection && selection.anchor !== selection.head ? selectedSpan(selection) : undefined;
+  const shown = cursor === undefined ? undefined : bucketAt(cursor);
+  const shownIndex = shown === undefined ? buckets.length - 1 : buckets.indexOf(shown);
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === 'Enter') return select();
+    const last = buckets.length - 1;
+    const target = {
+      ArrowLeft: shownIndex - 1,
+      ArrowRight: shownIndex + 1,
+      PageDown: shownIndex - PAGE_BUCKETS,
+      PageUp: shownIndex + PAGE_BUCKETS,
+      Home: 0,
+      End: last,
+    }[event.key];
+    if (target === undefined) return;
+    event.preventDefault();
+    const middleOf = (index: number) => {
+      const { start, end } = buckets[Math.min(last, Math.max(0, index))];
+      return (start + end) / 2;
+    };
+    const head = middleOf(cursor === undefined && !event.shiftKey ? shownIndex : target);
+    setCursor(head);
+    const anchor = selection?.anchor ?? middleOf(shownIndex);
+    setSelection(event.shiftKey ? { anchor, head } : undefined);
+  };
+
+  const valueAt = (values: readonly (number | null)[], index: number) => {
+    const value = values[index] ?? null;
+    return value === null ? '–' : format(value);
+  };
+  const textAt = (index: number) => {
+    return series.map(({ name, values }) => `${name} ${valueAt(values, index)}`).join(', ');
+  };
+  const isEmpty = buckets.length === 0;
   return (
     <figure class="chart">
       <figcaption>
-        <h3>{title}</h3>
+        <h3>
+          {title} {!isEmpty && <small>{note}</small>}
+        </h3>
         <ul class="legend">
-          {series.map(({ name, color, values }) => (
+          {series.map(({ name, meaning, values }) => (
             <li key={name}>
-              <span class={`swatch ${color}`} />
-              {name} <b>{valueAt(values, shown)}</b>
+              <span class={`swatch ${meaning}`} />
+              {name} <b>{valueAt(values, shownIndex)}</b>
             </li>
           ))}
-          {note !== undefined && <li>{note}</li>}
-          {times[shown] !== undefined && cursor !== undefined && (
-            <li>
-              <Time ms={times[shown]} />
-            </li>
-          )}
         </ul>
       </figcaption>
-      <div class="plot" ref={ref} role="img" aria-label={`${title}: ${description.join(', ')}`} />
-      <details onToggle={(event) => setTableOpen(event.currentTarget.open)}>
-        <summary>Figures as a table</summary>
-        {isTableOpen && (
-          <Table caption={title} columns={['Time', ...series.map(({ name }) => `${name}#`)]}>
-            {[...times.keys()]
-              .slice(-TABLE_ROWS_MAX)
-              .toReversed()
-              .map((index) => (
-                <tr key={times[index]}>
-                  <td>
-                    <Time ms={times[index]} />
-                  </td>
-                  {series.map(({ name, values }) => (
-                    <td key={name} class="number">
-                      {valueAt(values, index)}
-                    </td>
-                  ))}
-                </tr>
-              ))}
-          </Table>
+      <div class="plot" ref={ref}>
+        {width > 0 && (
+          <Drawing
+            {...props}
+            width={width}
+            plotWidth={plotWidth}
+            label={`${title}: ${textAt(shownIndex)}`}
+            cursor={shown && (shown.start + shown.end) / 2}
+            selected={selected}
+          />
         )}
-      </details>
+        {isEmpty && <p class="no-figures">No figures of this time</p>}
+        {!isEmpty && (
+          <div
+            class="cursor"
+            role="slider"
+            tabIndex={0}
+            aria-label={`${title}: arrow keys go through the time, Shift selects, Enter zooms in`}
+            aria-valuemin={0}
+            aria-valuemax={buckets.length - 1}
+            aria-valuenow={shownIndex}
+            aria-valuetext={`${timeText(buckets[shownIndex])}: ${textAt(shownIndex)}`}
+            onPointerMove={onPointerMove}
+            onPointerDown={onPointerDown}
+            onPointerUp={onPointerUp}
+            onPointerCancel={cancel}
+            onPointerLeave={() => setCursor(undefined)}
+            onKeyDown={onKeyDown}
+            onBlur={() => {
+              cancel();
+              setCursor(undefined);
+            }}
+          />
+        )}
+        {cursor !== undefined && (
+          <Tooltip at={(cursor - span.start) / (span.end - span.start)}>
+            <b>{timeText(selected ?? shown ?? { start: cursor, end: cursor })}</b>
+            {selected === undefined && shown === undefined && 'No figures'}
+            {selected === undefined &&
+              shown !== undefined &&
+              series.toReversed().map(({ name, meaning, values }) => (
+                <span key={name}>
+                  <span class={`swatch ${meaning}`} />
+                  {name} <b>{valueAt(values, shownIndex)}</b>
+                </span>
+              ))}
+          </Tooltip>
+        )}
+      </div>
+      <FigureTable title={title} buckets={buckets} series={series} valueAt={valueAt} />
     </figure>
+  );
+}
+
+function timeText({ start, end }: Span): string {
+  return end - start <= SECOND_MAX_MS ? formatTime(end) : formatSpan(start, end);
+}
+
+/** @param at the share of the width at which it points; it stays inside the chart */
+function Tooltip({ at, children }: { at: number; children: preact.ComponentChildren }) {
+  const side = at < 0.5 ? { left: `calc(${at * 100}% + 4rem)` } : { right: `${104 - at * 100}%` };
+  return (
+    <div class="tooltip" aria-hidden="true" style={side}>
+      {children}
+    </div>
+  );
+}
+
+interface DrawingProps extends ChartProps {
+  width: number;
+  plotWidth: number;
+  label: string;
+  cursor: number | undefined;
+  selected: Span | undefined;
+}
+
+function Drawing(props: DrawingProps) {
+  const { buckets, series, isStacked = false, span, width, plotWidth, cursor, selected } = props;
+  const { format, formatAxis = format } = props;
+  const plotHeight = HEIGHT - MARGIN.top - MARGIN.bottom;
+  const bottom = MARGIN.top + plotHeight;
+  const layers = layersOf(series, isStacked);
+  const highest = Math.max(0, ...layers.flatMap(({ bounds }) => bounds.map((it) => it?.[1] ?? 0)));
+  const values = valueTicks(highest, VALUE_TICKS);
+  const x = (ms: number) => {
+    const inside = Math.min(span.end, Math.max(span.start, ms));
+    return round(MARGIN.left + ((inside - span.start) / (span.end - span.start)) * plotWidth);
+  };
+  const y = (value: number) => round(bottom - (value / values.at(-1)!) * plotHeight);
+  const ticks = timeTicks(span, Math.max(2, plotWidth / TICK_WIDTH));
+  /** From left to right in steps. */
+  const stepsOf = (run: readonly number[], heightOf: (index: number) => number) => {
+    return run.flatMap((i) => {
+      const height = y(heightOf(i));
+      return [`${x(buckets[i].start)},${height}`, `${x(buckets[i].end)},${height}`];
+    });
+  };
+  return (
+    <svg role="img" aria-label={props.label} width={width} height={HEIGHT}>
+      {(buckets.length === 0 ? [0] : values).map((value) => (
+        <g key={value} class="tick">
+          <line x1={MARGIN.left} x2={width - MARGIN.right} y1={y(value)} y2={y(value)} />
+          <text x={MARGIN.left - 6} y={y(value)} dy="0.32em" text-anchor="end">
+            {value === 0 ? '0' : formatAxis(value)}
+          </text>
+        </g>
+      ))}
+      {ticks.times
+        .filter((ms) => x(ms) < width - TICK_WIDTH / 4)
+        .map((ms) => (
+          <text key={ms} class="tick" x={x(ms)} y={HEIGHT - 6} text-anchor="middle">
+            {formatTick(ms, ticks.stepMs)}
+          </text>
+        ))}
+      {layers.map(({ name, meaning, bounds }) => {
+        // An area of no height would hide the edge of the one below it.
+        const isShown = (i: number) => {
+          const of = bounds[i];
+          return of !== null && (!isStacked || meaning === 'allowed' || of[1] > of[0]);
+        };
+        return runsOf(buckets, isShown).map((run) => {
+          const tops = stepsOf(run, (i) => bounds[i]![1]);
+          const bottoms = stepsOf(run, (i) => bounds[i]![0]);
+          const key = `${name} ${run[0]}`;
+          return (
+            <g key={key} class={meaning}>
+              {isStacked && (
+                <path class="area" d={`M${tops.concat(bottoms.reverse()).join('L')}Z`} />
+              )}
+              <path class="edge" d={`M${tops.join('L')}`} />
+            </g>
+          );
+        });
+      })}
+      {cursor !== undefined && (
+        <line class="crosshair" x1={x(cursor)} x2={x(cursor)} y1={MARGIN.top} y2={bottom} />
+      )}
+      {selected !== undefined && (
+        <rect
+          class="selected"
+          x={x(selected.start)}
+          y={MARGIN.top}
+          width={x(selected.end) - x(selected.start)}
+          height={plotHeight}
+        />
+      )}
+    </svg>
+  );
+}
+
+/** A tenth of a pixel is fine enough. */
+function round(px: number): number {
+  return Math.round(px * 10) / 10;
+}
+
+interface FigureTableProps extends Pick<ChartProps, 'title' | 'buckets' | 'series'> {
+  valueAt: (values: readonly (number | null)[], index: number) => string;
+}
+
+function FigureTable({ title, buckets, series, valueAt }: FigureTableProps) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Figures as a table</summary>
+      {isOpen && (
+        <Table caption={title} columns={['Time', ...series.map(({ name }) => `${name}#`)]}>
+          {[...buckets.keys()]
+            .slice(-TABLE_ROWS_MAX)
+            .toReversed()
+            .map((index) => (
+              <tr key={buckets[index].start}>
+                <td>{timeText(buckets[index])}</td>
+                {series.map(({ name, values }) => (
+                  <td key={name} class="number">
+                    {valueAt(values, index)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+        </Table>
+      )}
+    </details>
   );
 }

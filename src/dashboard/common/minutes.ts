@@ -1,9 +1,7 @@
-/**
- * The last hour by minute, and how charts show it before the live seconds: one axis of time, on
- * which a minute is a point in its middle.
- */
+/** What the server sends of the last hour by minute, and of the last minutes by second. */
 
 import type { Minutes, Snapshot } from '../../observe/dashboard/snapshot.ts';
+import type { Bucket } from './buckets.ts';
 
 const MINUTE_MS = 60_000;
 const MINUTES_KEPT = 60;
@@ -49,40 +47,33 @@ export function mergeMinutes(
   return [...earlier, ...added].toSorted((a, b) => a.at - b.at).slice(-MINUTES_KEPT);
 }
 
-/** A value of a chart; null for a gap. */
-export type Point<Value> = { at: number; value: Value | null };
-
-/**
- * The points of a chart: the minutes before the live seconds, and these.
- * @param read a value; null for a gap
- */
-export function pointsOf<Value>(
+/** @param read a value; null where weir was down */
+export function minuteBuckets<Value>(
   minutes: readonly PastMinute[],
-  history: readonly Snapshot[],
-  read: {
-    minute: (minute: PastMinute) => Value | null;
-    second: (snapshot: Snapshot) => Value | null;
-  },
-): Point<Value>[] {
-  // The first snapshot has no figures: a point for it would be a gap.
-  const seconds = history[0]?.intervalMs === 0 ? history.slice(1) : history;
-  const liveFrom = seconds[0]?.at ?? Number.POSITIVE_INFINITY;
-  const past = minutes
-    .filter(({ elapsedMs }) => elapsedMs >= PART_MIN_MS)
-    .map((minute) => ({ at: minute.at + minute.elapsedMs / 2, value: read.minute(minute) }))
-    .filter(({ at }) => at < liveFrom);
-  const first = past.findIndex(({ value }) => value !== null);
-  return [
-    ...(first < 0 ? [] : past.slice(first)),
-    ...seconds.map((snapshot) => ({
-      at: snapshot.at,
-      value: snapshot.intervalMs === 0 ? null : read.second(snapshot),
-    })),
-  ];
+  read: (minute: PastMinute) => Value | null,
+): Bucket<Value>[] {
+  return minutes.flatMap((minute) => {
+    const value = minute.elapsedMs < PART_MIN_MS ? null : read(minute);
+    if (value === null) return [];
+    return [{ start: minute.at, end: minute.at + minute.elapsedMs, value }];
+  });
 }
 
-/** The time of a chart: at least one minute, so that the first points are not far apart. */
-export function timeOf(points: readonly Point<unknown>[]): [number, number] {
-  const [first, last] = [points[0]?.at ?? 0, points.at(-1)?.at ?? 0];
-  return [Math.min(first, last - MINUTE_MS), last];
+/** The live seconds. A snapshot after an interruption has no figures. */
+export function secondBuckets<Value>(
+  history: readonly Snapshot[],
+  read: (snapshot: Snapshot) => Value,
+): Bucket<Value>[] {
+  return history
+    .filter(({ intervalMs }) => intervalMs > 0)
+    .map((snapshot) => ({
+      start: snapshot.at - snapshot.intervalMs,
+      end: snapshot.at,
+      value: read(snapshot),
+    }));
+}
+
+/** The begin of the first minute of the last hour in which weir ran, as far as it is known. */
+export function firstMinute(minutes: readonly PastMinute[]): number | undefined {
+  return minutes.find(({ latency, decisions }) => latency !== null || decisions?.ranMs)?.at;
 }

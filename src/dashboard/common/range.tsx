@@ -1,39 +1,85 @@
-/** The time that figures are shown for. */
+/** Controls for the time that figures are shown for. The charts and tables of a page share it. */
 
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { Select } from './controls.tsx';
+import type { Span } from './buckets.ts';
+import { formatSpan, formatTime } from './format.ts';
+import { linkWith, navigate, type Route } from './router.ts';
+import {
+  DEFAULT_RANGE,
+  fieldsOf,
+  isChosen,
+  RANGES,
+  type Range,
+  type TimeRange,
+} from './time-range.ts';
 
-const HOUR_MS = 3_600_000;
-const RANGES = {
-  '1h': { text: 'Last hour', ms: HOUR_MS, granularity: 'minute' },
-  '6h': { text: 'Last 6 hours', ms: 6 * HOUR_MS, granularity: 'minute' },
-  '24h': { text: 'Last 24 hours', ms: 24 * HOUR_MS, granularity: 'minute' },
-  '7d': { text: 'Last 7 days', ms: 168 * HOUR_MS, granularity: 'hour' },
-} as const;
-
-export type Range = keyof typeof RANGES;
+/** Figures are counted by the hour, and are not shown for less. */
+const LISTED: readonly Range[] = ['1h', '6h', '24h', '7d'];
+/** A selection that ends so close to now follows the time. */
+const NOW_MS = 10_000;
 
 export function useRange(): [Range, (range: Range) => void] {
-  return useState<Range>('1h');
+  return useState<Range>(DEFAULT_RANGE);
 }
 
-/** Start and end in Unix ms. */
-export function rangeOf(range: Range): { start: number; end: number } {
-  const end = Date.now();
-  return { start: end - RANGES[range].ms, end };
+interface RangeButtonsProps {
+  choices?: readonly Range[];
+  range: Range | undefined;
+  onChoose: (range: Range) => void;
+  children?: ComponentChildren;
 }
 
-export function granularityOf(range: Range): 'minute' | 'hour' {
-  return RANGES[range].granularity;
-}
-
-export function RangeSelect({ range, onChoose }: { range: Range; onChoose: (it: Range) => void }) {
+/** The usual times, as buttons. */
+export function RangeButtons({ choices = LISTED, range, onChoose, children }: RangeButtonsProps) {
   return (
-    <Select
-      label="Time"
-      value={range}
-      onChoose={(value) => onChoose(value as Range)}
-      options={Object.entries(RANGES).map(([name, { text }]) => [name, text] as const)}
-    />
+    <fieldset class="time-bar">
+      <legend>Time</legend>
+      {choices.map((choice) => (
+        <button
+          key={choice}
+          type="button"
+          aria-pressed={choice === range}
+          onClick={() => onChoose(choice)}
+        >
+          {RANGES[choice].text}
+        </button>
+      ))}
+      {children}
+    </fieldset>
+  );
+}
+
+function chooseTime(route: Route, time: TimeRange): void {
+  navigate(linkWith(route, { last: '', from: '', to: '', ...fieldsOf(time) }));
+}
+
+/** Chooses a part of the time that is shown. */
+export function zoom(route: Route, time: TimeRange, { start, end }: Span): void {
+  const isLive = time.isLive && end >= time.end - NOW_MS;
+  chooseTime(route, { start: Math.floor(start), end: Math.ceil(end), isLive });
+}
+
+interface TimeBarProps {
+  route: Route;
+  time: TimeRange;
+  choices: readonly Range[];
+}
+
+/** Chooses the time of a page. */
+export function TimeBar({ route, time, choices }: TimeBarProps) {
+  const { start, end, isLive } = time;
+  const choose = (last: Range) => chooseTime(route, { ...time, last });
+  return (
+    <RangeButtons choices={choices} range={time.last} onChoose={choose}>
+      {isChosen(time) && (
+        <>
+          <output>{isLive ? `${formatTime(start)} – now` : formatSpan(start, end)}</output>
+          <button type="button" onClick={() => choose(DEFAULT_RANGE)}>
+            Reset zoom
+          </button>
+        </>
+      )}
+    </RangeButtons>
   );
 }

@@ -77,3 +77,10 @@ export function linkTo(view: string, item = '', query: Record<string, string> = 
   const path = item === '' ? view : `${view}/${encodeURIComponent(item)}`;
   return `#/${path}${fields === '' ? '' : `?${fields}`}`;
 }
+
+/** The address of the same view, with other values in its question. */
+export function linkWith({ view, item, query }: Route, changes: Record<string, string>): string {
+  const fields = { ...Object.fromEntries(query), ...changes };
+  const given = Object.entries(fields).filter(([, value]) => value !== '');
+  return linkTo(view, item, Object.fromEntries(given));
+}

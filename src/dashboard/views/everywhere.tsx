@@ -5,11 +5,12 @@ import { ErrorNote, useLoad, useTicks } from '../common/controls.tsx';
 import { formatCount, formatDuration, formatWhole } from '../common/format.ts';
 import { IdentifierActions } from '../common/identifier-actions.tsx';
 import { call, callAll, type Response } from '../common/operations.ts';
-import { type Range, RangeSelect, rangeOf } from '../common/range.tsx';
+import { RangeButtons } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { State } from '../common/state.tsx';
 import { Name, Time } from '../common/text.tsx';
+import { type Range, rangeOf } from '../common/time-range.ts';
 import { Ranking } from './ranking.tsx';
 
 const REFRESH_MS = 5_000;
@@ -35,7 +36,7 @@ export function Rankings() {
     <section aria-labelledby="rankings">
       <div class="section-head">
         <h2 id="rankings">In all namespaces</h2>
-        <RangeSelect range={range} onChoose={setRange} />
+        <RangeButtons range={range} onChoose={setRange} />
       </div>
       <ErrorNote error={top.error} />
       {top.data && (

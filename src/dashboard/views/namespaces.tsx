@@ -5,13 +5,16 @@ import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Note, useLoad, useTicks } from '../common/controls.tsx';
 import { Copy } from '../common/copy.tsx';
 import { figureColumns } from '../common/figures.tsx';
-import { formatWhole } from '../common/format.ts';
+import { formatShort, formatWhole } from '../common/format.ts';
+import type { PastMinute } from '../common/minutes.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, type NamespaceTotals } from '../common/operations.ts';
-import { RangeSelect, rangeOf, useRange } from '../common/range.tsx';
+import { RangeButtons, useRange } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
+import { DeniedSparkline } from '../common/sparkline.tsx';
 import { Name } from '../common/text.tsx';
+import { rangeOf } from '../common/time-range.ts';
 
 /** How often the figures are read again. */
 const REFRESH_MS = 5_000;
@@ -47,7 +50,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
     <>
       <h1 tabIndex={-1}>Namespaces</h1>
       <div class="toolbar">
-        <RangeSelect range={range} onChoose={setRange} />
+        <RangeButtons range={range} onChoose={setRange} />
         <Field
           label="Name contains"
           type="search"
@@ -62,7 +65,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
       ) : (
         <SortedTable
           caption={`Namespaces: ${formatWhole(rows.length)}`}
-          columns={COLUMNS}
+          columns={columnsOf(live.minutes)}
           rows={rows}
           keyOf={({ name = '' }) => name}
         />
@@ -77,28 +80,34 @@ function checksOf({ allowed = 0, denied = 0 }: Partial<NamespaceTotals>): number
 
 type Row = Partial<NamespaceTotals>;
 
-const COLUMNS: Column<Row>[] = [
-  {
-    name: 'Namespace',
-    cell: ({ id, name = '' }) =>
-      id === undefined ? (
-        'all others'
-      ) : (
-        <a href={linkTo('namespaces', name)}>
-          <Name text={name} />
-        </a>
-      ),
-    value: ({ name }) => name,
-  },
-  ...figureColumns<Row>(formatWhole),
-  {
-    name: 'Id',
-    cell: ({ id }) =>
-      id !== undefined && (
-        <span class="with-copy">
-          <code>{id}</code>
-          <Copy text={id} />
-        </span>
-      ),
-  },
-];
+function columnsOf(minutes: readonly PastMinute[]): Column<Row>[] {
+  return [
+    {
+      name: 'Namespace',
+      cell: ({ id, name = '' }) =>
+        id === undefined ? (
+          'all others'
+        ) : (
+          <a href={linkTo('namespaces', name)}>
+            <Name text={name} />
+          </a>
+        ),
+      value: ({ name }) => name,
+    },
+    ...figureColumns<Row>(formatShort),
+    {
+      name: 'Denied, last hour',
+      cell: ({ name = '' }) => <DeniedSparkline minutes={minutes} name={name} />,
+    },
+    {
+      name: 'Id',
+      cell: ({ id }) =>
+        id !== undefined && (
+          <span class="with-copy">
+            <code>{id}</code>
+            <Copy text={id} />
+          </span>
+        ),
+    },
+  ];
+}

@@ -1,64 +1,115 @@
 /** The overview: rates, latency and health, from the event stream. */
 
-import { useMemo } from 'preact/hooks';
 import { type Figures, figuresOf } from '../../core/figures.ts';
-import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
-import type { LatencySpan } from '../../observe/latency-history.ts';
-import { Chart } from '../common/chart.tsx';
+import type { Health, Snapshot } from '../../observe/dashboard/snapshot.ts';
+import { bucketsIn, type Span } from '../common/buckets.ts';
 import type { ViewProps } from '../common/context.ts';
 import { Figure, Select, Table } from '../common/controls.tsx';
+import { countsOf, type Decisions, decisionBuckets, sumDecisions } from '../common/decisions.ts';
 import { FigureCells, figureHeadings, Short } from '../common/figures.tsx';
 import {
-  formatAge,
   formatBytes,
-  formatDuration,
   formatLatency,
-  formatMicroseconds,
   formatPerSecond,
   formatRate,
   formatShare,
-  formatShort,
+  formatSpan,
   percentile,
 } from '../common/format.ts';
 import { type Live, RECENT_S, recentRate, sumOf } from '../common/live.ts';
-import { type PastMinute, pointsOf, timeOf } from '../common/minutes.ts';
-import { linkTo, navigate } from '../common/router.ts';
+import { TimeBar, zoom } from '../common/range.tsx';
+import { linkTo, linkWith, navigate } from '../common/router.ts';
+import { DeniedSparkline } from '../common/sparkline.tsx';
 import { Name } from '../common/text.tsx';
+import {
+  fieldsOf,
+  isChosen,
+  type Range,
+  type TimeRange,
+  timeRangeOf,
+} from '../common/time-range.ts';
 import { visibleText } from '../common/visible-text.ts';
 import { HealthSection, RedisSection } from './health.tsx';
-import { ALL, RateChart, RESOLUTION } from './rate-chart.tsx';
+import { LatencyChart, LatencySection, latencyBuckets, latencyIn, totalOf } from './latency.tsx';
+import { RateChart } from './rate-chart.tsx';
 
-/** A row says since when it counts if more than this is missing. The server reads once a second. */
-const UNCOVERED_MIN_MS = 2_000;
-const PERCENTILES = [0.5, 0.9, 0.99, 0.999];
+/** Stands for all namespaces: no namespace has an empty name. */
+const ALL = '';
+/** The server sends the last hour of all namespaces. */
+const CHOICES: readonly Range[] = ['15m', '1h'];
 
 export function OverviewView({ session, grant, live, route }: ViewProps) {
-  const { history, minutes } = live;
+  const { history } = live;
   const latest = history.at(-1);
   const bounds = session.server.latencyBoundsUs;
+  const namespace = route.query.get('namespace') ?? ALL;
+  const shownName = namespace === ALL ? 'all namespaces' : visibleText(namespace);
+  const isPermitted = grant.mayInSome('read_analytics');
+  const time = timeRangeOf(route, live, CHOICES);
+  const decisions = decisionBuckets(live, time);
+  const latency = latencyBuckets(live, time);
+  const chosen = isChosen(time)
+    ? sumDecisions(bucketsIn(decisions, time).map(({ value }) => value))
+    : undefined;
+  const onZoom = (span: Span) => zoom(route, time, span);
   return (
     <>
       <h1 tabIndex={-1}>Overview</h1>
       {latest === undefined ? (
         <p class="empty">Waiting for the first figures…</p>
       ) : (
-        <Summary history={history} latest={latest} bounds={bounds} />
+        <Summary
+          health={latest.health}
+          bounds={bounds}
+          {...(chosen === undefined
+            ? recentFigures(history, latest)
+            : { ...ratesOf(chosen), ...latencyIn(latency, time), note: 'in the chosen time' })}
+        />
       )}
-      {grant.mayInSome('read_analytics') ? (
-        <Decisions live={live} namespace={route.query.get('namespace') ?? ALL} />
+      <section aria-labelledby="traffic">
+        <h2 id="traffic">Traffic</h2>
+        <div class="toolbar">
+          <TimeBar route={route} time={time} choices={CHOICES} />
+          {isPermitted && (
+            <NamespaceSelect
+              {...{ live, namespace }}
+              onChoose={(name) => navigate(linkWith(route, { namespace: name }))}
+            />
+          )}
+        </div>
+        <div class="charts">
+          {isPermitted && (
+            <RateChart
+              title={`Checks per second, ${shownName}`}
+              buckets={decisions.map(({ start, end, value }) => {
+                return {
+                  start,
+                  end,
+                  value: { ms: value.ms, ...countsOf(value, namespace || undefined) },
+                };
+              })}
+              span={time}
+              onZoom={onZoom}
+            />
+          )}
+          <LatencyChart buckets={latency} bounds={bounds} span={time} onZoom={onZoom} />
+        </div>
+      </section>
+      {isPermitted ? (
+        <Namespaces live={live} time={time} chosen={chosen} />
       ) : (
         <p class="empty">
           Figures of namespaces need the permission <code>read_analytics</code>.
         </p>
       )}
-      <Latency
-        history={history}
-        minutes={minutes}
-        spans={latest?.latencySpans ?? []}
-        bounds={bounds}
-      />
       {latest !== undefined && (
         <>
+          <LatencySection
+            buckets={latency}
+            bounds={bounds}
+            spans={latest.latencySpans}
+            time={time}
+          />
           <HealthSection health={latest.health} hasCheckpoints={latest.redis === undefined} />
           {latest.redis && <RedisSection redis={latest.redis} history={history} bounds={bounds} />}
         </>
@@ -67,19 +118,43 @@ export function OverviewView({ session, grant, live, route }: ViewProps) {
   );
 }
 
-interface SectionProps {
-  history: readonly Snapshot[];
-  bounds: readonly number[];
+/** Decisions in a second. */
+interface Rates {
+  allowed: number;
+  denied: number;
 }
 
-function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot }) {
-  const { health, latencySpans } = latest;
-  const [{ coveredMs, counts }] = latencySpans;
-  const allowed = recentRate(history, RECENT_S, ({ namespaces }) => sumOf(namespaces, 'allowed'));
-  const denied = recentRate(history, RECENT_S, ({ namespaces }) => sumOf(namespaces, 'denied'));
-  const requests = coveredMs === 0 ? 0 : (totalOf(counts) * 1_000) / coveredMs;
+function ratesOf(decisions: Decisions, namespace?: string): Rates {
+  const { allowed, denied } = countsOf(decisions, namespace);
+  const perSecond = decisions.ms === 0 ? 0 : 1_000 / decisions.ms;
+  return { allowed: allowed * perSecond, denied: denied * perSecond };
+}
+
+function recentFigures(history: readonly Snapshot[], { latencySpans }: Snapshot) {
+  const rate = (field: 'allowed' | 'denied') => {
+    return recentRate(history, RECENT_S, ({ namespaces }) => sumOf(namespaces, field));
+  };
+  return {
+    allowed: rate('allowed'),
+    denied: rate('denied'),
+    ...latencySpans[0],
+    note: 'last 10 s',
+  };
+}
+
+interface SummaryProps extends Rates {
+  health: Health;
+  bounds: readonly number[];
+  /** Requests by bucket of the latency, and the time that they cover. */
+  counts: readonly number[];
+  coveredMs: number;
+  /** The time of the figures. */
+  note: string;
+}
+
+function Summary({ health, bounds, counts, coveredMs, allowed, denied, note }: SummaryProps) {
   const isReady = health.status === 'ready';
-  const fill = health.counters.live / health.counters.capacity;
+  const { live, capacity, isNearlyFull } = health.counters;
   return (
     <>
       {health.reasons.length > 0 && (
@@ -96,13 +171,19 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
         <Figure name="Status" value={health.status} kind={isReady ? 'good' : 'warn'} />
         <Figure
           name="Requests"
-          value={<Short value={requests} format={formatRate} />}
-          note="last 10 s"
+          value={
+            coveredMs === 0 ? (
+              '–'
+            ) : (
+              <Short value={(totalOf(counts) * 1_000) / coveredMs} format={formatRate} />
+            )
+          }
+          note={note}
         />
         <Figure
           name="Denied"
           value={allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied))}
-          note={formatRate(denied)}
+          note={<Short value={denied} format={formatRate} />}
         />
         <Figure
           name="Latency p99"
@@ -111,9 +192,13 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
         />
         <Figure
           name="Table"
-          value={formatShare(fill)}
-          note={`${formatShort(health.counters.live)} counters`}
-          kind={health.counters.isNearlyFull ? 'warn' : undefined}
+          value={formatShare(live / capacity)}
+          note={
+            <>
+              <Short value={live} /> counters
+            </>
+          }
+          kind={isNearlyFull ? 'warn' : undefined}
         />
         <Figure name="Memory" value={formatBytes(health.memoryBytes)} note="resident" />
       </dl>
@@ -121,46 +206,60 @@ function Summary({ history, latest, bounds }: SectionProps & { latest: Snapshot 
   );
 }
 
-function Decisions({ live, namespace }: { live: Live; namespace: string }) {
-  const { history, minutes } = live;
-  const namespaces = history.at(-1)?.namespaces ?? [];
+interface NamespaceSelectProps {
+  live: Live;
+  namespace: string;
+  onChoose: (name: string) => void;
+}
+
+function NamespaceSelect({ live, namespace, onChoose }: NamespaceSelectProps) {
+  const known = live.history.at(-1)?.namespaces ?? [];
   // The address may name a namespace without figures.
-  const names = [...new Set([...namespaces.map(({ name }) => name), namespace])].filter(
-    (name) => name !== ALL,
+  const names = new Set([...known.map(({ name }) => name), namespace]);
+  names.delete(ALL);
+  return (
+    <Select
+      label="Namespace"
+      value={namespace}
+      onChoose={onChoose}
+      options={[
+        [ALL, 'All namespaces'],
+        ...[...names].map((name) => [name, visibleText(name)] as const),
+      ]}
+    />
   );
-  const rows = namespaces
-    .map((figures) => {
-      const rates = figuresOf((figure) => {
-        return recentRate(history, RECENT_S, ({ namespaces }) => {
-          return namespaces.find(({ name }) => name === figures.name)?.recent[figure] ?? 0;
-        });
-      });
-      return { ...figures, rates };
-    })
+}
+
+interface NamespacesProps {
+  live: Live;
+  time: TimeRange;
+  /** The decisions of the time that the reader has chosen. */
+  chosen: Decisions | undefined;
+}
+
+function Namespaces({ live: { history, minutes }, time, chosen }: NamespacesProps) {
+  const rows = (history.at(-1)?.namespaces ?? [])
+    .map(({ id, name, total }) => ({
+      ...{ id, name, total },
+      rates:
+        chosen === undefined
+          ? recentRatesOf(history, name)
+          : (ratesOf(chosen, name) as Partial<Figures>),
+    }))
     .toSorted((a, b) => checksOf(b.rates) - checksOf(a.rates));
   return (
     <section aria-labelledby="decisions">
-      <div class="section-head">
-        <h2 id="decisions">Decisions</h2>
-        <Select
-          label="Namespace"
-          value={namespace}
-          onChoose={(name) =>
-            navigate(linkTo('overview', '', name === ALL ? {} : { namespace: name }))
-          }
-          options={[
-            [ALL, 'All namespaces'],
-            ...names.map((name) => [name, visibleText(name)] as const),
-          ]}
-        />
-      </div>
-      <RateChart history={history} minutes={minutes} namespace={namespace} />
+      <h2 id="decisions">Decisions</h2>
       {rows.length === 0 ? (
         history.length > 0 && <p class="empty">No namespace has had a check yet.</p>
       ) : (
         <Table
-          caption="By namespace, last 10 s"
-          columns={['Namespace', ...figureHeadings('/s'), 'Total#']}
+          caption={
+            chosen === undefined
+              ? 'By namespace, last 10 s'
+              : `By namespace, ${formatSpan(time.start, time.end)}`
+          }
+          columns={['Namespace', ...figureHeadings('/s'), 'Denied, last hour', 'Total#']}
         >
           {rows.map(({ id, name, rates, total }) => (
             <tr key={name}>
@@ -168,12 +267,15 @@ function Decisions({ live, namespace }: { live: Live; namespace: string }) {
                 {id === undefined ? (
                   'all others'
                 ) : (
-                  <a href={linkTo('namespaces', name)}>
+                  <a href={linkTo('namespaces', name, fieldsOf(time))}>
                     <Name text={name} />
                   </a>
                 )}
               </th>
               <FigureCells figures={rates} format={formatPerSecond} />
+              <td>
+                <DeniedSparkline minutes={minutes} name={name} />
+              </td>
               <td class="number">
                 <Short value={checksOf(total)} />
               </td>
@@ -185,86 +287,14 @@ function Decisions({ live, namespace }: { live: Live; namespace: string }) {
   );
 }
 
-function checksOf({ allowed, denied }: Figures): number {
-  return allowed + denied;
-}
-
-const LATENCY_SERIES = [
-  ['p50', 0.5, 'first'],
-  ['p99', 0.99, 'second'],
-  ['p99.9', 0.999, 'third'],
-] as const;
-
-interface LatencyProps extends SectionProps {
-  minutes: readonly PastMinute[];
-  spans: readonly LatencySpan[];
-}
-
-function Latency({ history, minutes, spans, bounds }: LatencyProps) {
-  const { times, series, range } = useMemo(() => {
-    const largest = bounds.at(-1)!;
-    const points = pointsOf(minutes, history, {
-      minute: ({ latency }) => latency,
-      second: ({ latency }) => latency,
+function recentRatesOf(history: readonly Snapshot[], name: string): Figures {
+  return figuresOf((figure) => {
+    return recentRate(history, RECENT_S, ({ namespaces }) => {
+      return namespaces.find((one) => one.name === name)?.recent[figure] ?? 0;
     });
-    return {
-      times: points.map(({ at }) => at),
-      series: LATENCY_SERIES.map(([name, share, color]) => ({
-        name,
-        color,
-        values: points.map(({ value: counts }) => {
-          const value = counts === null ? undefined : percentile(counts, bounds, share);
-          return value === undefined ? null : Math.min(value, largest);
-        }),
-      })),
-      range: timeOf(points),
-    };
-  }, [history, minutes, bounds]);
-  return (
-    <section aria-labelledby="latency">
-      <h2 id="latency">Latency</h2>
-      <p class="hint">
-        From the complete request to its response, inside weir. Each figure is the upper bound of
-        its bucket.
-      </p>
-      <Chart
-        title="Latency of check requests"
-        note={minutes.length > 0 ? RESOLUTION : undefined}
-        times={times}
-        series={series}
-        format={formatLatency}
-        formatAxis={formatMicroseconds}
-        range={range}
-      />
-      {spans.length > 0 && (
-        <Table
-          caption="Latency percentiles"
-          columns={['Time', 'Requests#', ...PERCENTILES.map((share) => `p${share * 100}#`)]}
-        >
-          {spans.map(({ spanMs, coveredMs, counts }) => (
-            <tr key={spanMs}>
-              <th scope="row">
-                last {formatDuration(spanMs)}
-                {spanMs - coveredMs > UNCOVERED_MIN_MS && (
-                  <small> started {formatAge(coveredMs)} ago</small>
-                )}
-              </th>
-              <td class="number">
-                <Short value={totalOf(counts)} />
-              </td>
-              {PERCENTILES.map((share) => (
-                <td key={share} class="number">
-                  {formatLatency(percentile(counts, bounds, share))}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </Table>
-      )}
-    </section>
-  );
+  });
 }
 
-function totalOf(counts: readonly number[]): number {
-  return counts.reduce((sum, count) => sum + count, 0);
+function checksOf({ allowed = 0, denied = 0 }: Partial<Figures>): number {
+  return allowed + denied;
 }

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { mergeMinutes, pointsOf, timeOf } from '../../../src/dashboard/common/minutes.ts';
+import {
+  mergeMinutes,
+  minuteBuckets,
+  secondBuckets,
+} from '../../../src/dashboard/common/minutes.ts';
 import type { Minutes, Snapshot } from '../../../src/observe/dashboard/snapshot.ts';
 
 const MINUTE_MS = 60_000;
@@ -16,12 +20,9 @@ function minutesOf(ranMs: number[], allowed: number[], nowMs = NOW): Minutes {
   };
 }
 const snapshot = (at: number, intervalMs = 1_000) => ({ at, intervalMs }) as Snapshot;
-const read = {
-  minute: ({ decisions }: ReturnType<typeof mergeMinutes>[number]) => {
-    const counts = decisions?.byNamespace.get('a');
-    return decisions === undefined || decisions.ranMs === 0 ? null : (counts?.allowed ?? 0);
-  },
-  second: () => -1,
+const allowedIn = ({ decisions }: ReturnType<typeof mergeMinutes>[number]) => {
+  const counts = decisions?.byNamespace.get('a');
+  return decisions === undefined || decisions.ranMs === 0 ? null : (counts?.allowed ?? 0);
 };
 
 describe('minutes', () => {
@@ -37,42 +38,16 @@ describe('minutes', () => {
   });
 });
 
-describe('the points of a chart', () => {
-  test('are the middles of the minutes, and then the live seconds', () => {
-    const minutes = mergeMinutes([], minutesOf([MINUTE_MS, 20_000], [60, 5]));
-    const points = pointsOf(minutes, [snapshot(NOW, 0), snapshot(NOW + 1_000)], read);
-    expect(points).toEqual([
-      { at: 999 * MINUTE_MS + 30_000, value: 60 },
-      { at: 1_000 * MINUTE_MS + 10_000, value: 5 },
-      { at: NOW + 1_000, value: -1 },
-    ]);
-  });
+test('a minute in which weir was down has no bucket, and one that runs ends now', () => {
+  const minutes = mergeMinutes([], minutesOf([0, MINUTE_MS, 20_000], [0, 3, 1]));
+  expect(minuteBuckets(minutes, allowedIn)).toEqual([
+    { start: 999 * MINUTE_MS, end: NOW - 20_000, value: 3 },
+    { start: NOW - 20_000, end: NOW, value: 1 },
+  ]);
+});
 
-  test('exist before the first snapshot', () => {
-    const minutes = mergeMinutes([], minutesOf([MINUTE_MS, 20_000], [60, 5]));
-    expect(pointsOf(minutes, [], read).length).toBe(2);
-  });
-
-  test('have a gap where weir was down, and begin when it first ran', () => {
-    const minutes = mergeMinutes(
-      [],
-      minutesOf([0, MINUTE_MS, 0, MINUTE_MS, 20_000], [0, 3, 0, 0, 1]),
-    );
-    expect(pointsOf(minutes, [], read).map(({ value }) => value)).toEqual([3, null, 0, 1]);
-  });
-
-  test('have a gap where the live seconds were interrupted', () => {
-    const history = [snapshot(NOW), snapshot(NOW + 9_000, 0), snapshot(NOW + 10_000)];
-    expect(pointsOf([], history, read).map(({ value }) => value)).toEqual([-1, null, -1]);
-  });
-
-  test('leave out minutes that the live seconds cover', () => {
-    const minutes = mergeMinutes([], minutesOf([MINUTE_MS, MINUTE_MS, 20_000], [1, 2, 3]));
-    const history = [snapshot(NOW - 75_000), snapshot(NOW)];
-    expect(pointsOf(minutes, history, read).map(({ value }) => value)).toEqual([1, -1, -1]);
-  });
-
-  test('span a minute at least', () => {
-    expect(timeOf([{ at: NOW, value: 1 }])).toEqual([NOW - MINUTE_MS, NOW]);
-  });
+test('live seconds are those between two snapshots, without an interruption', () => {
+  const history = [snapshot(NOW - 20_000, 0), snapshot(NOW - 19_000), snapshot(NOW, 0)];
+  const buckets = secondBuckets(history, () => -1);
+  expect(buckets).toEqual([{ start: NOW - 20_000, end: NOW - 19_000, value: -1 }]);
 });
