@@ -1,22 +1,10 @@
 /** Figures as people read them: short numbers, and the columns that tables have for a namespace. */
 
-import { Fragment } from 'preact';
 import { FIGURES, type Figures } from '../../core/figures.ts';
 import { formatExact, formatShare, formatShort } from './format.ts';
 import type { Column } from './sorted-table.tsx';
 
 const SHOWN = FIGURES.filter(({ label }) => label !== undefined);
-
-/**
- * The headings, in the form that `Table` takes. The share of denied checks follows those.
- * @param per the time of each figure, as `/s`
- */
-export function figureHeadings(per = ''): string[] {
-  return SHOWN.flatMap(({ name, label }) => {
-    const heading = `${label}${per}#`;
-    return name === 'denied' ? [heading, 'Denied share#'] : [heading];
-  });
-}
 
 interface ShortProps {
   value: number;
@@ -26,30 +14,6 @@ interface ShortProps {
 /** A number in short, whose title is the exact one. */
 export function Short({ value, format = formatShort }: ShortProps) {
   return <span title={formatExact(value)}>{format(value)}</span>;
-}
-
-interface FigureCellsProps {
-  figures: Partial<Figures>;
-  format?: (figure: number) => string;
-}
-
-/** The cells under these headings. */
-export function FigureCells({ figures, format = formatShort }: FigureCellsProps) {
-  return (
-    <>
-      {SHOWN.map(({ name }) => {
-        const figure = figures[name];
-        return (
-          <Fragment key={name}>
-            <td class="number">
-              {figure === undefined ? '–' : <Short value={figure} format={format} />}
-            </td>
-            {name === 'denied' && <td class="number">{deniedShare(figures)}</td>}
-          </Fragment>
-        );
-      })}
-    </>
-  );
 }
 
 function deniedShare({ allowed = 0, denied = 0 }: Partial<Figures>): string {
@@ -64,7 +28,8 @@ export function figureColumns<Row extends Partial<Figures>>(
   return SHOWN.flatMap(({ name, label }): Column<Row>[] => {
     const column: Column<Row> = {
       name: `${label}${per}#`,
-      cell: ({ [name]: figure }) => (figure === undefined ? '–' : format(figure)),
+      cell: ({ [name]: figure }) =>
+        figure === undefined ? '–' : <Short value={figure} format={format} />,
       value: ({ [name]: figure }) => figure,
     };
     if (name === 'allowed') return [{ ...column, bar: 'neutral' }];

@@ -4,9 +4,9 @@ import { type Figures, figuresOf } from '../../core/figures.ts';
 import type { Health, Snapshot } from '../../observe/dashboard/snapshot.ts';
 import { bucketsIn, type Span } from '../common/buckets.ts';
 import type { ViewProps } from '../common/context.ts';
-import { Figure, Select, Table } from '../common/controls.tsx';
+import { Figure, Select } from '../common/controls.tsx';
 import { countsOf, type Decisions, decisionBuckets, sumDecisions } from '../common/decisions.ts';
-import { FigureCells, figureHeadings, Short } from '../common/figures.tsx';
+import { figureColumns, Short } from '../common/figures.tsx';
 import {
   formatBytes,
   formatLatency,
@@ -17,8 +17,10 @@ import {
   percentile,
 } from '../common/format.ts';
 import { type Live, RECENT_S, recentRate, sumOf } from '../common/live.ts';
+import type { PastMinute } from '../common/minutes.ts';
 import { TimeBar, zoom } from '../common/range.tsx';
 import { linkTo, linkWith, navigate } from '../common/router.ts';
+import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { DeniedSparkline } from '../common/sparkline.tsx';
 import { Name } from '../common/text.tsx';
 import {
@@ -239,52 +241,60 @@ interface NamespacesProps {
 
 function Namespaces({ live: { history, minutes }, time, chosen }: NamespacesProps) {
   const rows = (history.at(-1)?.namespaces ?? [])
-    .map(({ id, name, total }) => ({
-      ...{ id, name, total },
-      rates:
-        chosen === undefined
-          ? recentRatesOf(history, name)
-          : (ratesOf(chosen, name) as Partial<Figures>),
-    }))
-    .toSorted((a, b) => checksOf(b.rates) - checksOf(a.rates));
+    .map(({ id, name, total }): NamespaceRow => {
+      const rates = chosen === undefined ? recentRatesOf(history, name) : ratesOf(chosen, name);
+      return { id, name, total: checksOf(total), ...rates };
+    })
+    .toSorted((a, b) => checksOf(b) - checksOf(a));
   return (
     <section aria-labelledby="decisions">
       <h2 id="decisions">Decisions</h2>
       {rows.length === 0 ? (
         history.length > 0 && <p class="empty">No namespace has had a check yet.</p>
       ) : (
-        <Table
+        <SortedTable
           caption={
             chosen === undefined
               ? 'By namespace, last 10 s'
               : `By namespace, ${formatSpan(time.start, time.end)}`
           }
-          columns={['Namespace', ...figureHeadings('/s'), 'Denied, last hour', 'Total#']}
-        >
-          {rows.map(({ id, name, rates, total }) => (
-            <tr key={name}>
-              <th scope="row">
-                {id === undefined ? (
-                  'all others'
-                ) : (
-                  <a href={linkTo('namespaces', name, fieldsOf(time))}>
-                    <Name text={name} />
-                  </a>
-                )}
-              </th>
-              <FigureCells figures={rates} format={formatPerSecond} />
-              <td>
-                <DeniedSparkline minutes={minutes} name={name} />
-              </td>
-              <td class="number">
-                <Short value={checksOf(total)} />
-              </td>
-            </tr>
-          ))}
-        </Table>
+          columns={columnsOf(time, minutes)}
+          rows={rows}
+          keyOf={({ name }) => name}
+        />
       )}
     </section>
   );
+}
+
+/** Rates, and all checks since the start. */
+type NamespaceRow = Partial<Figures> & { id: string | undefined; name: string; total: number };
+
+function columnsOf(time: TimeRange, minutes: readonly PastMinute[]): Column<NamespaceRow>[] {
+  return [
+    {
+      name: 'Namespace',
+      cell: ({ id, name }) =>
+        id === undefined ? (
+          'all others'
+        ) : (
+          <a href={linkTo('namespaces', name, fieldsOf(time))}>
+            <Name text={name} />
+          </a>
+        ),
+      value: ({ name }) => name,
+    },
+    ...figureColumns<NamespaceRow>(formatPerSecond, '/s'),
+    {
+      name: 'Denied, last hour',
+      cell: ({ name }) => <DeniedSparkline minutes={minutes} name={name} />,
+    },
+    {
+      name: 'Total#',
+      cell: ({ total }) => <Short value={total} />,
+      value: ({ total }) => total,
+    },
+  ];
 }
 
 function recentRatesOf(history: readonly Snapshot[], name: string): Figures {
