@@ -207,7 +207,7 @@ async function explainEverywhere(call: Call, text: string): Promise<undefined> {
   const where = `${formatCell(identifier)} is in ${found.length} of ${namespaces}`;
   if (found.length === 0) {
     process.stdout.write(
-      `${where}: it has no counter, no hold, no override and no recent decision.\n`,
+      `${where}: it has no counter, no hold, no block, no override and no recent decision.\n`,
     );
     return undefined;
   }

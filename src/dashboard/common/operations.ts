@@ -91,6 +91,7 @@ const READS: readonly Operation[] = [
   'analytics.getDecisions',
   'ratelimits.getOverride',
   'ratelimits.listOverrides',
+  'ratelimits.listBlocks',
   'ratelimits.exportOverrides',
   'ratelimits.listNamespaces',
   'ratelimits.listPolicies',

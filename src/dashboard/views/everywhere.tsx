@@ -77,8 +77,8 @@ export function Places({ identifier }: { identifier: string }) {
       <ErrorNote error={places.error} />
       {places.data?.length === 0 && (
         <p class="empty">
-          <Name text={identifier} /> has no counter, no hold, no override of its own and no recent
-          decision.
+          <Name text={identifier} /> has no counter, no hold, no block, no override of its own and
+          no recent decision.
         </p>
       )}
       {places.data !== undefined && places.data.length > 0 && (

@@ -51,7 +51,7 @@ describe.skipIf(isChromiumMissing || realNginx.isMissing)('the dashboard behind 
     const page = await openAs(VIEWER);
     await page.locator('.account').getByText(VIEWER).waitFor();
     expect(await page.locator('.account').textContent()).toBe(`viewer ${VIEWER}`);
-    await page.getByText('Allowed/s').first().waitFor();
+    await page.getByText('By namespace, last 10 s').first().waitFor();
     expect(await links(page)).toEqual([
       ...['Overview', 'Namespaces', 'Policies', 'Overrides', 'Identifier'],
       ...['Recent decisions', 'Audit log'],

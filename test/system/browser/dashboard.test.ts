@@ -68,7 +68,10 @@ const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]]
     ...(['#/overrides', 'Overrides', 'vip_*'] as const),
     ['Add override', 'Import', 'Change vip_*', 'Delete vip_*'],
   ],
-  ['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check', ['Reset']],
+  [
+    ...(['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check'] as const),
+    ['Reset', 'Block'],
+  ],
   ['#/decisions', 'Recent decisions', 'user_1', []],
   ['#/identifier', 'Identifier', 'Most spending identifiers', []],
   ['#/identifier?identifier=user_1', 'Identifier', 'The latest denial first', []],
@@ -218,7 +221,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       expect(['sign-in', await faultsOf(page)]).toEqual(['sign-in', []]);
       await page.getByLabel('API key').fill(ROOT_KEY);
       await press(page, 'Sign in');
-      await see(page, 'Allowed/s');
+      await see(page, 'By namespace, last 10 s');
       for (const [hash, name, content, dialogs] of VIEWS) {
         await goTo(page, hash, name);
         await page.getByRole('main').getByText(content).first().waitFor();
@@ -611,7 +614,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await goTo(page, '#/identifier?identifier=nowhere', 'Identifier');
     await see(
       page,
-      'nowhere has no counter, no hold, no override of its own and no recent decision.',
+      'nowhere has no counter, no hold, no block, no override of its own and no recent decision.',
     );
   });
 
@@ -944,6 +947,32 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     expect(await page.evaluate('navigator.clipboard.readText()')).toBe('one');
   });
 
+  test('an identifier is blocked for a time, and its block is listed, explained and ended', async () => {
+    const check = { namespace: 'blocks', identifier: 'bot', limit: 1, duration: LONGEST_WINDOW_MS };
+    for (let i = 0; i < 2; i++) await sendCheck(server.port, check);
+    const page = await openSignedIn();
+    await goTo(page, '#/identifier?identifier=bot', 'Identifier');
+    await press(page, 'Actions for bot');
+    await press(page, 'Block');
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('After the block, each check has the limit that it sends.').waitFor();
+    await dialog.getByLabel('For').selectOption('6 h');
+    await dialog.getByLabel('Reason').fill('ticket 5512');
+    await submit(page, 'Block identifier');
+    await see(page, 'bot in blocks is blocked for 6 h.');
+    await goTo(page, '#/identifier?namespace=blocks&identifier=bot', 'Identifier');
+    await see(page, /^The check is denied: the identifier is blocked until .* Why: "ticket 5512"/);
+    await goTo(page, '#/overrides', 'Overrides');
+    const row = page.getByRole('row', { name: /^bot / });
+    await row.getByText('ticket 5512').waitFor();
+    await press(page, 'End the block of bot');
+    await submit(page, 'End block');
+    await see(page, 'bot in blocks is not blocked any more.');
+    await row.waitFor({ state: 'detached' });
+    const { blocks } = await callOperationOk(server.port, 'ratelimits.listBlocks');
+    expect(blocks).toEqual([]);
+  });
+
   test('the audit log is filtered, by its form and by its address', async () => {
     const set = (identifier: string, namespaceName: string, limit: number) => {
       const fields = { namespaceName, identifier, limit, duration: 60_000 };
@@ -1160,7 +1189,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await page.keyboard.press('/');
       await page.keyboard.type('order/1');
       await page.keyboard.press('Enter');
-      await see(page, /^order\/1 has no counter, no override/);
+      await see(page, /^order\/1 has no counter, no hold/);
       expect(await page.evaluate('location.hash')).toBe('#/identifier?identifier=order%2F1');
     });
 
@@ -1195,7 +1224,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     const page = await openSignedIn();
     const second = await page.context().newPage();
     await second.goto(server.adminUrl);
-    await second.getByText('Allowed/s').first().waitFor();
+    await second.getByText('By namespace, last 10 s').first().waitFor();
     await see(page, 'Another tab of this browser shows the live figures.');
     await press(page, 'Show them here');
     await second.getByText('Another tab of this browser shows the live figures.').waitFor();

@@ -77,7 +77,7 @@ describe.skipIf(isChromiumMissing)('the dashboard answers in two clicks', () => 
       await first.waitFor();
       expect(await first.getByRole('rowheader').textContent()).toBe(identifier);
       const cells = await first.getByRole('cell').allTextContents();
-      expect(cells).toEqual([namespace, String(denied)]);
+      expect(cells.slice(0, 2)).toEqual([namespace, String(denied)]);
     });
   });
 
