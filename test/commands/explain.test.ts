@@ -28,7 +28,7 @@ describe('weir explain', () => {
       .trimEnd()
       .split('\n\n');
     expect(reason).toMatch(
-      /^The check is denied: the sliding window of 2592000000 ms has 1 of 5 tokens left, and the co/,
+      /^The check is denied: the sliding window of 30d has 1 of 5 tokens left, and the co/,
     );
     expect(applies).toMatch(
       /^Override: rlor_\w+ applies, identifier "explained\*" in the namespace "cli": limit 5, du/,
@@ -100,7 +100,7 @@ describe('weir explain', () => {
     const { stdout } = await weir(['explain', 'in_code', '--namespace', 'cli'], env);
     const [reason, override, check] = stdout.split('\n\n');
     expect(reason).toMatch(/^The check is denied: .* 0 of 10 tokens left, and the cost is 1\. /);
-    expect(reason).toContain('10 per 2592000000 ms is the limit of the last counted check: the re');
+    expect(reason).toContain('10 per 30d is the limit of the last counted check: the re');
     expect(override).toBe('Override: none matches.');
     expect(check).toMatch(/^Next check:\n/);
     expect(cellsOf(check)[0].slice(0, 3)).toEqual([

@@ -1,6 +1,7 @@
 /** The sentences with which POST /v1/ratelimits.explain says why a check is allowed or denied. */
 
 import type { DecisionCause } from '../../core/decision.ts';
+import { formatDuration } from '../../core/duration.ts';
 import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { CounterExplanation, Prediction } from '../../engine/engine.ts';
 import type { OverrideMatch, OverrideMatches } from '../../overrides/sets.ts';
@@ -40,7 +41,7 @@ export function verdictOf(
   }
   const { reason, ...verdict } = verdictOfCheck(terms, explanation);
   const { limit, duration } = first;
-  const source = `${limit.value} per ${duration.value} ms is the limit of the last counted check`;
+  const source = `${limit.value} per ${formatDuration(duration.value)} is the limit of the last counted check`;
   const why = 'the request has none, and no override or policy sets one';
   return { ...verdict, reason: `${reason} ${source}: ${why}.${assumed}` };
 }
@@ -51,7 +52,7 @@ function blockedReason(block: OverrideMatch, next: OverrideMatch | undefined): s
   const after =
     next === undefined
       ? 'the limit of its policy, or of the check'
-      : `the override ${next.limit} per ${next.durationMs} ms of ${JSON.stringify(next.identifier)}`;
+      : `the override ${next.limit} per ${formatDuration(next.durationMs)} for ${JSON.stringify(next.identifier)}`;
   return `The check is denied: the identifier is blocked until ${end}.${why} Then ${after} applies.`;
 }
 
@@ -60,7 +61,7 @@ function verdictLikeLast(terms: readonly CheckTerms[], explanation: CounterExpla
   const { reason, ...verdict } = verdictOfCheck(terms, explanation);
   const limits = terms.map(({ limit, duration, algorithm }) => {
     const at = isoTime(limit.at ?? 0);
-    return `${limit.value} per ${duration.value} ms, ${algorithm.value}, at ${at}`;
+    return `${limit.value} per ${formatDuration(duration.value)}, ${algorithm.value}, at ${at}`;
   });
   const what =
     terms.length === 1 ? 'The last check had this limit' : 'The last checks had these limits';
@@ -141,6 +142,6 @@ function stateText(terms: CheckTerms, { left }: Prediction): string {
 }
 
 function windowText({ algorithm, duration }: CheckTerms): string {
-  if (algorithm.value === 'gcra') return `the gcra bucket of ${duration.value} ms`;
-  return `the ${algorithm.value} window of ${duration.value} ms`;
+  if (algorithm.value === 'gcra') return `the gcra bucket of ${formatDuration(duration.value)}`;
+  return `the ${algorithm.value} window of ${formatDuration(duration.value)}`;
 }

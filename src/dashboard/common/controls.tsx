@@ -75,7 +75,7 @@ export function Checkbox({ label, isChecked, onToggle }: CheckboxProps) {
   );
 }
 
-type NoteKind = 'error' | 'warning' | 'success' | 'info';
+type NoteKind = 'error' | 'denied' | 'warning' | 'success' | 'info';
 
 /** A message. Errors are announced at once, others when the reader is idle. */
 export function Note({ kind, children }: { kind: NoteKind; children: ComponentChildren }) {

@@ -23,12 +23,12 @@ const SOURCES: Readonly<Record<string, string>> = {
 
 export function ExplanationSection({ explanation }: { explanation: Explanation }) {
   const { success, reason, isExact, windows } = explanation;
-  const kind = success === undefined ? 'info' : success ? 'success' : 'warning';
+  const kind = success === undefined ? 'info' : success ? 'success' : 'denied';
   return (
     <section aria-labelledby="explanation">
       <h2 id="explanation">Next check</h2>
       <Note kind={kind}>
-        <Name text={reason} />
+        <Reason text={reason} />
       </Note>
       <Denials explanation={explanation} />
       {!isExact && (
@@ -48,6 +48,20 @@ export function ExplanationSection({ explanation }: { explanation: Explanation }
     </section>
   );
 }
+
+/** Times in it are shown in the zone of the page. A quoted identifier or reason stays as it is. */
+function Reason({ text }: { text: string }) {
+  return text.split(QUOTED_OR_TIME).map((part, i) => {
+    return ISO_TIME.test(part) ? (
+      <Time key={i} ms={Date.parse(part)} />
+    ) : (
+      <Name key={i} text={part} />
+    );
+  });
+}
+
+const ISO_TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
+const QUOTED_OR_TIME = /("(?:[^"\\]|\\.)*"|\d{4}-\d\d-\d\dT[\d:.]+Z)/;
 
 /** When the identifier was last denied, and how often in this hour, as far as it is known. */
 function Denials({ explanation: { recent, deniedThisHour } }: { explanation: Explanation }) {

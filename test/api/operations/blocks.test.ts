@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { AMOUNT_MAX } from '../../../src/core/constants.ts';
+import { formatDuration } from '../../../src/core/duration.ts';
 import { listAuditEntries } from '../../support/audit-log.ts';
 import { LONGEST_WINDOW_MS } from '../../support/http.ts';
 import type { Fields } from '../../support/operations.ts';
@@ -159,7 +160,7 @@ describe.each(DECIDE_MODES)('decided %s: a block', (mode) => {
     expect(explained).not.toHaveProperty('override');
     expect(explained.reason).toBe(
       `The check is denied: the identifier is blocked until ${new Date(expires).toISOString().replace('.000', '')}.` +
-        ` Why: "ticket 5512". Then the override 60 per ${LONGEST_WINDOW_MS} ms of "user_*" applies.`,
+        ` Why: "ticket 5512". Then the override 60 per ${formatDuration(LONGEST_WINDOW_MS)} for "user_*" applies.`,
     );
     const { found } = await server.ok('ratelimits.findIdentifier', { identifier: 'user_1' });
     const [place] = (found as Fields[]).filter(

@@ -60,7 +60,7 @@ export const explainTexts = documented(explain, response, {
         cause: 'limit_reached',
         passesAt: RESET,
         reason:
-          'The check is denied: the fixed window of 60000 ms has 0 of 5 tokens left, and the ' +
+          'The check is denied: the fixed window of 1m has 0 of 5 tokens left, and the ' +
           'cost is 1. It can pass at 2026-11-20T13:00:00Z, if no other is counted.',
         isExact: true,
         override: {

@@ -147,7 +147,7 @@ describeEngines('decided %s:', (mode) => {
       });
       const denied = await explain({ ...request, cost: 3, algorithm: 'fixed' });
       expect(denied).toMatchObject({ success: false, cause: 'limit_reached', passesAt: reset });
-      const source = `. 12 per ${MONTH_MS} ms is the limit of the last counted check: `;
+      const source = `. 12 per 30d is the limit of the last counted check: `;
       const why = 'the request has none, and no override or policy sets one.';
       const assumed = ' The counter may be of fixed or sliding windows: sliding is assumed.';
       expect(denied.reason).toMatch(/^The check is denied: the fixed window of .* counted/);
@@ -232,7 +232,7 @@ describeEngines('decided %s:', (mode) => {
       expect(at).toBeGreaterThan(from);
       expect(at).toBeLessThan(Date.now() + 1_000);
       expect(explained.reason).toMatch(
-        /cost is 3\. .* The last check had this limit: 10 per \d+ ms, fixed, at 20\S+Z\.$/,
+        /cost is 3\. .* The last check had this limit: 10 per \d+[a-z]+, fixed, at 20\S+Z\.$/,
       );
       const decision = { decision: 'denied', cost: 3, limit: 10, source: 'request' };
       expect(explained.recent).toMatchObject({ last: decision, lastDenied: decision });
