@@ -85,7 +85,8 @@ const remove = subcommand({
     const fields = { ...namespace.fields, identifier };
     const response = await call.server().post<object>('ratelimits.deleteBlock', fields);
     call.print(response, () => {
-      return `${quoted(identifier)} is not blocked any more in the namespace ${quoted(namespace.text)}.`;
+      const place = `in the namespace ${quoted(namespace.text)}`;
+      return `${quoted(identifier)} is not blocked any more ${place}.`;
     });
     return undefined;
   },

@@ -22,6 +22,7 @@ import { State } from './common/state.tsx';
 import { Name } from './common/text.tsx';
 import { ThemeSwitch } from './common/theme.tsx';
 import { AuditView } from './views/audit.tsx';
+import { BlocksView } from './views/blocks.tsx';
 import { DecisionsView } from './views/decisions.tsx';
 import { IdentifierView } from './views/identifier.tsx';
 import { IdentifierDialog } from './views/identifier-dialogs.tsx';
@@ -58,6 +59,11 @@ const VIEWS: Record<string, View> = {
       const actions = ['read_override', 'set_override', 'delete_override'] as const;
       return actions.some((action) => grant.mayInSome(action));
     },
+  },
+  blocks: {
+    title: 'Blocks',
+    component: BlocksView,
+    isPermitted: (grant) => grant.mayInSome('read_override'),
   },
   identifier: {
     title: 'Identifier',

@@ -28,8 +28,16 @@ const ID = /^rlor_[0-9a-f]{24}$/;
 const ID_WORDS = 3;
 const WORD_DIGITS = 8;
 
+/** The begin of the id of a block, by which its recorded decisions are told from others. */
+export const BLOCK_ID_PREFIX = `${PREFIX}b10cb10c`;
+
 export function makeOverrideId(): string {
-  return makeId(PREFIX);
+  const id = makeId(PREFIX);
+  return id.startsWith(BLOCK_ID_PREFIX) ? makeOverrideId() : id;
+}
+
+export function makeBlockId(): string {
+  return BLOCK_ID_PREFIX + makeId(PREFIX).slice(BLOCK_ID_PREFIX.length);
 }
 
 /** @throws if the text is not the id of an override */

@@ -78,8 +78,8 @@ interface Blocked {
 type ExactOverride = Omit<OverrideEntry, 'row'>;
 
 /**
- * The overrides whose namespace and identifier are both exact, and blocks. A check finds both in one
- * lookup: while an identifier is blocked, the table has the block instead of the override.
+ * The overrides whose namespace and identifier are both exact, and blocks. A check finds either in
+ * one lookup: while an identifier is blocked, the table has the block instead of the override.
  */
 export class ExactOverrideSet {
   readonly table = new WritableExactTable();

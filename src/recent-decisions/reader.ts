@@ -9,6 +9,7 @@ import { RECENT_DECISIONS, RECENT_TEXT_BYTES } from '../core/constants.ts';
 import type { Hasher, Identity } from '../core/hash.ts';
 import { newIdentity } from '../core/hash.ts';
 import { isRule, RULE, type RuleNumber } from '../core/window-rules.ts';
+import { BLOCK_ID_PREFIX } from '../overrides/id.ts';
 import {
   attachRecentMemory,
   DOUBLE,
@@ -79,7 +80,7 @@ export interface RecentFilter {
 }
 
 /** What set the limit of a decision. */
-export const LIMIT_SOURCES = ['override', 'policy', 'request'] as const;
+export const LIMIT_SOURCES = ['block', 'override', 'policy', 'request'] as const;
 export type LimitSource = (typeof LIMIT_SOURCES)[number];
 
 /** A record that was found. What it says is decoded by `read` only. */
@@ -229,7 +230,7 @@ class ThreadDecisions {
       const flags = words[word + WORD.flags];
       if (isAllowed !== undefined && ((flags & FLAG.allowed) !== 0) !== isAllowed) return false;
       if (identity !== undefined && !this.#isOf(word, identity)) return false;
-      if (source !== undefined && sourceAt(words, word) !== source) return false;
+      if (source !== undefined && this.#sourceAt(word) !== source) return false;
       return (
         this.#hasText(word, WORD.identifierBytes, identifier, isPrefix) &&
         this.#hasText(word, WORD.overrideBytes, override) &&
@@ -313,7 +314,7 @@ class ThreadDecisions {
       cost: double('cost'),
       window: (flags & FLAG.window) === 0 ? undefined : window,
       lease: (flags & FLAG.lease) === 0 ? undefined : { limit, inUse: remaining },
-      source: sourceAt(words, at >> 2),
+      source: this.#sourceAt(at >> 2),
       isOfPolicy: (flags & FLAG.policy) !== 0,
       isShadow: (flags & FLAG.shadow) !== 0,
     };
@@ -321,9 +322,14 @@ class ThreadDecisions {
     Atomics.compareExchange(words, (at >> 2) + WORD.number, number, number);
     return this.#isReadable(number) ? decision : undefined;
   }
+
+  #sourceAt(word: number): LimitSource {
+    const words = this.#words;
+    if (words[word + WORD.overrideBytes] !== NO_TEXT) {
+      return this.#hasText(word, WORD.overrideBytes, BLOCK_ID, true) ? 'block' : 'override';
+    }
+    return (words[word + WORD.flags] & FLAG.policy) === 0 ? 'request' : 'policy';
+  }
 }
 
-function sourceAt(words: Int32Array, word: number): LimitSource {
-  if (words[word + WORD.overrideBytes] !== NO_TEXT) return 'override';
-  return (words[word + WORD.flags] & FLAG.policy) === 0 ? 'request' : 'policy';
-}
+const BLOCK_ID = Buffer.from(BLOCK_ID_PREFIX);

@@ -100,8 +100,8 @@ describe('the reason of a precedence', () => {
   );
 
   test('exists for each rule', () => {
-    // Those above, and two that distinguish CIDR blocks: test/overrides/cidr.test.ts has these.
-    expect(PRECEDENCE_RULES).toHaveLength(10);
+    // Those above, that of blocks, and two of CIDR blocks: test/overrides/cidr.test.ts.
+    expect(PRECEDENCE_RULES).toHaveLength(11);
     expect(() => explainPrecedence(pair(['n', 'a']), pair(['n', 'a']))).toThrow('itself');
   });
 });

@@ -8,7 +8,7 @@ import Type from 'typebox';
 import type { NamespaceAction } from '../../auth/permissions.ts';
 import { BLOCK_REASON_MAX_CHARACTERS, BLOCK_WINDOW_MS } from '../../core/constants.ts';
 import { ApiError } from '../../core/errors.ts';
-import { makeOverrideId } from '../../overrides/id.ts';
+import { makeBlockId } from '../../overrides/id.ts';
 import type { OverrideMatch } from '../../overrides/sets.ts';
 import { requireReachableText } from '../../policies/identifiable.ts';
 import { overrideChange } from '../../registry/audit-entries.ts';
@@ -48,7 +48,7 @@ export function putBlock(context: OperationContext, request: BlockRequest): Over
   if (stored !== before) removeRecords(registry, [stored!], nowMs());
   if (before === undefined) requireCapacities(context, namespace, namespace.id, selector);
   else if (before.expiresMs === expiresMs && before.reason === reason) return before;
-  const { id, createdMs } = before ?? { id: makeOverrideId(), createdMs: nowMs() };
+  const { id, createdMs } = before ?? { id: makeBlockId(), createdMs: nowMs() };
   const why = reason !== undefined && { reason };
   const record = { ...DENIES_ALL, ...selector, id, scope: namespace.id, createdMs, expiresMs };
   const block = registry.putOverride({ ...record, ...why });

@@ -41,7 +41,9 @@ export function decisionFields() {
     reset: Type.Optional(amount(RESET)),
     inUse: Type.Optional(amount('Of a lease: tokens of all live leases of the identifier.')),
     source: Type.Enum([...LIMIT_SOURCES], {
-      description: "What set the limit. `request`: the request of the client, or Envoy's rules.",
+      description:
+        "What set the limit. `request`: the request of the client, or Envoy's rules. `block`: " +
+        'the identifier was blocked.',
     }),
     override: Type.Optional(idText('rlor', 'Id of the override that applied.')),
     policy: Type.Optional(named('Namespace of the gateway policy that made the check.')),

@@ -133,7 +133,7 @@ function recentFacts(
     const check = shownDecision(decision, namespace);
     const { duration, algorithm, source, cost } = check;
     // Its override or its policy does not apply any more, so the next check has other terms.
-    const hasEnded = source === 'policy' || (source === 'override' && !isOverridden);
+    const hasEnded = source === 'policy' || (source !== 'request' && !isOverridden);
     // A check without a cost only asks.
     if (duration === undefined || hasEnded || cost === 0) continue;
     const window = `${duration} ${algorithm}`;

@@ -4,15 +4,16 @@ import type { DecisionCause } from '../../core/decision.ts';
 import { formatDuration } from '../../core/duration.ts';
 import { DEFAULT_RULE } from '../../core/window-rules.ts';
 import type { CounterExplanation, Prediction } from '../../engine/engine.ts';
-import type { OverrideMatch, OverrideMatches } from '../../overrides/sets.ts';
+import type { OverrideMatch } from '../../overrides/sets.ts';
 import { isoTime } from '../../shared-memory/clock.ts';
+import type { ExplainFacts } from './facts.ts';
 import { type CheckTerms, isFromCounter } from './terms.ts';
 
 /** Why all windows together allow or deny. */
 interface Verdict {
   /** `no_limit`: nothing sets a limit, and not exactly one counter has one. */
   cause: DecisionCause | 'blocked' | 'no_limit';
-  /** The first ms at which the check would pass: only for `limit_reached`. */
+  /** The first ms at which the check would pass: only for `limit_reached` and `blocked`. */
   passesAt?: number;
   reason: string;
 }
@@ -24,11 +25,12 @@ type Denial = (typeof DENIALS)[number];
 export function verdictOf(
   terms: readonly CheckTerms[],
   explanation: CounterExplanation,
-  { winner, losers }: OverrideMatches,
+  { overrides: { winner, losers }, policy }: Pick<ExplainFacts, 'overrides' | 'policy'>,
 ): Verdict {
   const [first] = terms;
   if (winner?.isBlocking === true && !explanation.allowed) {
-    return { cause: 'blocked', reason: blockedReason(winner, losers.at(0)) };
+    const reason = blockedReason(winner, losers.at(0), policy !== undefined);
+    return { cause: 'blocked', passesAt: winner.expiresMs!, reason };
   }
   if (first === undefined) return { cause: 'no_limit', reason: `${NO_LIMIT}.` };
   if (first.limit.from === 'decision') return verdictLikeLast(terms, explanation);
@@ -41,19 +43,27 @@ export function verdictOf(
   }
   const { reason, ...verdict } = verdictOfCheck(terms, explanation);
   const { limit, duration } = first;
-  const source = `${limit.value} per ${formatDuration(duration.value)} is the limit of the last counted check`;
+  const own = `${limit.value} per ${formatDuration(duration.value)}`;
+  const source = `${own} is the limit of the last counted check`;
   const why = 'the request has none, and no override or policy sets one';
   return { ...verdict, reason: `${reason} ${source}: ${why}.${assumed}` };
 }
 
-function blockedReason(block: OverrideMatch, next: OverrideMatch | undefined): string {
+function blockedReason(
+  block: OverrideMatch,
+  next: OverrideMatch | undefined,
+  hasPolicy: boolean,
+): string {
   const end = isoTime(block.expiresMs!);
   const why = block.reason === undefined ? '' : ` Why: ${JSON.stringify(block.reason)}.`;
+  const own = hasPolicy ? 'the limit of the policy' : 'the limit of each check';
   const after =
     next === undefined
-      ? 'the limit of its policy, or of the check'
-      : `the override ${next.limit} per ${formatDuration(next.durationMs)} for ${JSON.stringify(next.identifier)}`;
-  return `The check is denied: the identifier is blocked until ${end}.${why} Then ${after} applies.`;
+      ? own
+      : `the override ${next.limit} per ${formatDuration(next.durationMs)} for` +
+        ` ${JSON.stringify(next.identifier)}`;
+  const blocked = `The check is denied: the identifier is blocked until ${end}.`;
+  return `${blocked}${why} Then ${after} applies.`;
 }
 
 /** The verdict on a check whose limit is that of the last one. */

@@ -27,8 +27,8 @@ export const TAGS = {
     'The namespaces and policies of a server. weir adds these operations to v1.',
   Keys: 'API keys. weir adds these operations to v1.',
   'Audit log':
-    'The changes to keys, namespaces, overrides, blocks and policies, and the holds that operators ' +
-    'have ended. weir adds it to v1.',
+    'The changes to keys, namespaces, overrides, blocks and policies, and the holds that ' +
+    'operators have ended. weir adds it to v1.',
   Analytics:
     'Figures of namespaces by minute and by hour, and their busiest identifiers. weir adds these ' +
     'operations to v1.',

@@ -55,6 +55,7 @@ export function BlockIdentifier({ target, grant, onDone, onClose }: BlockProps) 
     await call('ratelimits.setBlock', { namespaceName: namespace, identifier, expires, ...why });
     onDone(`${describe(target)} is blocked for ${formatDuration(Number(time))}.`);
   });
+  const ending = useAction(async () => onDone(await endBlock(target)));
   const block = known.data?.block;
   return (
     <Dialog title="Block the identifier" onClose={onClose}>
@@ -93,11 +94,16 @@ export function BlockIdentifier({ target, grant, onDone, onClose }: BlockProps) 
             After the block, <Next explanation={known.data} />
           </p>
         )}
-        <ErrorNote error={saving.error ?? known.error} />
+        <ErrorNote error={saving.error ?? ending.error ?? known.error} />
         <div class="buttons">
           <button type="submit" class="danger" disabled={saving.isRunning}>
             Block identifier
           </button>
+          {block !== undefined && grant.mayInSome('delete_override') && (
+            <button type="button" disabled={saving.isRunning} onClick={() => ending.run()}>
+              End the block
+            </button>
+          )}
           <button type="button" onClick={onClose}>
             Cancel
           </button>
@@ -107,17 +113,18 @@ export function BlockIdentifier({ target, grant, onDone, onClose }: BlockProps) 
   );
 }
 
+async function endBlock({ namespace, identifier }: Target): Promise<string> {
+  await call('ratelimits.deleteBlock', { namespaceName: namespace, identifier });
+  return `${describe({ namespace, identifier })} is not blocked any more.`;
+}
+
 export function EndBlock({ target, grant, onDone, onClose }: BlockProps) {
   const known = useExplanation(target, grant);
   return (
     <Confirm
       title="End the block?"
       action="End block"
-      run={async () => {
-        const { namespace, identifier } = target;
-        await call('ratelimits.deleteBlock', { namespaceName: namespace, identifier });
-        onDone(`${describe(target)} is not blocked any more.`);
-      }}
+      run={async () => onDone(await endBlock(target))}
       onClose={onClose}
     >
       <p>
@@ -144,8 +151,8 @@ function Next({ explanation }: { explanation: Explanation }) {
   }
   return (
     <>
-      the override of <Name text={next.identifier} /> in <Name text={next.namespace} /> applies:{' '}
-      {`limit ${formatWhole(next.limit)}, window ${formatDuration(next.duration)}.`}
+      the override of <Name text={next.identifier} /> in <Name text={next.namespace} />{' '}
+      {`applies: limit ${formatWhole(next.limit)}, window ${formatDuration(next.duration)}.`}
     </>
   );
 }

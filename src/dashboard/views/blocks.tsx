@@ -1,6 +1,7 @@
-/** The identifiers that are blocked now. */
+/** The identifiers that are blocked now: of one namespace, or of all as a view of their own. */
 
 import { useState } from 'preact/hooks';
+import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Note, useLoad } from '../common/controls.tsx';
 import { Copy } from '../common/copy.tsx';
 import { formatWhole } from '../common/format.ts';
@@ -17,14 +18,25 @@ type Block = Response<'ratelimits.listBlocks'>['blocks'][number];
 /** Blocks that are loaded at once. */
 const LOADED_MAX = 10_000;
 
-/** @param namespace '' for all */
-export function Blocks({ namespace, grant }: { namespace: string; grant: Grant }) {
+export function BlocksView({ grant }: ViewProps) {
+  return (
+    <>
+      <h1 tabIndex={-1}>Blocks</h1>
+      <p class="hint">
+        A block denies every check of one identifier in a namespace until its end. To block an
+        identifier, find it, and choose “Block” beside it.
+      </p>
+      <Blocks grant={grant} />
+    </>
+  );
+}
+
+/** @param namespace undefined for all */
+export function Blocks({ namespace, grant }: { namespace?: string; grant: Grant }) {
   const [ending, setEnding] = useState<Block>();
   const [done, setDone] = useState('');
   const list = useLoad(async () => {
-    // Blocks are not of patterns of namespaces.
-    if (namespace.includes('*')) return undefined;
-    const of = namespace === '' ? {} : { namespaceName: namespace };
+    const of = namespace === undefined ? {} : { namespaceName: namespace };
     return callAll('ratelimits.listBlocks', of, ({ blocks }) => blocks, LOADED_MAX);
   }, [namespace]);
   const actions: Column<Block> = {

@@ -92,6 +92,7 @@ export function DecisionsView({ grant, route }: ViewProps) {
             onChoose={(source) => go({ source })}
             options={[
               ['', 'anything'],
+              ['block', 'a block'],
               ['override', 'an override'],
               ['policy', 'the policy'],
               ['request', 'the request'],

@@ -9,6 +9,7 @@ import { kindOf } from './override-dialogs.tsx';
 
 type Explanation = Response<'ratelimits.explain'>;
 type Window = Explanation['windows'][number];
+type Decision = Response<'analytics.getDecisions'>['decisions'][number];
 
 /** The sources of a value, as a reader says them. */
 const SOURCES: Readonly<Record<string, string>> = {
@@ -52,11 +53,8 @@ export function ExplanationSection({ explanation }: { explanation: Explanation }
 /** Times in it are shown in the zone of the page. A quoted identifier or reason stays as it is. */
 function Reason({ text }: { text: string }) {
   return text.split(QUOTED_OR_TIME).map((part, i) => {
-    return ISO_TIME.test(part) ? (
-      <Time key={i} ms={Date.parse(part)} />
-    ) : (
-      <Name key={i} text={part} />
-    );
+    if (ISO_TIME.test(part)) return <Time key={i} ms={Date.parse(part)} />;
+    return part.startsWith('"') ? <Name key={i} text={part} /> : part;
   });
 }
 
@@ -79,7 +77,7 @@ function Denials({ explanation: { recent, deniedThisHour } }: { explanation: Exp
                 the records begin at <Time ms={recent.since} />
               </>
             ) : (
-              `by a limit of ${formatWhole(lastDenied.limit ?? 0)} of the ${lastDenied.source}`
+              deniedBy(lastDenied)
             )
           }
         />
@@ -97,6 +95,10 @@ function Denials({ explanation: { recent, deniedThisHour } }: { explanation: Exp
       )}
     </dl>
   );
+}
+
+function deniedBy({ source, limit = 0 }: Pick<Decision, 'source' | 'limit'>): string {
+  return source === 'block' ? 'by a block' : `by a limit of ${formatWhole(limit)} of the ${source}`;
 }
 
 function WindowRow({ window }: { window: Window }) {

@@ -8,6 +8,7 @@ import { useNamespaces } from '../common/namespaces.ts';
 import { call, callAll } from '../common/operations.ts';
 import { linkTo } from '../common/router.ts';
 import { End, Name } from '../common/text.tsx';
+import { Blocks } from './blocks.tsx';
 import { DeleteNamespace } from './delete-namespace.tsx';
 import { NamespaceFigures } from './namespace-figures.tsx';
 import { kindOf } from './override-dialogs.tsx';
@@ -49,6 +50,9 @@ export function NamespaceView({ grant, live, route }: ViewProps) {
       {grant.may('read_namespace', id) && <PolicySection namespaceName={namespaceName} />}
       {id !== undefined && grant.may('read_override', id) && (
         <OverridesSection namespaceName={namespaceName} namespaceId={id} />
+      )}
+      {id !== undefined && grant.may('read_override', id) && (
+        <Blocks namespace={namespaceName} grant={grant} />
       )}
       {id !== undefined && grant.may('delete_namespace', id) && (
         <DeleteNamespace name={namespaceName} id={id} grant={grant} />

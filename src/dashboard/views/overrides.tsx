@@ -11,7 +11,6 @@ import { linkTo, navigate, useStateAt } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { End, Name, Time } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
-import { Blocks } from './blocks.tsx';
 import {
   DeleteOverride,
   EditOverride,
@@ -165,7 +164,6 @@ export function OverridesView({ grant, route }: ViewProps) {
           )}
         </>
       )}
-      {mayList && <Blocks namespace={namespace} grant={grant} />}
       {open?.kind === 'edit' && (
         <EditOverride
           override={open.override}

@@ -155,7 +155,8 @@ describe.each(DECIDE_MODES)('decided %s: a block', (mode) => {
       block: { id: blockId, expires, reason: 'ticket 5512' },
       matchingOverrides: 1,
       otherOverrides: [{ identifier: 'user_*', rule: 'block' }],
-      windows: [{ terms: { limit: { value: 0, from: 'block' } } }],
+      passesAt: expires,
+      windows: [{ passesAt: expires, terms: { limit: { value: 0, from: 'block' } } }],
     });
     expect(explained).not.toHaveProperty('override');
     expect(explained.reason).toBe(
@@ -168,6 +169,13 @@ describe.each(DECIDE_MODES)('decided %s: a block', (mode) => {
     );
     expect(place.block).toEqual(explained.block);
     await check('shown', 'user_1');
+    const recent = (await explain('shown', 'user_1')).recent;
+    expect(recent).toMatchObject({ lastDenied: { source: 'block', override: blockId } });
+    const prefix = { prefix: 'user_', namespaceName: 'shown' };
+    const { identifiers } = await server.ok('analytics.searchIdentifiers', prefix);
+    expect(identifiers).toMatchObject([
+      { identifier: 'user_1', sources: expect.arrayContaining(['block']) },
+    ]);
     const { blocks } = await server.ok('ratelimits.listBlocks', { namespaceName: 'shown' });
     expect(blocks).toMatchObject([
       { id: blockId, namespaceName: 'shown', identifier: 'user_1', usage: { applied: 1 } },

@@ -53,8 +53,8 @@ describe.skipIf(isChromiumMissing || realNginx.isMissing)('the dashboard behind 
     expect(await page.locator('.account').textContent()).toBe(`viewer ${VIEWER}`);
     await page.getByText('By namespace, last 10 s').first().waitFor();
     expect(await links(page)).toEqual([
-      ...['Overview', 'Namespaces', 'Policies', 'Overrides', 'Identifier'],
-      ...['Recent decisions', 'Audit log'],
+      ...['Overview', 'Namespaces', 'Policies', 'Overrides', 'Blocks'],
+      ...['Identifier', 'Recent decisions', 'Audit log'],
     ]);
     await page.getByRole('link', { name: 'Overrides' }).click();
     await page.getByRole('row', { name: /^user_1 / }).waitFor();

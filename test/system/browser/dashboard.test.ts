@@ -72,6 +72,7 @@ const VIEWS: [hash: string, heading: string, content: string, dialogs: string[]]
     ...(['#/identifier?namespace=login&identifier=user_1', 'Identifier', 'Next check'] as const),
     ['Reset', 'Block'],
   ],
+  ['#/blocks', 'Blocks', 'blocked_1', ['End the block of blocked_1']],
   ['#/decisions', 'Recent decisions', 'user_1', []],
   ['#/identifier', 'Identifier', 'Most spending identifiers', []],
   ['#/identifier?identifier=user_1', 'Identifier', 'The latest denial first', []],
@@ -110,6 +111,8 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       const override = { namespaceName: 'login', identifier, limit: 9, duration: 60_000 };
       await callOperationOk(server.port, 'ratelimits.setOverride', override);
     }
+    const blocked = { namespaceName: 'login', identifier: 'blocked_1', expires: 4_102_444_800_000 };
+    await callOperationOk(server.port, 'ratelimits.setBlock', blocked);
     await createKey('for nobody', ['keys.read']);
     const check = { namespace: 'login', identifier: 'user_1', limit: 1 };
     for (let i = 0; i < 3; i++) {
@@ -962,7 +965,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await see(page, 'bot in blocks is blocked for 6 h.');
     await goTo(page, '#/identifier?namespace=blocks&identifier=bot', 'Identifier');
     await see(page, /^The check is denied: the identifier is blocked until .* Why: "ticket 5512"/);
-    await goTo(page, '#/overrides', 'Overrides');
+    await goTo(page, '#/blocks', 'Blocks');
     const row = page.getByRole('row', { name: /^bot / });
     await row.getByText('ticket 5512').waitFor();
     await press(page, 'End the block of bot');
@@ -970,7 +973,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await see(page, 'bot in blocks is not blocked any more.');
     await row.waitFor({ state: 'detached' });
     const { blocks } = await callOperationOk(server.port, 'ratelimits.listBlocks');
-    expect(blocks).toEqual([]);
+    expect(blocks).toMatchObject([{ identifier: 'blocked_1' }]);
   });
 
   test('the audit log is filtered, by its form and by its address', async () => {

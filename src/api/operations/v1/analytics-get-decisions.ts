@@ -55,7 +55,7 @@ export const getDecisions = readOperation({
     ),
     source: Type.Optional(
       field(
-        Type.Enum([...LIMIT_SOURCES], { accepts: 'override, policy or request' }),
+        Type.Enum([...LIMIT_SOURCES], { accepts: 'block, override, policy or request' }),
         'Lists decisions whose limit came from there only.',
       ),
     ),

@@ -17,8 +17,13 @@ import {
   RECENT_DECISIONS,
 } from '../../../core/constants.ts';
 import { field, integer, text } from '../../../core/schema.ts';
-import { isPattern } from '../../../overrides/pattern.ts';
-import { hasEnded, type Override, type StoredNamespace } from '../../../registry/registry.ts';
+import {
+  hasEnded,
+  kindOf,
+  type Override,
+  type OverrideSelector,
+  type StoredNamespace,
+} from '../../../registry/registry.ts';
 import { count, queriedNamespaces, rangeOf, shownRange } from '../../common/analytics.ts';
 import { namespaceFields } from '../../common/namespace-query.ts';
 import { RESPONSE_BYTES, type Result, readOperation } from '../../common/operation.ts';
@@ -34,7 +39,7 @@ const TEXTS_OF_LOOK = 16;
 /** Overrides that are compared before a pause may come. */
 const PART = 256;
 
-const SOURCES = ['analytics', 'decisions', 'override'] as const;
+const SOURCES = ['analytics', 'decisions', 'override', 'block'] as const;
 type Source = (typeof SOURCES)[number];
 
 export function response() {
@@ -58,7 +63,8 @@ export function response() {
     lastDeniedAt: Type.Optional(unixMs('The last denial among the recent decisions')),
     sources: Type.Array(Type.Enum([...SOURCES]), {
       description:
-        'What has the text: the analytics, a recent decision, or an override for it alone.',
+        'What has the text: the analytics, a recent decision, an override for it alone, or a ' +
+        'block.',
     }),
   });
   return Type.Object({
@@ -205,6 +211,7 @@ async function addOverridden(
       const { identifier } = override;
       const isFound = identifier.startsWith(prefix) && isForOne(override, nowMs());
       if (isFound && !known.has(`${namespace.id} ${identifier}`)) {
+        known.add(`${namespace.id} ${identifier}`);
         found.push({ namespace, identifier, isCutOff: false, isRecent: false });
       }
       if (++compared % PART === 0) await turns.spend(PART);
@@ -214,20 +221,22 @@ async function addOverridden(
 }
 
 function isForOne(override: Override, nowMs: number): boolean {
-  return !(override.isCidr || isPattern(override.identifier) || hasEnded(override, nowMs));
+  return kindOf(override) !== 'wildcard' && !hasEnded(override, nowMs);
 }
 
 function shown({ registry, permissions, nowMs }: OperationContext, found: FoundIdentifier) {
   const { namespace, identifier, isCutOff, denied, spent, isRecent, lastDeniedMs } = found;
   const { id, name } = namespace;
-  const override =
-    isCutOff || !permissions.may('read_override', id)
-      ? undefined
-      : registry.override(id, { identifier });
+  const isReadable = !isCutOff && permissions.may('read_override', id);
+  const isSet = (selector: OverrideSelector) => {
+    const override = isReadable ? registry.override(id, selector) : undefined;
+    return override !== undefined && isForOne(override, nowMs());
+  };
   const has: Record<Source, boolean> = {
     analytics: denied !== undefined || spent !== undefined,
     decisions: isRecent,
-    override: override !== undefined && isForOne(override, nowMs()),
+    override: isSet({ identifier }),
+    block: isSet({ identifier, isBlocking: true }),
   };
   return {
     identifier,

@@ -15,7 +15,7 @@ import { amount } from '../../common/responses.ts';
 
 export function response() {
   return Type.Object({
-    overrides: amount('Number of overrides that were deleted with the namespace.'),
+    overrides: amount('Number of overrides and blocks that were deleted with the namespace.'),
   });
 }
 

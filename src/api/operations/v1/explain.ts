@@ -60,8 +60,8 @@ export function response() {
     ),
     cause: Type.Enum([...DECISION_CAUSES, 'blocked', 'no_limit'], {
       description:
-        'Reason of the decision. `blocked`: the identifier is blocked. `no_limit`: nothing sets a ' +
-        'limit, and there is no counter, or more than one, to take it from.',
+        'Reason of the decision. `blocked`: the identifier is blocked. `no_limit`: nothing sets ' +
+        'a limit, and there is no counter, or more than one, to take it from.',
     }),
     passesAt: passesAt(),
     reason: named('The cause as a sentence.'),
@@ -72,7 +72,8 @@ export function response() {
     block: Type.Optional(
       Type.Object(blockFields(), {
         description:
-          'The block of the identifier, which denies its checks. No override applies until it ends.',
+          'The block of the identifier, which denies its checks. No override applies until its ' +
+          'end.',
       }),
     ),
     override: Type.Optional(
@@ -152,7 +153,7 @@ function explainedWindow() {
     left: amount('Tokens that are left before the check.'),
     remaining: amount(REMAINING),
     reset: amount(RESET),
-    cause: Type.Enum([...DECISION_CAUSES], {
+    cause: Type.Enum([...DECISION_CAUSES, 'blocked'], {
       description: 'Reason of the decision in this window.',
     }),
     passesAt: passesAt(),
@@ -184,7 +185,8 @@ function passesAt() {
   return Type.Optional(
     amount(
       'Earliest time at which the check would pass if no other check is counted, in Unix ' +
-        'milliseconds. Only if the cause is `limit_reached`.',
+        'milliseconds: only if the cause is `limit_reached`. With `blocked` it is the end of the ' +
+        'block.',
     ),
   );
 }
@@ -264,7 +266,7 @@ export function explainResult(
   const { policy, identifier, recent, deniedThisHour } = facts;
   const block = winner?.isBlocking === true ? winner : undefined;
   const { allowed, counters, predictions, nowMs, isExact } = explanation;
-  const { reason, ...verdict } = verdictOf(terms, explanation, facts.overrides);
+  const { reason, ...verdict } = verdictOf(terms, explanation, facts);
   const isShadowed = policy?.shadow === true && !allowed;
   return {
     namespace: request.namespace.name,
@@ -289,8 +291,12 @@ export function explainResult(
     matchingOverrides: matching - (block === undefined ? 0 : 1),
     ...(policy && { policy: shownPolicy(policy) }),
     windows: terms.map((window, number) => {
-      const { allowed: success, passesAt, ...rest } = predictions[number];
-      const decision = { success, ...rest };
+      const { allowed: success, ...predicted } = predictions[number];
+      const isBlocked = block !== undefined && !success;
+      const cause = isBlocked ? ('blocked' as const) : predicted.cause;
+      const passesAt = isBlocked ? block.expiresMs : predicted.passesAt;
+      const { left, remaining, reset } = predicted;
+      const decision = { success, left, remaining, reset, cause };
       return { ...decision, ...(passesAt !== undefined && { passesAt }), terms: window };
     }),
     ...(recent && { recent: shownRecent(recent) }),

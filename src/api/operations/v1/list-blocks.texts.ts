@@ -7,10 +7,14 @@ import {
   OVERRIDE_ID,
   ok,
   PAGE_TOO_LARGE,
+  RESET,
 } from '../../texts/examples.ts';
 import { documented } from '../../texts/operation-texts.ts';
 import { PAGES } from '../../texts/sentences.ts';
 import { listBlocks, response } from './list-blocks.ts';
+
+/** The time at which the server of the examples starts. */
+const CREATED = RESET - 60_000;
 
 export const listBlocksTexts = documented(listBlocks, response, {
   tag: 'Blocks',
@@ -22,8 +26,8 @@ export const listBlocksTexts = documented(listBlocks, response, {
   notFound: 'The namespace does not exist.',
   examples: {
     page: {
-      summary: 'All blocks',
-      request: {},
+      summary: 'The blocks of a namespace',
+      request: { namespaceName: 'email.send' },
       ...ok({
         blocks: [
           {
@@ -31,10 +35,10 @@ export const listBlocksTexts = documented(listBlocks, response, {
             namespaceId: NAMESPACE_ID,
             namespaceName: 'email.send',
             identifier: 'user_8241',
-            created: 1_790_000_000_000,
+            created: CREATED,
             expires: END,
             reason: 'sends spam, ticket 5512',
-            usage: { applied: 0, since: 1_790_000_000_000 },
+            usage: { applied: 0, since: CREATED },
           },
         ],
         total: 1,

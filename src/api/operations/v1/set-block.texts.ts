@@ -23,8 +23,8 @@ export const setBlockTexts = documented(setBlock, response, {
     'A block takes precedence over all overrides, and replaces none: after its end, what applied ' +
       'before applies again. A set of a blocked identifier changes the end and the reason of its ' +
       'block, under the same id.',
-    'A denied check has the limit 0, and as `reset` the end of the current minute. Its tokens are ' +
-      'not counted. A check with cost 0 only asks, and stays allowed. Leases that exist stay.',
+    'A denied check has the limit 0, and as `reset` the end of the current minute. Its tokens ' +
+      'are not counted. A check with cost 0 only asks, and stays allowed. Leases that exist stay.',
     'A policy or a rule in shadow mode lets blocked clients pass too, and requests that a policy ' +
       'skips are not checked.',
   ],
