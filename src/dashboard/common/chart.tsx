@@ -327,7 +327,8 @@ function Drawing(props: DrawingProps) {
             {formatTick(ms, ticks.stepMs)}
           </text>
         ))}
-      {layers.map(({ name, meaning, bounds }) => {
+      {/* The first series is on top: of lines, it is the one that most of the values are on. */}
+      {layers.toReversed().map(({ name, meaning, bounds }) => {
         // An area of no height would hide the edge of the one below it.
         const isShown = (i: number) => {
           const of = bounds[i];

@@ -132,7 +132,7 @@ export function AuditView({ grant, route }: ViewProps) {
             />
             <Field
               label="Target contains"
-              placeholder="an identifier, a name or an id"
+              placeholder="a part of it"
               value={form.target}
               onInput={({ currentTarget }) => setForm({ ...form, target: currentTarget.value })}
             />

@@ -351,7 +351,7 @@ export function IdentifierView({ grant, route }: ViewProps) {
 function DecisionNote({ decision }: { decision: Decision }) {
   const { success, limit, remaining, reset } = decision;
   return (
-    <Note kind={success ? 'success' : 'warning'}>
+    <Note kind={success ? 'success' : 'denied'}>
       The check is <strong>{success ? 'allowed' : 'denied'}</strong>.{' '}
       {`${formatWhole(remaining)} of ${formatWhole(limit)} tokens remain. Reset: `}
       <Time ms={reset} />
