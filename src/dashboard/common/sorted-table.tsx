@@ -93,7 +93,7 @@ export function SortedTable<Row>({
             {withBars.map(({ name, cell, value, bar, max, isHeader }, i) => {
               if (isHeader ?? (!hasHeader && i === 0)) {
                 return (
-                  <th key={name} scope="row">
+                  <th key={name} scope="row" class={name.toLowerCase()}>
                     {cell(row)}
                   </th>
                 );

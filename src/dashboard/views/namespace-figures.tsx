@@ -162,7 +162,11 @@ function Sums({ figures }: { figures: Figures }) {
     <dl class="figures">
       <Figure name="Checks" value={<Short value={checks} />} />
       <Figure name="Denied" value={<Short value={denied} />} />
-      <Figure name="Denied share" value={checks === 0 ? '–' : formatShare(denied / checks)} />
+      <Figure
+        name="Denied share"
+        value={checks === 0 ? '–' : formatShare(denied / checks)}
+        kind={denied > 0 ? 'bad' : undefined}
+      />
       <Figure name="Tokens" value={<Short value={tokensAllowed} />} />
       <Figure name="Tokens denied" value={<Short value={tokensDenied} />} />
     </dl>

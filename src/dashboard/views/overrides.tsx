@@ -203,22 +203,7 @@ const COLUMNS: Column<Override>[] = [
     cell: (override) => <Name text={namespaceOf(override)} />,
     value: namespaceOf,
   },
-  { name: 'Limit#', cell: ({ limit }) => formatWhole(limit), value: ({ limit }) => limit },
-  {
-    name: 'Window#',
-    cell: ({ duration }) => formatDuration(duration),
-    value: ({ duration }) => duration,
-  },
-  {
-    name: 'Concurrency#',
-    cell: ({ concurrency }) => concurrency !== undefined && formatWhole(concurrency),
-    value: ({ concurrency }) => concurrency,
-  },
-  {
-    name: 'Async',
-    cell: ({ async }) => (async ? 'yes' : 'no'),
-    value: ({ async }) => Number(async),
-  },
+  { name: 'Limit', cell: limitText, value: ({ limit }) => limit },
   {
     name: 'Expires',
     cell: ({ expires }) => <End ms={expires} />,
@@ -237,6 +222,12 @@ const COLUMNS: Column<Override>[] = [
     bar: 'neutral',
   },
 ];
+
+/** As in "2,000 per 1 min, 8 leases, async". */
+function limitText({ limit, duration, concurrency, async }: Override): string {
+  const leases = concurrency === undefined ? '' : `, ${formatWhole(concurrency)} leases`;
+  return `${formatWhole(limit)} per ${formatDuration(duration)}${leases}${async ? ', async' : ''}`;
+}
 
 interface ActionsProps {
   override: Override;

@@ -186,6 +186,7 @@ function Summary({ health, bounds, counts, coveredMs, allowed, denied, note }: S
           name="Denied"
           value={allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied))}
           note={<Short value={denied} format={formatRate} />}
+          kind={denied > 0 ? 'bad' : undefined}
         />
         <Figure
           name="Latency p99"

@@ -522,7 +522,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await fill(dialog, { ...fields, Concurrency: '0' });
     await submit(page, 'Save');
     await page
-      .getByRole('row', { name: /^leased_9 identifier login 50 5 min 0 no never / })
+      .getByRole('row', { name: /^leased_9 identifier login 50 per 5 min, 0 leases never / })
       .waitFor();
     expect(await leased()).toMatchObject({ limit: 50, concurrency: 0 });
     await press(page, 'Change leased_9');
@@ -1007,8 +1007,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     const page = await openSignedIn(ROOT_KEY, server, WIDTHS[0]);
     await goTo(page, '#/overrides?namespace=login', 'Overrides');
     const row = page.getByRole('row', { name: /^vip_\*/ });
-    await row.getByText('9', { exact: true }).waitFor();
-    for (const text of ['pattern', '1 min', 'Change', 'Delete']) {
+    for (const text of ['pattern', '9 per 1 min', 'Change', 'Delete']) {
       const box = await row.getByText(text, { exact: true }).boundingBox();
       expect([text, box!.x >= 0 && box!.x + box!.width <= WIDTHS[0]]).toEqual([text, true]);
     }
@@ -1173,17 +1172,17 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await goTo(page, '#/overrides?namespace=ordered', 'Overrides');
       const limits = async () => {
         const rows = await page.getByRole('row', { name: /^order_/ }).allTextContents();
-        return rows.map((text) => Number(/ordered(\d+)1 min/.exec(text)?.[1]));
+        return rows.map((text) => Number(/ordered(\d+) per 1 min/.exec(text)?.[1]));
       };
       await page.getByRole('row', { name: /^order_3 / }).waitFor();
       const column = page.getByRole('columnheader', { name: 'Limit', exact: true });
       await tabTo(page, 'Limit');
       await page.keyboard.press('Enter');
-      await expect.poll(limits).toEqual([100, 20, 3]);
-      expect(await column.getAttribute('aria-sort')).toBe('descending');
-      await page.keyboard.press('Space');
       await expect.poll(limits).toEqual([3, 20, 100]);
       expect(await column.getAttribute('aria-sort')).toBe('ascending');
+      await page.keyboard.press('Space');
+      await expect.poll(limits).toEqual([100, 20, 3]);
+      expect(await column.getAttribute('aria-sort')).toBe('descending');
       // In a field it is a character.
       await page.getByLabel('Search').fill('a');
       await page.keyboard.press('/');
