@@ -16,13 +16,26 @@ export class TurnBudget {
     this.#left = perTurn;
   }
 
-  /** Called after work. The caller continues in a turn that has work left. */
+  /** Called before work, which the caller does at once when it continues. */
   async spend(work: number): Promise<void> {
-    this.#left -= work;
+    await this.run(
+      () => undefined,
+      () => work,
+    );
+  }
+
+  /**
+   * Does a step whose work is known only after it, in a turn that has work left. So the work of a
+   * turn exceeds its budget by one step at most.
+   */
+  async run<T>(step: () => T, workOf: (result: T) => number): Promise<T> {
     while (this.#left <= 0) {
       this.#refill ??= this.#refillInNextTurn();
       await this.#refill;
     }
+    const result = step();
+    this.#left -= workOf(result);
+    return result;
   }
 
   async #refillInNextTurn(): Promise<void> {

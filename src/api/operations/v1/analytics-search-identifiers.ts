@@ -109,15 +109,17 @@ export const searchIdentifiers = readOperation({
     let texts = 0;
     let best: FoundIdentifier[] = [];
     for (const [key, namespace] of namespaces) {
+      const isRead = texts < ANALYTICS_SEARCHED_TEXTS_MAX;
+      const workOf = (read?: { texts: number }) => TEXTS_OF_LOOK + (read?.texts ?? 0);
+      const counted = await turns.run(
+        () => (isRead ? analytics?.search(prefix, key, from, to) : undefined),
+        workOf,
+      );
+      texts += workOf(counted);
       // It may have been deleted in an earlier turn.
       if (registry.namespaceById(namespace.id) === undefined) continue;
-      const isRead = texts < ANALYTICS_SEARCHED_TEXTS_MAX;
-      const counted = isRead ? analytics?.search(prefix, key, from, to) : undefined;
       const found = foundIn(namespace, counted, recent.get(key));
       if (found.length > 0) best = [...best, ...found].toSorted(compare).slice(0, limit + 1);
-      const work = TEXTS_OF_LOOK + (counted?.texts ?? 0);
-      texts += work;
-      await turns.spend(work);
     }
     await addOverridden(context, namespaces.values(), prefix, best, limit + 1);
     return {
@@ -150,10 +152,14 @@ async function recentOf(
   const recent = new Map<string, Map<string, number | undefined>>();
   const isNamespace = (key: string) => namespaces.has(key);
   const threads = recentDecisions?.findByThread({ identifierPrefix: prefix, isNamespace }) ?? [];
-  for (const records of threads) {
+  for (const found of threads) {
+    const records = await turns.run(
+      () => [...found],
+      () => RECENT_DECISIONS,
+    );
     for (const record of records) {
-      const decision = recentDecisions?.read(record);
       await turns.spend(TEXTS_OF_LOOK);
+      const decision = recentDecisions?.read(record);
       if (decision?.identifier === undefined) continue;
       const { namespaceKey, identifier, isAllowed, untilMs } = decision;
       const ofNamespace = recent.get(namespaceKey) ?? new Map<string, number | undefined>();
@@ -161,7 +167,6 @@ async function recentOf(
       ofNamespace.set(identifier, isAllowed ? before : Math.max(before ?? 0, untilMs));
       recent.set(namespaceKey, ofNamespace);
     }
-    await turns.spend(RECENT_DECISIONS);
   }
   return recent;
 }
