@@ -174,8 +174,10 @@ export const ANALYTICS_RANKED_RECORDS_MAX = 2_000;
 /** Hours of analytics that a search for identifiers by prefix covers. */
 export const ANALYTICS_SEARCHED_HOURS = 24;
 /** Texts that one search compares with it, and all searches together in a turn of the loop. */
-export const ANALYTICS_SEARCHED_TEXTS_MAX = 1_000_000;
+export const ANALYTICS_SEARCHED_TEXTS_MAX = 250_000;
 export const ANALYTICS_SEARCHED_TEXTS_OF_TURN = 4_096;
+/** Searches for identifiers that run at a time. More are rejected with 503. */
+export const ANALYTICS_SEARCHES_MAX = 4;
 /** Figures that wait for the database while it cannot be written. */
 export const ANALYTICS_PENDING_MAX = 10_000;
 /** How long figures may wait until they are written. */

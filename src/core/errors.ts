@@ -4,6 +4,7 @@
  */
 
 import {
+  ANALYTICS_SEARCHES_MAX,
   BODY_MAX_BYTES,
   EXACT_OVERRIDES_MAX,
   INFIX_OVERRIDES_MAX,
@@ -133,6 +134,7 @@ export const ERRORS = {
     causes: [
       'The maximum number of connections is open: `WEIR_CONNECTIONS`.',
       'Too many bodies are incomplete, or too many operations or changes wait.',
+      `${ANALYTICS_SEARCHES_MAX} searches for identifiers are running, which is the maximum.`,
       'weir cannot write to the store, for example on a full disk. Checks continue, changes fail.',
       'With several machines: the registry in Redis cannot be changed at the moment.',
       'With several machines: Redis does not respond, and the request is for a reservation or a ' +

@@ -1,18 +1,26 @@
 /**
  * Shares the turns of an event loop among long reads. All of them together do a bounded amount of
- * work in one turn, so that nothing else on the thread waits long for them.
+ * work in one turn, so that nothing else on the thread waits long for them. Few searches run at a
+ * time: those that wait would keep other operations out of the queue.
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { ApiError } from './errors.ts';
 
 export class TurnBudget {
   readonly #perTurn: number;
+  readonly #searchesMax: number;
+  #searches = 0;
   #left: number;
   #refill: Promise<void> | undefined;
 
-  /** @param perTurn the work of one turn, in any unit */
-  constructor(perTurn: number) {
+  /**
+   * @param perTurn the work of one turn, in any unit
+   * @param searchesMax how many searches run at a time
+   */
+  constructor(perTurn: number, searchesMax: number) {
     this.#perTurn = perTurn;
+    this.#searchesMax = searchesMax;
     this.#left = perTurn;
   }
 
@@ -36,6 +44,20 @@ export class TurnBudget {
     const result = step();
     this.#left -= workOf(result);
     return result;
+  }
+
+  /** @throws ApiError (503) where too many searches run */
+  async runSearch<T>(search: () => Promise<T>): Promise<T> {
+    if (this.#searches === this.#searchesMax) {
+      const message = `${this.#searchesMax} searches are running, the maximum; nothing was changed`;
+      throw new ApiError('SERVICE_UNAVAILABLE', message);
+    }
+    this.#searches++;
+    try {
+      return await search();
+    } finally {
+      this.#searches--;
+    }
   }
 
   async #refillInNextTurn(): Promise<void> {

@@ -10,7 +10,11 @@ import type { Analytics } from '../analytics/analytics.ts';
 import { OperationExecutor } from '../api/operation-executor.ts';
 import type { OperationRequest } from '../api/operations/messages.ts';
 import type { KeyRecord } from '../auth/keys.ts';
-import { ANALYTICS_SEARCHED_TEXTS_OF_TURN, CLOCK_TICK_MS } from '../core/constants.ts';
+import {
+  ANALYTICS_SEARCHED_TEXTS_OF_TURN,
+  ANALYTICS_SEARCHES_MAX,
+  CLOCK_TICK_MS,
+} from '../core/constants.ts';
 import { Hasher } from '../core/hash.ts';
 import { type Log, openLog } from '../core/log.ts';
 import { TurnBudget } from '../core/turn-budget.ts';
@@ -127,7 +131,7 @@ export class Services {
     const recentDecisions =
       state.recentDecisions && new RecentDecisions(state.recentDecisions, hasher, nowMs());
     const queries = { overrides, usage, analytics, recentDecisions };
-    const turns = new TurnBudget(ANALYTICS_SEARCHED_TEXTS_OF_TURN);
+    const turns = new TurnBudget(ANALYTICS_SEARCHED_TEXTS_OF_TURN, ANALYTICS_SEARCHES_MAX);
     const context = { registry, gateways, auditLog: store, ...queries, nowMs, turns };
     const { dashboardProxy } = settings;
     const executor = new OperationExecutor(

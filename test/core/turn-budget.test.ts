@@ -31,7 +31,7 @@ async function workByTurn(read: (work: (units: number) => void) => Promise<void>
 
 describe('500 reads at a time exceed the budget of a turn by one step at most', () => {
   test('if they know the work of a step before it', async () => {
-    const turns = new TurnBudget(PER_TURN);
+    const turns = new TurnBudget(PER_TURN, READS);
     const { most, total } = await workByTurn(async (work) => {
       for (let i = 0; i < STEPS; i++) {
         await turns.spend(STEP);
@@ -43,7 +43,7 @@ describe('500 reads at a time exceed the budget of a turn by one step at most', 
   });
 
   test('if they know it only after the step', async () => {
-    const turns = new TurnBudget(PER_TURN);
+    const turns = new TurnBudget(PER_TURN, READS);
     const { most, total } = await workByTurn(async (work) => {
       for (let i = 0; i < STEPS; i++) {
         await turns.run(
@@ -55,4 +55,16 @@ describe('500 reads at a time exceed the budget of a turn by one step at most', 
     expect(total).toBe(READS * STEPS * STEP);
     expect(most).toBeLessThan(PER_TURN + STEP);
   });
+});
+
+test('a search over the maximum is rejected, and a place is free after one that has failed', async () => {
+  const turns = new TurnBudget(PER_TURN, 2);
+  const fail = () => turns.runSearch(() => turns.spend(PER_TURN).then(() => Promise.reject('x')));
+  const results = await Promise.allSettled([fail(), fail(), fail()]);
+  expect(results).toMatchObject([
+    { reason: 'x' },
+    { reason: 'x' },
+    { reason: { code: 'SERVICE_UNAVAILABLE', message: expect.stringMatching(/^2 searches are/) } },
+  ]);
+  expect(await turns.runSearch(async () => 'found')).toBe('found');
 });

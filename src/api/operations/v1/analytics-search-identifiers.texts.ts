@@ -1,6 +1,6 @@
 /** The texts and the examples of GET /v1/analytics.searchIdentifiers. */
 
-import { ANALYTICS_SEARCHED_HOURS } from '../../../core/constants.ts';
+import { ANALYTICS_SEARCHED_HOURS, ANALYTICS_SEARCHES_MAX } from '../../../core/constants.ts';
 import {
   HOUR_MS,
   NAMESPACE_ID,
@@ -26,6 +26,8 @@ export const searchIdentifiersTexts = documented(searchIdentifiers, response, {
       '[recent decisions](#analyticsgetdecisions), and the overrides for one identifier. ' +
       'Overrides need `read_override`. A source that is off is left out.',
     `Counts are those of the analytics, with their error bounds. ${ANALYTICS_OF_THIS_MACHINE}`,
+    `Up to ${ANALYTICS_SEARCHES_MAX} searches run at a time. Another one is a 503, and may be ` +
+      'sent again.',
   ],
   notFound: 'The namespace does not exist.',
   examples: {

@@ -1,7 +1,8 @@
 /**
  * GET /v1/analytics.searchIdentifiers: the known identifiers that begin with a text. Counters have
  * only hashes of identifiers, so the texts come from analytics, recent decisions and overrides. The
- * search works in many turns of the event loop. Failures are ApiErrors, in the order 400, 403, 404.
+ * search works in many turns of the event loop. Failures are ApiErrors, in the order 400, 403, 404,
+ * 503.
  */
 
 import Type from 'typebox';
@@ -95,40 +96,49 @@ export const searchIdentifiers = readOperation({
       field(integer(1, PAGE_MAX), 'Maximum number of identifiers.', IDENTIFIERS_DEFAULT),
     ),
   },
-  handle: async (context, query): Promise<Result<typeof response>> => {
+  handle: (context, query) => {
     const { prefix, limit = IDENTIFIERS_DEFAULT } = query;
     const namespaces = queriedNamespaces(context, query);
-    const { start, end, from, to } = rangeOf(
-      context,
-      {},
-      GRANULARITY_MS.hour,
-      ANALYTICS_SEARCHED_HOURS,
-    );
-    const { analytics, registry, turns } = context;
-    const recent = await recentOf(context, namespaces, prefix);
-    let texts = 0;
-    let best: FoundIdentifier[] = [];
-    for (const [key, namespace] of namespaces) {
-      const isRead = texts < ANALYTICS_SEARCHED_TEXTS_MAX;
-      const workOf = (read?: { texts: number }) => TEXTS_OF_LOOK + (read?.texts ?? 0);
-      const counted = await turns.run(
-        () => (isRead ? analytics?.search(prefix, key, from, to) : undefined),
-        workOf,
-      );
-      texts += workOf(counted);
-      // It may have been deleted in an earlier turn.
-      if (registry.namespaceById(namespace.id) === undefined) continue;
-      const found = foundIn(namespace, counted, recent.get(key));
-      if (found.length > 0) best = [...best, ...found].toSorted(compare).slice(0, limit + 1);
-    }
-    await addOverridden(context, namespaces.values(), prefix, best, limit + 1);
-    return {
-      ...{ start, end },
-      identifiers: best.slice(0, limit).map((found) => shown(context, found)),
-      truncated: best.length > limit || texts >= ANALYTICS_SEARCHED_TEXTS_MAX,
-    };
+    return context.turns.runSearch(() => search(context, namespaces, prefix, limit));
   },
 });
+
+async function search(
+  context: OperationContext,
+  namespaces: ReadonlyMap<string, StoredNamespace>,
+  prefix: string,
+  limit: number,
+): Promise<Result<typeof response>> {
+  const { start, end, from, to } = rangeOf(
+    context,
+    {},
+    GRANULARITY_MS.hour,
+    ANALYTICS_SEARCHED_HOURS,
+  );
+  const { analytics, registry, turns } = context;
+  const recent = await recentOf(context, namespaces, prefix);
+  let texts = 0;
+  let best: FoundIdentifier[] = [];
+  for (const [key, namespace] of namespaces) {
+    const isRead = texts < ANALYTICS_SEARCHED_TEXTS_MAX;
+    const workOf = (read?: { texts: number }) => TEXTS_OF_LOOK + (read?.texts ?? 0);
+    const counted = await turns.run(
+      () => (isRead ? analytics?.search(prefix, key, from, to) : undefined),
+      workOf,
+    );
+    texts += workOf(counted);
+    // It may have been deleted in an earlier turn.
+    if (registry.namespaceById(namespace.id) === undefined) continue;
+    const found = foundIn(namespace, counted, recent.get(key));
+    if (found.length > 0) best = [...best, ...found].toSorted(compare).slice(0, limit + 1);
+  }
+  await addOverridden(context, namespaces.values(), prefix, best, limit + 1);
+  return {
+    ...{ start, end },
+    identifiers: best.slice(0, limit).map((found) => shown(context, found)),
+    truncated: best.length > limit || texts >= ANALYTICS_SEARCHED_TEXTS_MAX,
+  };
+}
 
 interface FoundIdentifier {
   namespace: StoredNamespace;

@@ -13,6 +13,7 @@ import { Permissions } from '../../../../src/auth/permissions.ts';
 import {
   ANALYTICS_IDENTIFIERS_MAX,
   ANALYTICS_SEARCHED_TEXTS_OF_TURN,
+  ANALYTICS_SEARCHES_MAX,
   IDENTIFIER_MAX_CHARACTERS,
 } from '../../../../src/core/constants.ts';
 import { Hasher, newIdentity } from '../../../../src/core/hash.ts';
@@ -202,7 +203,7 @@ describe('a search among very many texts', () => {
     const context = {
       ...{ registry, analytics, recentDecisions: undefined, nowMs: () => nowMs },
       permissions: new Permissions(['*']),
-      turns: new TurnBudget(ANALYTICS_SEARCHED_TEXTS_OF_TURN),
+      turns: new TurnBudget(ANALYTICS_SEARCHED_TEXTS_OF_TURN, ANALYTICS_SEARCHES_MAX),
       validate: (validator: typeof searchIdentifiers.validator, input: unknown) => {
         return validator.validate(input);
       },
