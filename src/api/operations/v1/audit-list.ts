@@ -11,12 +11,19 @@ import {
   IDENTIFIER_MAX_CHARACTERS,
   PAGE_MAX,
 } from '../../../core/constants.ts';
+import { ApiError } from '../../../core/errors.ts';
 import { field, integer, text } from '../../../core/schema.ts';
 import { publicEntry } from '../../../registry/audit-entries.ts';
-import { AUDIT_ACTIONS, AUDIT_SOURCES, type AuditEntry } from '../../../registry/store/schema.ts';
+import {
+  AUDIT_ACTIONS,
+  AUDIT_SOURCES,
+  type AuditEntry,
+  type WithRow,
+} from '../../../registry/store/schema.ts';
 import { TIME_MAX_MS } from '../../common/analytics.ts';
 import { holdKind } from '../../common/holds.ts';
 import { type Result, readOperation } from '../../common/operation.ts';
+import type { OperationContext } from '../../common/operation-context.ts';
 import { overrideV1 } from '../../common/override-fields.ts';
 import { pageFields } from '../../common/pages.ts';
 import {
@@ -31,6 +38,12 @@ import {
   unixMs,
 } from '../../common/responses.ts';
 import { importCounts } from './import-overrides.ts';
+
+/** Entries that are read in one step. */
+const PART = 32;
+
+/** What reading a large entry costs, in texts that a search for identifiers compares. */
+const TEXTS_OF_ENTRY = 128;
 
 export function response() {
   const entry = Type.Object({
@@ -70,12 +83,13 @@ function target() {
       keyId: Type.Optional(keyId('Id of a key.')),
       name: Type.Optional(named('Name of a key.')),
       overrideId: Type.Optional(idText('rlor', 'Id of an override.')),
+      blockId: Type.Optional(idText('rlor', 'Id of a block.')),
       namespace: Type.Optional(
-        named('Namespace of an override, a policy or a hold, or a pattern of namespaces.'),
+        named('Namespace of an override, a block, a policy or a hold, or a pattern of namespaces.'),
       ),
       namespaceId: Type.Optional(namespaceId('Id of a namespace. Absent for a pattern.')),
       identifier: Type.Optional(
-        named('Identifier, pattern or CIDR block of an override, or identifier of a hold.'),
+        named('Identifier, pattern or CIDR block of an override. Identifier of a block or a hold.'),
       ),
       cidr: Type.Optional(flagged('`true` if `identifier` is a CIDR block.')),
       kind: Type.Optional(holdKind()),
@@ -108,8 +122,8 @@ function values(description: string) {
     expires: Type.Optional(
       Type.Union([Type.Integer(), Type.Null()], {
         description:
-          'Time from which a key is rejected, or `null`. Time at which an override ends, absent ' +
-          'without an end. In Unix milliseconds.',
+          'Time from which a key is rejected, or `null`. Time at which a block or an override ' +
+          'ends, absent without an end. In Unix milliseconds.',
       }),
     ),
   };
@@ -118,43 +132,73 @@ function values(description: string) {
       amount('Number of the overrides of a deleted namespace, or of many that ended at a time.'),
     ),
   };
+  const blockFields = {
+    reason: Type.Optional(named('Why an identifier is blocked. Absent without a reason.')),
+  };
   const holdFields = {
     released: Type.Optional(amount('Tokens that the end of a hold has released.')),
   };
   const note = 'A policy has the fields that `ratelimits.listPolicies` returns.';
   return Type.Object(
-    { ...overrideFields, ...keyFields, ...namespaceFields, ...holdFields },
+    { ...overrideFields, ...keyFields, ...namespaceFields, ...blockFields, ...holdFields },
     { additionalProperties: true, description: `${description} ${note}` },
   );
 }
 
 /**
  * The newest entries first; a cursor is the row of the last entry that was read. With filters, a
- * request reads AUDIT_SCANNED_MAX entries at most, on the main thread.
+ * request reads AUDIT_SCANNED_MAX entries at most, in several turns of the event loop.
  */
 export const listAudit = readOperation({
   name: 'audit.list',
   version: 'v1',
   requires: { permission: 'read_audit' },
   request: { ...filterFields(), ...pageFields(PAGE_MAX) },
-  handle: ({ permissions, auditLog }, query): Result<typeof response> => {
+  handle: async (context, query): Promise<Result<typeof response>> => {
+    const { permissions, auditLog } = context;
+    const { limit = PAGE_MAX, cursor, start = 0, end = TIME_MAX_MS } = query;
+    if (start > end) {
+      const message = `"start" must not be after "end"; got ${start} and ${end}`;
+      throw new ApiError('BAD_REQUEST', message);
+    }
     permissions.requireGlobal('read_audit');
-    const { limit = PAGE_MAX, cursor } = query;
     const below = cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor);
     const isFiltered = FILTERS.some((name) => query[name] !== undefined);
     const scannedMax = isFiltered ? AUDIT_SCANNED_MAX : limit;
-    const read = auditLog.readAudit(below, scannedMax + 1);
     const entries: ReturnType<typeof publicEntry>[] = [];
-    let last = read.at(-1);
-    for (const entry of read.slice(0, scannedMax)) {
-      last = entry;
+    let scanned = 0;
+    let lastRow = below;
+    // One more tells whether there are more.
+    for await (const entry of newestFirst(context, below, scannedMax + 1)) {
+      if (scanned === scannedMax || entries.length === limit) {
+        return { entries, cursor: String(lastRow), total: auditLog.auditCount };
+      }
+      scanned++;
+      lastRow = entry.row;
       if (matches(entry, query)) entries.push(publicEntry(entry));
-      if (entries.length === limit) break;
     }
-    const next = last === read.at(-1) ? {} : { cursor: String(last?.row) };
-    return { entries, ...next, total: auditLog.auditCount };
+    return { entries, total: auditLog.auditCount };
   },
 });
+
+/** Up to `max` entries before a row, read in parts. */
+async function* newestFirst(
+  { auditLog, turns }: OperationContext,
+  below: number,
+  max: number,
+): AsyncIterable<WithRow<AuditEntry>> {
+  let row = below;
+  for (let left = max; left > 0; left -= PART) {
+    const size = Math.min(left, PART);
+    const read = await turns.run(
+      () => auditLog.readAudit(row, size),
+      (entries) => entries.length * TEXTS_OF_ENTRY,
+    );
+    yield* read;
+    if (read.length < size) return;
+    row = read.at(-1)!.row;
+  }
+}
 
 function filterFields() {
   const time = () => integer(0, TIME_MAX_MS, 'a time in Unix milliseconds,');

@@ -4,12 +4,21 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import Database from 'libsql';
 import { beforeAll, describe, expect, test } from 'vitest';
+import type { OperationContext } from '../../../../src/api/common/operation-context.ts';
+import {
+  response as auditResponse,
+  listAudit,
+} from '../../../../src/api/operations/v1/audit-list.ts';
+import { Permissions } from '../../../../src/auth/permissions.ts';
 import {
   AUDIT_ENTRIES_MAX,
   AUDIT_NAMESPACES_MAX,
   AUDIT_PERMISSIONS_MAX,
   AUDIT_SCANNED_MAX,
 } from '../../../../src/core/constants.ts';
+import { TurnBudget } from '../../../../src/core/turn-budget.ts';
+import { DataDirectory } from '../../../../src/registry/store/directory.ts';
+import { SqliteStore } from '../../../../src/registry/store/sqlite.ts';
 import { type AuditEntryFields, listAuditEntries } from '../../../support/audit-log.ts';
 import { useDataDirectory } from '../../../support/data-directory.ts';
 import type { ApiClient, Fields, Operation } from '../../../support/operations.ts';
@@ -159,6 +168,20 @@ describe('the audit log', () => {
     expect(await entriesSince(before)).toMatchObject(expected);
   });
 
+  test('documents the fields of a block', async () => {
+    await server.ok('ratelimits.setOverride', setOverride('blocked', 'other', 1));
+    const fields = { namespaceName: 'blocked', identifier: 'a', reason: 'spam' };
+    await server.ok('ratelimits.setBlock', { ...fields, expires: Date.now() + 3_600_000 });
+    const [entry] = await listAuditEntries(server);
+    const { target, after } = auditResponse().properties.entries.items.properties;
+    expect(Object.keys(target.properties)).toEqual(
+      expect.arrayContaining(Object.keys(entry.target as Fields)),
+    );
+    expect(Object.keys(after.properties)).toEqual(
+      expect.arrayContaining(Object.keys(entry.after as Fields)),
+    );
+  });
+
   test('cuts a long list of permissions, and has their number', async () => {
     const ofNamespaces = Array.from({ length: AUDIT_PERMISSIONS_MAX }, (_, i) => {
       return `ratelimit.rlns_${i}.limit`;
@@ -254,6 +277,44 @@ describe('the stored audit log', () => {
     for (const fields of [{ action: 'x' }, { start: 'x' }, { by: '' }]) {
       expect((await server.call('audit.list', fields)).status).toBe(400);
     }
+    expect((await page({ start: 1_998, end: 1_998 })).ids).toEqual([999]);
+    expect(await server.errorOf('audit.list', { start: 1_011, end: 1_010 })).toEqual([
+      400,
+      '"start" must not be after "end"; got 1011 and 1010',
+    ]);
+  });
+
+  test('is read with filters in several turns of the event loop', async () => {
+    withStore(own.dataDir, (store) => {
+      const entries = Array.from({ length: AUDIT_SCANNED_MAX }, (_, i) => {
+        const action = 'key.create' as const;
+        return { at: i, action, keyId: null, by: 'command line' as const, target: {} };
+      });
+      addRecords(store, 'audit', entries);
+    });
+    const directory = DataDirectory.open(own.dataDir);
+    const store = SqliteStore.open(directory);
+    // Each step uses a turn up.
+    const turns = new TurnBudget(1, 1);
+    const context = {
+      ...{ auditLog: store, turns, permissions: new Permissions(['*']) },
+      validate: (validator: typeof listAudit.validator, input: unknown) => {
+        return validator.validate(input);
+      },
+    } as unknown as OperationContext;
+    let turnCount = 0;
+    let timer: NodeJS.Immediate;
+    const countTurn = () => {
+      turnCount++;
+      timer = setImmediate(countTurn);
+    };
+    countTurn();
+    const { entries } = (await listAudit.execute(context, { end: 0 })) as { entries: Fields[] };
+    clearImmediate(timer!);
+    store.close();
+    directory.close();
+    expect(entries).toMatchObject([{ id: 1 }]);
+    expect(turnCount).toBeGreaterThanOrEqual(Math.floor(AUDIT_SCANNED_MAX / 50));
   });
 
   test('reports a damaged entry', async () => {
