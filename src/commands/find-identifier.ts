@@ -2,6 +2,7 @@
 
 import type { ResponseOf } from '../api/operations/documentation.ts';
 import { formatDuration } from '../core/duration.ts';
+import { usedOf } from '../core/window-rules.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { formatCell, formatCount, formatTable } from './output.ts';
 import type { ServerClient } from './server-client.ts';
@@ -37,7 +38,7 @@ export function placesTable(found: readonly FoundPlace[]): string {
   const rows = found.map((place) => [
     formatCell(place.namespace.name),
     place.lastDenied === undefined ? '-' : isoTime(place.lastDenied.until),
-    [...place.counters.map(counterText), ...holdTexts(place)].join(', ') || '-',
+    [...counterTexts(place), ...holdTexts(place)].join(', ') || '-',
     overrideText(place),
   ]);
   const header = ['NAMESPACE', 'LAST DENIED', 'COUNTERS AND HOLDS', 'OVERRIDE OR BLOCK'];
@@ -48,9 +49,11 @@ function deniedMs({ lastDenied }: FoundPlace): number {
   return lastDenied?.until ?? 0;
 }
 
-function counterText({ duration, limit, algorithms }: FoundPlace['counters'][number]): string {
-  const [usage] = Object.values(algorithms);
-  return `${usage?.used ?? 0} of ${limit} used per ${formatDuration(duration)}`;
+function counterTexts({ counters, last }: FoundPlace): string[] {
+  return counters.map((counter) => {
+    const { duration, limit } = counter;
+    return `${usedOf(counter, last)} of ${limit} used per ${formatDuration(duration)}`;
+  });
 }
 
 function holdTexts({ holds }: FoundPlace): string[] {

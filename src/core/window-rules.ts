@@ -31,3 +31,27 @@ export function carriesOver(rule: RuleNumber): boolean {
 export function isRule(number: number): number is RuleNumber {
   return number >= 0 && number < Object.keys(RULE).length;
 }
+
+/** What a check of an identifier counted: the decision of a lease has no duration and no rule. */
+interface LastCheck {
+  duration?: number;
+  algorithm?: RuleName;
+}
+
+interface Counted {
+  duration: number;
+  /** By each rule that shares the counter. */
+  algorithms: { readonly [rule in RuleName]?: { used: number } };
+}
+
+/**
+ * The usage of a counter in one figure: as the rule of the last check counts it, or the largest one
+ * if the last check is not known or had another duration.
+ */
+export function usedOf({ duration, algorithms }: Counted, last: LastCheck | undefined): number {
+  const ofLast =
+    last?.duration === duration && last.algorithm !== undefined
+      ? algorithms[last.algorithm]
+      : undefined;
+  return ofLast?.used ?? Math.max(0, ...Object.values(algorithms).map(({ used }) => used));
+}

@@ -1,6 +1,7 @@
 /** Identifiers in all namespaces: the busiest ones, and where one identifier is. */
 
 import { useState } from 'preact/hooks';
+import { usedOf } from '../../core/window-rules.ts';
 import { ErrorNote, useLoad, useTicks } from '../common/controls.tsx';
 import { formatCount, formatDuration, formatWhole } from '../common/format.ts';
 import { IdentifierActions } from '../common/identifier-actions.tsx';
@@ -187,7 +188,7 @@ function placeColumns(identifier: string): Column<Place>[] {
     },
     {
       name: 'Counters and holds',
-      cell: ({ counters, holds }) => [...counters.map(counterText), ...holdTexts(holds)].join(', '),
+      cell: (place) => [...counterTexts(place), ...holdTexts(place.holds)].join(', '),
     },
     {
       name: 'Override or block',
@@ -225,8 +226,9 @@ function holdTexts(holds: Place['holds']): string[] {
   return [holds.live === 1 ? '1 live hold' : `${formatWhole(holds.live)} live holds`];
 }
 
-function counterText({ duration, limit, algorithms }: Place['counters'][number]): string {
-  const [usage] = Object.values(algorithms);
-  const used = formatWhole(usage?.used ?? 0);
-  return `${used} of ${formatWhole(limit)} used per ${formatDuration(duration)}`;
+function counterTexts({ counters, last }: Place): string[] {
+  return counters.map((counter) => {
+    const used = formatWhole(usedOf(counter, last));
+    return `${used} of ${formatWhole(counter.limit)} used per ${formatDuration(counter.duration)}`;
+  });
 }
