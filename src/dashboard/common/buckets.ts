@@ -83,5 +83,7 @@ export function resolutionOf(buckets: readonly Span[], span: Span): string {
   const longest = Math.max(0, ...buckets.map(({ start, end }) => end - start));
   if (longest >= HOUR_MS / 2) return 'by hour';
   if (span.end - span.start > BY_SECOND_MAX_MS) return 'by minute';
-  return longest <= SECOND_MAX_MS ? 'by second' : 'by minute, the live part by second';
+  if (longest <= SECOND_MAX_MS) return 'by second';
+  const hasSeconds = buckets.some(({ start, end }) => end - start <= SECOND_MAX_MS);
+  return hasSeconds ? 'by minute, the live part by second' : 'by minute';
 }

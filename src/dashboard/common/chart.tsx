@@ -211,6 +211,7 @@ export function Chart(props: ChartProps) {
               {name} <b>{valueAt(values, shownIndex)}</b>
             </li>
           ))}
+          {!isEmpty && <li>{timeText(buckets[shownIndex])}</li>}
         </ul>
       </figcaption>
       <div class="plot" ref={ref}>

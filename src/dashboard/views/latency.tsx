@@ -98,12 +98,12 @@ export function LatencySection({ buckets, bounds, spans, time }: LatencyTablePro
         columns={['Time', 'Requests#', ...PERCENTILES.map((share) => `p${share * 100}#`)]}
       >
         {isChosen(time) && (
-          <PercentileRow counts={latencyIn(buckets, time).counts} bounds={bounds}>
+          <PercentileRow {...latencyIn(buckets, time)} bounds={bounds}>
             {formatSpan(time.start, time.end)}
           </PercentileRow>
         )}
         {spans.map(({ spanMs, coveredMs, counts }) => (
-          <PercentileRow key={spanMs} counts={counts} bounds={bounds}>
+          <PercentileRow key={spanMs} {...{ counts, coveredMs, bounds }}>
             last {formatDuration(spanMs)}
             {spanMs - coveredMs > UNCOVERED_MIN_MS && (
               <small> started {formatAge(coveredMs)} ago</small>
@@ -117,17 +117,17 @@ export function LatencySection({ buckets, bounds, spans, time }: LatencyTablePro
 
 interface PercentileRowProps {
   counts: Histogram;
+  /** 0 where weir did not run, or no longer knows. */
+  coveredMs: number;
   bounds: readonly number[];
   children: preact.ComponentChildren;
 }
 
-function PercentileRow({ counts, bounds, children }: PercentileRowProps) {
+function PercentileRow({ counts, coveredMs, bounds, children }: PercentileRowProps) {
   return (
     <tr>
       <th scope="row">{children}</th>
-      <td class="number">
-        <Short value={totalOf(counts)} />
-      </td>
+      <td class="number">{coveredMs === 0 ? '–' : <Short value={totalOf(counts)} />}</td>
       {PERCENTILES.map((share) => (
         <td key={share} class="number">
           {formatLatency(percentile(counts, bounds, share))}

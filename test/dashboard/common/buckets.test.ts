@@ -67,5 +67,7 @@ describe('the buckets of a chart', () => {
     expect(resolutionOf([minute(999, 1)], long)).toBe('by minute');
     expect(resolutionOf([minute(998, 1), ...seconds], short)).toMatch(/^by minute, the live part/);
     expect(resolutionOf(seconds, short)).toBe('by second');
+    // A short time of the past, of which no seconds are known.
+    expect(resolutionOf([minute(998, 1), minute(999, 1)], short)).toBe('by minute');
   });
 });
