@@ -4,11 +4,12 @@
  */
 
 import { formatDuration } from '../core/duration.ts';
-import { isoTime } from '../shared-memory/clock.ts';
+import { AUDIT_ACTIONS } from '../registry/store/schema.ts';
+import { isoTime, systemMs } from '../shared-memory/clock.ts';
 import { CLIENT_EXIT_CODES, type Command, subcommand } from './command.ts';
-import { parseInteger } from './options.ts';
+import { parseDuration, parseInteger } from './options.ts';
 import { formatCell, formatCount, quoted } from './output.ts';
-import type { ServerClient } from './server-client.ts';
+import type { RequestFields, ServerClient } from './server-client.ts';
 
 const DEFAULT_LIMIT = 100;
 /** The largest page that the server accepts. */
@@ -19,20 +20,46 @@ const EMPTY_CELL = '-';
 type Fields = Readonly<Record<string, unknown>>;
 
 const list = subcommand({
-  usage: '[--limit <n>]',
+  usage: '[options]',
   options: {
+    action: {
+      type: 'string',
+      value: '<action>',
+      choices: AUDIT_ACTIONS,
+      help: 'only this one, such as override.update',
+    },
+    by: {
+      type: 'string',
+      value: '<author>',
+      help: 'only changes by this id of a key, user or source',
+    },
+    namespace: { type: 'string', value: '<namespace>', help: 'only this one: a name or an id' },
+    target: { type: 'string', value: '<text>', help: 'only targets that contain it' },
+    last: {
+      type: 'string',
+      value: '<duration>',
+      help: 'how far to look back, such as 3h or 7d; default: the whole log',
+    },
     limit: { type: 'string', value: '<n>', help: `the newest n; default: ${DEFAULT_LIMIT}` },
   },
   run: async (call) => {
-    const limit = parseInteger('limit', call.values.limit ?? String(DEFAULT_LIMIT), 1);
-    await call.printList(newestEntries(call.server(), limit), HEADER, entryRow);
+    const { limit = String(DEFAULT_LIMIT), last, action, by, namespace, target } = call.values;
+    const count = parseInteger('limit', limit, 1);
+    const start = last === undefined ? undefined : systemMs() - parseDuration('last', last);
+    const filter = { action, by, namespace, target, start };
+    await call.printList(newestEntries(call.server(), filter, count), HEADER, entryRow);
     return undefined;
   },
 });
 
-async function* newestEntries(server: ServerClient, limit: number): AsyncGenerator<object> {
+async function* newestEntries(
+  server: ServerClient,
+  filter: RequestFields,
+  limit: number,
+): AsyncGenerator<object> {
   let remaining = limit;
   for await (const entry of server.listItems('audit.list', 'entries', {
+    ...filter,
     limit: Math.min(remaining, PAGE_SIZE),
   })) {
     yield entry;
@@ -156,8 +183,12 @@ export const audit: Command = {
 BY is the id of the API key that made the change, or the source of a change without a key. For a
 user whom a proxy in front of the dashboard has signed in, it is "user" and the name. CHANGE shows
 the fields of a created or deleted target, and the fields that an update changed. --json prints the
-entries as the API returns them.
+entries as the API returns them. An entry must match all filters.
 `,
-  examples: ['weir audit list --limit 20', 'weir audit list --json'],
+  examples: [
+    'weir audit list --limit 20',
+    'weir audit list --action override.update --namespace email.send --last 7d',
+    'weir audit list --json',
+  ],
   exitCodes: CLIENT_EXIT_CODES,
 };

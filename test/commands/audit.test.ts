@@ -48,6 +48,15 @@ test('weir audit list shows the target, the author and the change of every kind 
   const entries = await listAuditEntries(server);
   const table = await weir(['audit', 'list']);
   expect(await jsonLines(server.url, ['audit', 'list'])).toEqual(entries);
+  const matching = async (...filter: string[]) => {
+    return (await jsonLines(server.url, ['audit', 'list', ...filter])).map(({ action }) => action);
+  };
+  const ofOverride = ['override.delete', 'override.update', 'override.create'];
+  const inDefault = ['--namespace', 'default', '--last', '1h'];
+  expect(await matching(...inDefault, '--target', 'USER *')).toEqual(ofOverride);
+  expect(await matching(...inDefault, '--action', 'override.update')).toEqual(['override.update']);
+  const ofPolicy = ['policy.delete', 'policy.update', 'policy.create'];
+  expect(await matching('--by', 'configuration file')).toEqual(ofPolicy);
   await server.stop();
   removeDirectory(place);
 
