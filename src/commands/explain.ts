@@ -207,7 +207,8 @@ async function explainEverywhere(call: Call, text: string): Promise<undefined> {
   const where = `${formatCell(identifier)} is in ${found.length} of ${namespaces}`;
   if (found.length === 0) {
     process.stdout.write(
-      `${where}: it has no counter, no hold, no block, no override and no recent decision.\n`,
+      `${where}: it has no counter, no hold, no block, no override and no recent decision.\n` +
+        `Identifiers that begin with it: weir stats --prefix ${formatCell(identifier)}\n`,
     );
     return undefined;
   }

@@ -120,7 +120,7 @@ describe('weir explain', () => {
 
   test('without a namespace shows where the identifier is', async () => {
     expect((await weir(['explain', 'nowhere'])).stdout).toMatch(
-      /^nowhere is in 0 of \d+ namespaces?: it has no counter, no hold, no block, no override and no recent decision\.\n$/,
+      /^nowhere is in 0 of \d+ namespaces?: it has no counter, no hold, no block, no override and no recent decision\.\nIdentifiers that begin with it: weir stats --prefix nowhere\n$/,
     );
     await use('in one', '3');
     const one = (await weir(['explain', 'in one'])).stdout;
