@@ -112,8 +112,8 @@ export const FAULTS = {
     see: FULL_DISK,
   },
   table_nearly_full: {
-    cause: `the table is full to ${NEARLY_FULL_SHARE * 100} % or more`,
-    effect: 'Limits are exact until it is full. Then live counters are evicted.',
+    cause: `live counters are ${NEARLY_FULL_SHARE * 100} % of \`WEIR_COUNTERS\` or more`,
+    effect: 'Limits are exact up to that number. Above it, live counters may be evicted.',
     remedy: 'Raise `WEIR_COUNTERS`, or find the namespace with unusually many checks.',
     see: 'operations.md#counters',
   },
@@ -265,9 +265,13 @@ export class FaultWatch {
     const { liveCounters, capacity } = this.#sources;
     const live = liveCounters();
     if (!isNearlyFull(live, capacity)) return {};
+    const ofCapacity = `the ${capacity} of WEIR_COUNTERS`;
     const percent = Math.floor((live / capacity) * 100);
     return {
-      table_nearly_full: `the table is ${percent} % full: ${live} counters of ${capacity} are live`,
+      table_nearly_full:
+        live > capacity
+          ? `${live} live counters, more than ${ofCapacity}`
+          : `${live} live counters, ${percent} % of ${ofCapacity}`,
     };
   }
 }

@@ -151,7 +151,12 @@ describe('a table', () => {
     expect(reasons()).toEqual([]);
     server.live = 900;
     expect(text('table_nearly_full')).toMatch(
-      /^the table is 90 % full: 900 counters of 1000 are live\. /,
+      /^900 live counters, 90 % of the 1000 of WEIR_COUNTERS\. It began .* Limits are exact up to /,
+    );
+    // The table has twice as many slots, so nothing may have been evicted.
+    server.live = 1_001;
+    expect(text('table_nearly_full')).toMatch(
+      /^1001 live counters, more than the 1000 of WEIR_COUNTERS\. .* live counters may be evicted\. /,
     );
   });
 });

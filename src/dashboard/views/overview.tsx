@@ -164,7 +164,7 @@ function Summary({ health, bounds, counts, coveredMs, allowed, denied, note }: S
         <section class="note warning" aria-label="Why weir is degraded">
           <ul>
             {health.reasons.map((reason) => (
-              <li key={reason}>{reason}</li>
+              <li key={reason}>{sentenceOf(reason)}</li>
             ))}
           </ul>
         </section>
@@ -207,6 +207,11 @@ function Summary({ health, bounds, counts, coveredMs, allowed, denied, note }: S
       </dl>
     </>
   );
+}
+
+/** Reasons begin in lower case, because lines of the command line do. */
+function sentenceOf(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 interface NamespaceSelectProps {

@@ -120,7 +120,7 @@ describe('a server is degraded, and decides checks,', () => {
     await waitUntil('it is degraded', async () => (await readyz(server)).status === 'degraded');
     const { reasons } = await readyz(server);
     expect(reasons).toEqual([
-      expect.stringMatching(/^the table is 93 % full: 960 counters of 1024 are live\. It began /),
+      expect.stringMatching(/^960 live counters, 93 % of the 1024 of WEIR_COUNTERS\. It began /),
     ]);
     await expectReasons(server, ['table_nearly_full']);
     await waitUntil('the log says so', () => server.stderr().includes('counters are nearly full'));
