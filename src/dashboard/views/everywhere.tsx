@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import { usedOf } from '../../core/window-rules.ts';
 import { ErrorNote, useLoad, useTicks } from '../common/controls.tsx';
-import { formatCount, formatDuration, formatWhole } from '../common/format.ts';
+import { formatCount, formatDuration, formatSpan, formatWhole } from '../common/format.ts';
 import { IdentifierActions } from '../common/identifier-actions.tsx';
 import { call, callAll, type Response } from '../common/operations.ts';
 import { RangeButtons } from '../common/range.tsx';
@@ -55,7 +55,8 @@ export function Rankings() {
             />
           </div>
           <p class="hint">
-            Counted in whole hours. Other identifiers exist: enter one to find it in all namespaces.
+            Identifiers are counted by hour: {formatSpan(top.data.start, top.data.end)}. Other
+            identifiers exist: enter one to find it in all namespaces.
           </p>
         </>
       )}

@@ -35,6 +35,7 @@ type Holds = Response<'ratelimits.inspect'>['holds'];
 type Hold = Holds['list'][number];
 type Counter = Response<'ratelimits.inspect'>['counters'][number];
 type Decision = Response<'ratelimits.limit'>;
+type Decisions = Response<'analytics.getDecisions'>['decisions'];
 
 const ALGORITHMS = ['fixed', 'sliding', 'gcra'] as const;
 const DEFAULT_WINDOW = '1m';
@@ -82,7 +83,7 @@ interface Knowledge {
   holds: Holds;
   explanation: Response<'ratelimits.explain'> | undefined;
   /** Absent without the permission for them. */
-  decisions: Response<'analytics.getDecisions'>['decisions'] | undefined;
+  decisions: Decisions | undefined;
 }
 
 /** What a button did. */
@@ -108,6 +109,14 @@ function checkFieldsOf({ namespace, identifier, duration, ...terms }: Question) 
   };
 }
 
+/** The newest denials. An identifier without one has the newest decisions. */
+async function decisionsOn(namespaceName: string, identifier: string): Promise<Decisions> {
+  const fields = { namespaceName, identifier, limit: DECISIONS_SHOWN };
+  const denied = await call('analytics.getDecisions', { ...fields, decision: 'denied' });
+  if (denied.decisions.length > 0) return denied.decisions;
+  return (await call('analytics.getDecisions', fields)).decisions;
+}
+
 export function IdentifierView({ grant, route }: ViewProps) {
   const question = questionOf(route.query);
   const address = addressOf(question);
@@ -128,15 +137,11 @@ export function IdentifierView({ grant, route }: ViewProps) {
       : undefined;
     const { counters, holds } = await call('ratelimits.inspect', { namespace, identifier });
     // The explanation has none where the key may not read them, or they are off.
-    const recent =
-      explanation?.recent &&
-      (await call('analytics.getDecisions', {
-        ...{ namespaceName: explanation.namespace, identifier: explanation.identifier },
-        limit: DECISIONS_SHOWN,
-      }));
+    const decisions =
+      explanation?.recent && (await decisionsOn(explanation.namespace, explanation.identifier));
     // Those of the explanation leave out the algorithms that no check uses.
     const shown = explanation?.counters ?? counters;
-    return { counters: shown, holds, explanation, decisions: recent?.decisions };
+    return { counters: shown, holds, explanation, decisions };
   }, [address, isAsked]);
   const mayBlock = grant.mayInSome('set_override');
   const isBlocked = answer.data?.explanation?.block !== undefined;
@@ -413,7 +418,20 @@ function KnowledgeSection({ knowledge, namespace, identifier, onRelease }: Knowl
       {decisions.length > 0 && (
         <section aria-labelledby="decisions">
           <h2 id="decisions">Recent decisions</h2>
-          <DecisionTable caption="The newest first" decisions={decisions} isOfOne />
+          <DecisionTable
+            caption={
+              decisions[0].decision === 'denied'
+                ? 'The newest denials'
+                : 'The newest decisions: none is a denial'
+            }
+            decisions={decisions}
+            isOfOne
+          />
+          <p>
+            <a href={linkTo('decisions', '', { namespace, identifier, decision: '' })}>
+              All recent decisions
+            </a>
+          </p>
         </section>
       )}
       {holds.live > 0 && <HoldSection holds={holds} onRelease={onRelease} />}

@@ -5,7 +5,7 @@ import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Note, useLoad, useTicks } from '../common/controls.tsx';
 import { Copy } from '../common/copy.tsx';
 import { figureColumns } from '../common/figures.tsx';
-import { formatShort, formatWhole } from '../common/format.ts';
+import { formatShort, formatSpan, formatWhole } from '../common/format.ts';
 import type { PastMinute } from '../common/minutes.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, type NamespaceTotals } from '../common/operations.ts';
@@ -26,9 +26,8 @@ export function NamespacesView({ grant, live }: ViewProps) {
   const ticks = useTicks(REFRESH_MS);
   const figures = useLoad(
     async () => {
-      if (!grant.mayInSome('read_analytics')) return [];
-      const { namespaces } = await call('analytics.getNamespaces', rangeOf(range));
-      return namespaces;
+      if (!grant.mayInSome('read_analytics')) return undefined;
+      return call('analytics.getNamespaces', rangeOf(range));
     },
     [range],
     ticks,
@@ -38,7 +37,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
   for (const { id, name } of known.data ?? []) byName.set(name, { id, name });
   const sinceStart = live.history.at(-1)?.namespaces ?? [];
   const counted = hasHistory
-    ? (figures.data ?? [])
+    ? (figures.data?.namespaces ?? [])
     : sinceStart.map(
         ({ id, name, total }): NamespaceTotals => ({ ...(id && { id }), name, ...total }),
       );
@@ -59,6 +58,11 @@ export function NamespacesView({ grant, live }: ViewProps) {
         />
       </div>
       <ErrorNote error={known.error ?? figures.error} />
+      {hasHistory && figures.data !== undefined && (
+        <p class="hint">
+          Namespaces are counted by hour: {formatSpan(figures.data.start, figures.data.end)}.
+        </p>
+      )}
       {!hasHistory && <Note kind="info">These are the figures since weir has started.</Note>}
       {rows.length === 0 && !known.isLoading ? (
         <p class="empty">There is no such namespace. The first check in a namespace creates it.</p>

@@ -373,7 +373,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       const page = await openSignedIn(ROOT_KEY, degraded, WIDTHS[0]);
       const reasons = page.getByRole('region', { name: 'Why weir is degraded' });
       await reasons
-        .getByText(/^disk: .* It began \d+ s ago\. Checks continue\. /)
+        .getByText(/^Disk: .* It began \d+ s ago\. Checks continue\. /)
         .first()
         .waitFor();
       const status = page.locator('.figure').filter({ hasText: 'Status' });
@@ -601,6 +601,7 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
     await goTo(page, '#/identifier', 'Identifier');
     const denied = page.getByRole('table', { name: 'Most denied identifiers' });
     await denied.getByRole('row', { name: 'abuser shop_1 28' }).waitFor();
+    await see(page, /^Identifiers are counted by hour: .*:00 – .*:00\./);
     await denied.getByRole('row', { name: 'abuser shop_2 28' }).getByRole('link').click();
     await see(page, /^The check is denied: /);
     await goTo(page, '#/identifier', 'Identifier');
@@ -727,10 +728,15 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
       await page.getByRole('row', { name: /^36,525 d fixed 30 30 0/ }).waitFor();
       expect(await page.getByRole('row', { name: /^36,525 d sliding/ }).count()).toBe(0);
       await page.getByText('Last denied', { exact: true }).waitFor();
-      const recent = page.getByRole('table', { name: 'The newest first' });
+      // Not the 30 allowed ones.
+      const recent = page.getByRole('table', { name: 'The newest denials' });
       await recent
         .getByRole('row', { name: / denied 1 30 per 36,525 d, fixed 0 request/ })
         .waitFor();
+      const all = page.getByRole('link', { name: 'All recent decisions' });
+      expect(await all.getAttribute('href')).toBe(
+        '#/decisions?namespace=in_code&identifier=full&decision=',
+      );
       await page.getByText('A hypothetical check').click();
       await page.getByLabel('Algorithm').selectOption('sliding');
       await press(page, 'Explain');
