@@ -66,6 +66,8 @@ export const USAGE_ROWS = 2 * (EXACT_OVERRIDES_MAX + WILDCARD_OVERRIDES_MAX);
 /** The window of a check that is denied by a block: a client may try again in the next one. */
 export const BLOCK_WINDOW_MS = 60_000;
 export const BLOCK_REASON_MAX_CHARACTERS = 200;
+/** The begin of the id of a block, by which its recorded decisions are told from others. */
+export const BLOCK_ID_PREFIX = 'rlor_b10cb10c';
 /** Overrides that match a check and do not apply, as an explanation shows them. */
 export const EXPLAINED_OVERRIDES_MAX = 20;
 /** Gateway policies, windows of a policy, and parts of an identity. */

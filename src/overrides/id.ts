@@ -3,7 +3,7 @@
  * words, because a response may have to name the override, and its usage row as the fourth.
  */
 
-import { USAGE_ROWS } from '../core/constants.ts';
+import { BLOCK_ID_PREFIX, USAGE_ROWS } from '../core/constants.ts';
 import { makeId } from '../core/ids.ts';
 
 export interface OverrideValue {
@@ -27,9 +27,6 @@ const PREFIX = 'rlor_';
 const ID = /^rlor_[0-9a-f]{24}$/;
 const ID_WORDS = 3;
 const WORD_DIGITS = 8;
-
-/** The begin of the id of a block, by which its recorded decisions are told from others. */
-export const BLOCK_ID_PREFIX = `${PREFIX}b10cb10c`;
 
 export function makeOverrideId(): string {
   const id = makeId(PREFIX);

@@ -5,11 +5,10 @@
  * of the thread, and grow until its period ends.
  */
 
-import { RECENT_DECISIONS, RECENT_TEXT_BYTES } from '../core/constants.ts';
+import { BLOCK_ID_PREFIX, RECENT_DECISIONS, RECENT_TEXT_BYTES } from '../core/constants.ts';
 import type { Hasher, Identity } from '../core/hash.ts';
 import { newIdentity } from '../core/hash.ts';
 import { isRule, RULE, type RuleNumber } from '../core/window-rules.ts';
-import { BLOCK_ID_PREFIX } from '../overrides/id.ts';
 import {
   attachRecentMemory,
   DOUBLE,

@@ -12,8 +12,8 @@ export const deleteNamespaceTexts = documented(deleteNamespace, response, {
   summary: 'Delete a namespace',
   description: [
     'Deletes a namespace with its overrides and blocks, its counters and its figures. This ' +
-      'cannot be undone. The response is sent when the deletion is durable and no check that arrives ' +
-      'later uses the namespace. Overrides of a pattern of namespaces stay.',
+      'cannot be undone. The response is sent when the deletion is durable and no check that ' +
+      'arrives later uses the namespace. Overrides of a pattern of namespaces stay.',
     `${numberText(REMOVED_OVERRIDES_MAX)} overrides or more are deleted before the namespace, ` +
       'in several transactions, each with an entry `overrides.delete` in the audit log. If ' +
       'weir ends or the request fails meanwhile, the namespace stays with the rest: repeat ' +
