@@ -22,8 +22,9 @@ RULES_BEYOND_SCHEMA = [
     r'"costs" must be an array of \d+ costs, one for each check of the reservation; got ',
     r'"checks" must not have "\w+" beside it; got both$',
     r'"start" must be before "end"; got',
+    r'"start" must not be after "end"; got',
     r'the range from "start" to "end" must have at most \d+ (hours|points);',
-    r"the maximum of \d+ (keys|namespaces|overrides (without a wildcard|with a wildcard or a CIDR block)) is reached",
+    r"the maximum of \d+ (keys|namespaces|overrides (without a wildcard and blocks|with a wildcard or a CIDR block)) is reached",
 ]
 
 
