@@ -132,7 +132,7 @@ function recentFacts(
   for (const decision of recent.decisions({ identity, startMs })) {
     const check = shownDecision(decision, namespace);
     const { duration, algorithm, source, cost } = check;
-    // Its override or its policy does not apply any more, so the next check has other terms.
+    // Its override, block or policy does not apply any more, so the next check has other terms.
     const hasEnded = source === 'policy' || (source !== 'request' && !isOverridden);
     // A check without a cost only asks.
     if (duration === undefined || hasEnded || cost === 0) continue;
