@@ -1,7 +1,8 @@
 /**
- * The cost of analytics, events and a dashboard in one process, which has them in some slots of
- * time and not in others: see `switch-hooks.mjs`. A slot with them is compared with the one without
- * them beside it: both have the same speed of the machine, and the same code that V8 has compiled.
+ * The cost of recent decisions, analytics, events and a dashboard in one process, which has them in
+ * some slots of time and not in others: see `switch-hooks.mjs`. A slot with them is compared with
+ * the one without them beside it: both have the same speed of the machine, and the same code that
+ * V8 has compiled.
  *
  * Short slots, of which there are many, measure the acceptor. Events reach the main thread later,
  * and a dashboard gets figures every second: long slots measure the other threads, in a process of
@@ -65,7 +66,10 @@ const ANALYTICS = {
   hasDashboard: false,
   args: [],
 };
+const RECENT = { ...ANALYTICS, name: 'recent decisions', switched: 'recent' };
 const VARIANTS: readonly Variant[] = [
+  { ...RECENT, load: 'allowed' },
+  { ...RECENT, load: 'denied' },
   { ...ANALYTICS, load: 'allowed' },
   { ...ANALYTICS, load: 'denied' },
   { ...ANALYTICS, load: 'denied', name: 'analytics, after 6 s', warmUpSeconds: EARLY_SECONDS },

@@ -8,7 +8,7 @@
  * request. So all servers are started several times.
  */
 
-import { DashboardSession, type EventStream } from '../support/dashboard.ts';
+import { DashboardSession, type Subscription } from '../support/dashboard.ts';
 import {
   ALLOWED_WORKLOAD,
   DENIED_WORKLOAD,
@@ -35,7 +35,7 @@ const CONNECTIONS = 64;
 
 interface Variant {
   args: readonly string[];
-  /** Open dashboards. */
+  /** Open dashboards, each with the view of the namespace that is under load. */
   dashboards: number;
 }
 
@@ -91,23 +91,24 @@ async function withContestants(
   use: (contestants: Contestant[]) => Promise<void>,
 ): Promise<void> {
   const servers: BenchServer[] = [];
-  const dashboards: EventStream[] = [];
+  const dashboards: Subscription[] = [];
   const options = { workload, connections: CONNECTIONS };
   try {
     for (const [name, { args, dashboards: count }] of Object.entries(VARIANTS)) {
       const adminPort = await freePort();
       // The last flag is the one that counts.
       const more = [...args, '--admin-port', String(adminPort)];
-      servers.push(await startWeir(name, 'in-place', { args: more }));
-      for (let i = 0; i < count; i++) {
-        const session = await DashboardSession.signIn(adminPort);
-        dashboards.push(await session.openEvents());
-      }
-    }
-    for (const { name, port } of servers) {
+      const server = await startWeir(name, 'in-place', { args: more });
+      servers.push(server);
       progress(`warm up ${name}`);
+      const { port } = server;
       const pipelining = WARM_UP_PIPELINING;
       await runLoad({ ...options, port, seconds: WARM_UP_SECONDS, pipelining });
+      // The namespace exists from the first check on.
+      for (let i = 0; i < count; i++) {
+        const session = await DashboardSession.signIn(adminPort);
+        dashboards.push(await session.openEvents(), session.followNamespace());
+      }
       await runLoad({ ...options, port, seconds: SECONDS });
     }
     const contestants = servers.map(({ name, pids, port }) => {

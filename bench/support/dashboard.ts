@@ -1,9 +1,13 @@
 /** Dashboards that are open while a server is under load: what a browser holds of each. */
 
 import { request } from 'node:http';
-import { ROOT_KEY } from './override-sets.ts';
+import { NAMESPACE, ROOT_KEY } from './override-sets.ts';
 
-export interface EventStream {
+/** How often the view of a namespace reads its figures. */
+const REFRESH_MS = 2_000;
+
+/** What a dashboard gets until it is closed. */
+export interface Subscription {
   close: () => void;
 }
 
@@ -29,7 +33,7 @@ export class DashboardSession {
   }
 
   /** Opens the event stream, whose snapshots are read and dropped. */
-  openEvents(): Promise<EventStream> {
+  openEvents(): Promise<Subscription> {
     return new Promise((resolve, reject) => {
       const headers = { cookie: this.#cookie };
       const stream = request(`${this.#origin}/dashboard/events`, { headers });
@@ -43,5 +47,38 @@ export class DashboardSession {
       });
       stream.end();
     });
+  }
+
+  /** Reads the last hour of a namespace again and again, as its view does. */
+  followNamespace(): Subscription {
+    const read = async () => {
+      const end = Date.now();
+      const range = { namespaceName: NAMESPACE, start: `${end - 3_600_000}`, end: `${end + 1}` };
+      const timeline = new URLSearchParams({ ...range, granularity: 'minute' });
+      const identifiers = new URLSearchParams({ ...range, limit: '10' });
+      await Promise.all([
+        this.#read(`analytics.getTimeline?${timeline}`),
+        this.#read(`analytics.getIdentifiers?${identifiers}`),
+      ]);
+    };
+    let isClosed = false;
+    const timer = setInterval(() => {
+      read().catch((error) => {
+        // The server has ended meanwhile.
+        if (!isClosed) throw error;
+      });
+    }, REFRESH_MS);
+    const close = () => {
+      isClosed = true;
+      clearInterval(timer);
+    };
+    return { close };
+  }
+
+  async #read(operation: string): Promise<void> {
+    const url = `${this.#origin}/dashboard/api/${operation}`;
+    const response = await fetch(url, { headers: { cookie: this.#cookie } });
+    const text = await response.text();
+    if (response.status !== 200) throw new Error(`${operation} failed: ${text}`);
   }
 }

@@ -10,12 +10,16 @@ const IMPORT = `import { startSwitching } from '${THREADS}switch.thread.js';`;
 /** By name: a text of the built code, and what it becomes. */
 export const INSERTIONS = {
   start: {
-    text: 'const recorder = new DecisionRecorder(',
-    replacement: 'startSwitching(control, stats); const recorder = new DecisionRecorder(',
+    text: 'this.recorder = new DecisionRecorder(',
+    replacement: 'startSwitching(control, stats); this.recorder = new DecisionRecorder(',
   },
   events: {
-    text: '\tsamples() {\n\t\tif (',
-    replacement: '\tsamples() {\n\t\tif (globalThis.areEventsOff || ',
+    text: 'return this.#events?.samples() === true;',
+    replacement: 'return !globalThis.areEventsOff && this.#events?.samples() === true;',
+  },
+  recent: {
+    text: 'const recent = this.#recent;',
+    replacement: 'const recent = globalThis.isRecentOff ? void 0 : this.#recent;',
   },
 };
 

@@ -1,6 +1,7 @@
 /**
- * Switches analytics or events on and off in an acceptor, in slots, and measures each slot on its
- * thread. See `switch-hooks.mjs`, which starts it, and `analytics-cost.ts`, which reads the slots.
+ * Switches analytics, events or recent decisions on and off in an acceptor, in slots, and measures
+ * each slot on its thread. See `switch-hooks.mjs`, which starts it, and `analytics-cost.ts`, which
+ * reads the slots.
  *
  * Slots are at fixed times of the system clock, so that the benchmark can open dashboards in those
  * that are on. The environment variables of the process:
@@ -43,6 +44,8 @@ const ACCEPTOR_CORE = 0;
 declare global {
   /** Read by the built code where events are switched. */
   var areEventsOff: boolean;
+  /** The same for recent decisions. */
+  var isRecentOff: boolean;
 }
 
 export function startSwitching({ words }: Control, stats: AcceptorStats): void {
@@ -55,6 +58,7 @@ export function startSwitching({ words }: Control, stats: AcceptorStats): void {
   let hour = 0;
   const setOn = (isOn: boolean) => {
     globalThis.areEventsOff = !isOn && parts.includes('events');
+    globalThis.isRecentOff = !isOn && parts.includes('recent');
     if (!parts.includes('analytics')) return;
     if (words[CONTROL.analyticsHour] !== 0) hour = words[CONTROL.analyticsHour];
     Atomics.store(words, CONTROL.analyticsHour, isOn ? hour : 0);

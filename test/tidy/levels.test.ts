@@ -29,7 +29,7 @@ describe('the first level of tests', () => {
   test('is where its sources are', () => {
     const mirrored = (path: string) => {
       const folder = dirname(path)
-        .replace(/^test\/(?=tools)/, '')
+        .replace(/^test\/(?=bench|tools)/, '')
         .replace(/^test/, 'src');
       return folder === 'src'
         ? existsSync(join(ROOT, 'src', basename(path).replace('.test', '')))
