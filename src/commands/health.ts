@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../core/errors.ts';
 import { EXIT } from '../core/exit.ts';
 import type { Readiness } from '../observe/readiness.ts';
-import { systemMs } from '../shared-memory/clock.ts';
+import { isoTime, systemMs } from '../shared-memory/clock.ts';
 import { type Command, subcommand } from './command.ts';
 import { parseDuration, parseInteger } from './options.ts';
 import { adminAddress, type ServerAddress } from './server-address.ts';
@@ -124,15 +124,27 @@ function parseHealth(text: string): Health['body'] | undefined {
   }
 }
 
-function describeHealth(isReady: boolean, { status, reasons = [] }: Health['body']): string {
-  return [isReady ? status : `not ready: ${status}`, ...reasons].join('\n');
+function describeHealth(
+  isReady: boolean,
+  { status, reasons = [], pastFaults = [] }: Health['body'],
+): string {
+  const past = pastFaults.map(({ cause, start, end }) => {
+    return `earlier: ${cause}, ${secondOf(start)} to ${secondOf(end)}`;
+  });
+  return [isReady ? status : `not ready: ${status}`, ...reasons, ...past].join('\n');
+}
+
+/** @param ms a Unix time */
+function secondOf(ms: number): string {
+  return isoTime(Math.floor(ms / 1_000) * 1_000);
 }
 
 export const health: Command = {
   subcommands: { '': ask },
   notes: `
 Asks /readyz of the admin port. A server that answers checks is ready, also where it is degraded.
-The command reads the same variables and file as weir serve, but not its flags.
+Faults of the last day that have ended follow, since the start of the server: when each began and
+ended. The command reads the same variables and file as weir serve, but not its flags.
 `,
   examples: ['weir health', 'weir health --wait 30s', 'weir health --url http://127.0.0.1:7071'],
   exitCodes: [EXIT.OK, EXIT.NOT_READY, EXIT.USAGE, EXIT.NO_ANSWER],

@@ -341,6 +341,16 @@ export const LATENCY_HISTORY_STEP_MS = 1_000;
 export const NEARLY_FULL_SHARE = 0.9;
 /** For so long a server is degraded after the replacement of a shard worker. */
 export const REPLACED_RECENTLY_MS = 600_000;
+/** Faults that have ended are known for so long, and so many of them. */
+export const PAST_FAULTS_MS = 86_400_000;
+export const PAST_FAULTS_MAX = 32;
+/**
+ * A shorter one is not kept: while weir starts, a shard worker may not run for a moment. The watch
+ * looks once a second.
+ */
+export const PAST_FAULT_MIN_MS = 1_500;
+/** Two of a kind with a shorter pause between them are one of those. */
+export const FAULT_PAUSE_MS = 60_000;
 
 export const CHECKPOINT_INTERVAL_MIN_MS = 100;
 export const CHECKPOINT_INTERVAL_MAX_MS = 3_600_000;

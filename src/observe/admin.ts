@@ -21,7 +21,7 @@ import { ADMIN_REQUEST_TIMEOUT_MS } from '../core/constants.ts';
 import { formatValue } from '../core/describe.ts';
 import type { EngineHost } from '../engine/engine.ts';
 import { AdminConnections } from './admin-connections.ts';
-import type { Fault, ReplicaStats } from './faults.ts';
+import type { FaultWatch, ReplicaStats } from './faults.ts';
 import { type Readiness, readinessOf, type ServerState } from './readiness.ts';
 
 /** Where the admin port reads from. Absent until the shard workers are started. */
@@ -29,7 +29,7 @@ export interface AdminSources {
   engine: Pick<EngineHost, 'stats'>;
   /** Where the registry is in Redis. */
   replica?: () => ReplicaStats;
-  faults: () => readonly Fault[];
+  faults: Pick<FaultWatch, 'current' | 'past'>;
   metrics: { contentType: string; text(): Promise<string> };
   /** The dashboard, which is loaded when it is first requested. Absent where it is off. */
   loadPages?: () => Promise<AdminPages>;
@@ -265,7 +265,7 @@ export class AdminServer {
       this.state,
       engine?.stats(),
       replica?.(),
-      faults?.() ?? [],
+      { current: faults?.current() ?? [], past: faults?.past() ?? [] },
       this.#wasReady,
     );
     this.#wasReady ||= readiness.isReady;

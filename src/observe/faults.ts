@@ -1,17 +1,28 @@
 /**
  * Why a server is degraded: all faults that /readyz, `weir health`, the dashboard and the metric
  * `weir_degraded` report, with what each does to checks and what an operator does. The watch finds
- * the faults that exist now, on the main thread, and remembers when each began.
+ * the faults that exist now, on the main thread, and remembers when each began, and in memory those
+ * that have ended.
  */
 
-import { NEARLY_FULL_SHARE, REPLACED_RECENTLY_MS } from '../core/constants.ts';
+import {
+  FAULT_PAUSE_MS,
+  NEARLY_FULL_SHARE,
+  PAST_FAULT_MIN_MS,
+  PAST_FAULTS_MAX,
+  PAST_FAULTS_MS,
+  REPLACED_RECENTLY_MS,
+} from '../core/constants.ts';
 import type { FileFault } from '../core/failure-log.ts';
 import type { EngineHost, EngineStats } from '../engine/engine.ts';
 import type { EngineDownPolicy } from '../redis/settings.ts';
+import type { Clock } from '../shared-memory/clock.ts';
 
 interface FaultDeclaration {
   /** The cause, for the documentation. */
   cause: string;
+  /** What was wrong, after its end, where that is not the cause. */
+  past?: string;
   /** What the fault does to checks, in sentences. */
   effect: string;
   /** What the operator does, in sentences. */
@@ -41,6 +52,7 @@ export const FAULTS = {
   },
   workers_replaced: {
     cause: 'shard workers have failed in the last 10 minutes',
+    past: 'shard workers failed and were replaced',
     effect: 'Checks continue. The cost of a check may have been counted twice.',
     remedy: 'Find the cause in the log, "a shard worker is replaced", and report it.',
     see: 'operations.md#crashes',
@@ -134,6 +146,15 @@ export interface Fault {
   text: string;
 }
 
+/** A fault that has ended. */
+export interface PastFault {
+  reason: FaultReason;
+  cause: string;
+  /** Unix times in ms. The watch looks once a second. */
+  start: number;
+  end: number;
+}
+
 const FILE_REASONS = ['store', 'checkpoints', 'lease_horizon', 'analytics', 'events'] as const;
 /** Files that cannot be written at the moment, by what they are for. */
 export type FileFaults = Partial<Record<(typeof FILE_REASONS)[number], FileFault | undefined>>;
@@ -161,7 +182,7 @@ export interface FaultSources {
   capacity: number;
   /** With the engine `redis`. */
   onEngineDown?: EngineDownPolicy;
-  monotonicMs: () => number;
+  clock: Pick<Clock, 'nowMs' | 'monotonicMs'>;
 }
 
 /** What is wrong, by reason. */
@@ -171,6 +192,8 @@ export class FaultWatch {
   readonly #sources: FaultSources;
   /** When each fault that exists began. */
   readonly #begins = new Map<FaultReason, number>();
+  /** As they were noticed. */
+  #past: PastFault[] = [];
   /** Replacements of shard workers in the last minutes, the oldest first. */
   #replacements: { atMs: number; count: number }[] = [];
   #replaced = 0;
@@ -179,25 +202,49 @@ export class FaultWatch {
     this.#sources = sources;
   }
 
-  /** Called once a second, so that the beginning of each fault is known. */
+  /** Called once a second, so that the beginning and the end of each fault are known. */
   tick(): void {
     this.current();
   }
 
   /** The faults that exist now. */
   current(): Fault[] {
-    const nowMs = this.#sources.monotonicMs();
+    const nowMs = this.#sources.clock.monotonicMs();
     const causes = this.#causes(nowMs);
     return FAULT_REASONS.flatMap((reason) => {
       const cause = causes[reason];
+      const known = this.#begins.get(reason);
       if (cause === undefined) {
-        this.#begins.delete(reason);
+        if (known !== undefined) this.#end(reason, nowMs - known);
         return [];
       }
-      const beginMs = this.#begins.get(reason) ?? nowMs;
+      const beginMs = known ?? nowMs;
       this.#begins.set(reason, beginMs);
       return [{ reason, text: textOf(reason, cause, nowMs - beginMs) }];
     });
+  }
+
+  /** Those of the last day since the start of the process. The one that ended last is the first. */
+  past(): PastFault[] {
+    const sinceMs = this.#sources.clock.nowMs() - PAST_FAULTS_MS;
+    return this.#past.filter(({ end }) => end >= sinceMs).toSorted((a, b) => b.end - a.end);
+  }
+
+  #end(reason: FaultReason, ageMs: number): void {
+    this.#begins.delete(reason);
+    if (ageMs < PAST_FAULT_MIN_MS) return;
+    const nowMs = this.#sources.clock.nowMs();
+    const start = Math.round(nowMs - ageMs);
+    // The server stays degraded for a time after the last replacement.
+    const end = reason === 'workers_replaced' ? nowMs - REPLACED_RECENTLY_MS : nowMs;
+    // One that comes and goes would push out all others.
+    const before = this.#past.find((one) => {
+      return one.reason === reason && start - one.end < FAULT_PAUSE_MS;
+    });
+    const { cause, past: text = cause }: FaultDeclaration = FAULTS[reason];
+    const begin = before?.start ?? start;
+    const past = { reason, cause: text.replaceAll('`', ''), start: begin, end };
+    this.#past = [...this.#past.filter((one) => one !== before), past].slice(-PAST_FAULTS_MAX);
   }
 
   #causes(nowMs: number): Causes {

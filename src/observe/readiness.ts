@@ -6,7 +6,7 @@
  */
 
 import type { EngineStats } from '../engine/engine.ts';
-import type { Fault, FaultReason, ReplicaStats } from './faults.ts';
+import type { Fault, FaultReason, PastFault, ReplicaStats } from './faults.ts';
 
 export type ServerState = 'starting' | 'ready' | 'draining';
 
@@ -18,6 +18,8 @@ export interface Readiness {
     status: ServerState | 'joining' | 'degraded';
     /** Why the server is degraded, each in sentences. */
     reasons?: string[];
+    /** The one that ended last is the first. Absent without any. */
+    pastFaults?: PastFault[];
     workers?: { wanted: number; running: number; replaced: number };
     redis?: { connected: boolean; joined: boolean; recovering: boolean; machines: number };
     registry?: { state: ReplicaStats['state']; version: number };
@@ -25,14 +27,14 @@ export interface Readiness {
 }
 
 /**
- * @param faults that exist now
+ * @param faults that exist now, and those that have ended
  * @param wasReady whether an earlier answer said ready or degraded
  */
 export function readinessOf(
   state: ServerState,
   stats: EngineStats | undefined,
   replica: ReplicaStats | undefined,
-  faults: readonly Fault[],
+  { current, past }: { current: readonly Fault[]; past: PastFault[] },
   wasReady: boolean,
 ): Readiness {
   if (stats === undefined) {
@@ -41,6 +43,7 @@ export function readinessOf(
   const { workers, cluster } = stats;
   const isConnected = cluster?.connections.every((isOpen) => isOpen) ?? true;
   const details = {
+    ...(past.length > 0 && { pastFaults: past }),
     workers: { wanted: workers.configured, running: workers.running, replaced: workers.replaced },
     ...(cluster && {
       redis: {
@@ -57,13 +60,13 @@ export function readinessOf(
   if (cluster && !cluster.hasJoined && isConnected && !wasReady) {
     return { isReady: false, faults: [], body: { status: 'joining', ...details } };
   }
-  if (faults.length === 0) {
+  if (current.length === 0) {
     return { isReady: true, faults: [], body: { status: 'ready', ...details } };
   }
-  const reasons = faults.map(({ text }) => text);
+  const reasons = current.map(({ text }) => text);
   return {
     isReady: true,
-    faults: faults.map(({ reason }) => reason),
+    faults: current.map(({ reason }) => reason),
     body: { status: 'degraded', reasons, ...details },
   };
 }

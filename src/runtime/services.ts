@@ -271,11 +271,10 @@ export class Services {
       liveCounters: () => totalOf(workerStats, WORKER_STAT.liveCounters),
       capacity: settings.counters,
       ...(settings.redis && { onEngineDown: settings.redis.onEngineDown }),
-      monotonicMs: () => clock.monotonicMs(),
+      clock,
     });
     admin.sources = {
-      ...{ engine, metrics, loadPages },
-      faults: () => faults.current(),
+      ...{ engine, metrics, loadPages, faults },
       ...(replica && { replica }),
     };
   }

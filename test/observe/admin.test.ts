@@ -38,7 +38,7 @@ describe('the admin port', () => {
 
   test('answers HEAD with the head of GET, length included, and no body', async () => {
     admin.sources = {
-      faults: () => [],
+      faults: { current: () => [], past: () => [] },
       engine: { stats: () => ({ slots: 1, queueDepths: [0], workers: WORKERS }) },
       metrics: { contentType: 'text/plain', text: async () => '# é\n' },
     };
@@ -69,7 +69,7 @@ describe('the admin port', () => {
     const engine = { stats: () => ({ queueDepths: [], workers: WORKERS }) };
     const metrics = { contentType: 'text/plain', text: async () => '' };
     const loadPages = () => Promise.reject(new Error('a file is missing'));
-    admin.sources = { engine, metrics, faults: () => [], loadPages };
+    admin.sources = { engine, metrics, faults: { current: () => [], past: () => [] }, loadPages };
     for (const path of ['/', '/dashboard/session']) {
       const response = await sendToAdmin(path, { Accept: 'text/html' });
       expect([response.status, JSON.parse(response.body)]).toEqual([

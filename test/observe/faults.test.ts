@@ -2,7 +2,13 @@
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { REPLACED_RECENTLY_MS } from '../../src/core/constants.ts';
+import {
+  FAULT_PAUSE_MS,
+  PAST_FAULT_MIN_MS,
+  PAST_FAULTS_MAX,
+  PAST_FAULTS_MS,
+  REPLACED_RECENTLY_MS,
+} from '../../src/core/constants.ts';
 import type { EngineStats } from '../../src/engine/engine.ts';
 import {
   FAULT_REASONS,
@@ -14,6 +20,8 @@ import {
 import { anchorsOf } from '../support/markdown.ts';
 
 const CAPACITY = 1_000;
+/** A Unix time. */
+const START = 1_795_000_000_000;
 const HEALTHY: EngineStats = {
   queueDepths: [0, 0],
   workers: { configured: 2, running: 2, replaced: 0 },
@@ -38,7 +46,7 @@ function watch() {
     liveCounters: () => server.live,
     capacity: CAPACITY,
     onEngineDown: 'deny',
-    monotonicMs: () => time.ms,
+    clock: { nowMs: () => START + time.ms, monotonicMs: () => time.ms },
   });
   const reasons = () => faults.current().map(({ reason }) => reason);
   const text = (of: FaultReason) => faults.current().find(({ reason }) => reason === of)?.text;
@@ -114,6 +122,67 @@ describe('a fault', () => {
     expect(text('store')).toContain('It began 5 s ago.');
   });
 
+  describe('that has ended', () => {
+    /** Begins and ends faults at times since the start. */
+    function history(faults: readonly (readonly [reason: string, from: number, to: number])[]) {
+      const { server, time, faults: watched } = watch();
+      for (const [reason, from, to] of faults) {
+        time.ms = from;
+        server.files = { [reason]: FILE_FAULT };
+        watched.tick();
+        time.ms = to;
+        server.files = {};
+        watched.tick();
+      }
+      const past = () => watched.past().map(({ reason, start, end }) => [reason, start, end]);
+      return { time, past, watched };
+    }
+    const at = (reason: string, from: number, to: number) => [reason, START + from, START + to];
+
+    test('of more than a second is known with its cause and times, the last one first', () => {
+      const { past, watched } = history([
+        ['store', 1_000, 5_000],
+        ['analytics', 6_000, 6_000 + PAST_FAULT_MIN_MS - 1],
+        ['events', 2_000_000, 2_000_000 + PAST_FAULT_MIN_MS],
+      ]);
+      expect(past()).toEqual([
+        at('events', 2_000_000, 2_000_000 + PAST_FAULT_MIN_MS),
+        at('store', 1_000, 5_000),
+      ]);
+      expect(watched.past()[0].cause).toBe('events cannot be written');
+    });
+
+    test('and soon begins again is one fault, so that it does not push out others', () => {
+      const flaps = Array.from({ length: 3 * PAST_FAULTS_MAX }, (_, i) => {
+        return ['store', 100_000 + 4_000 * i, 102_000 + 4_000 * i] as const;
+      });
+      const last = flaps.at(-1)![2];
+      const { past } = history([
+        ['events', 1_000, 3_000],
+        ...flaps,
+        ['store', last + FAULT_PAUSE_MS, last + FAULT_PAUSE_MS + 2_000],
+      ]);
+      expect(past()).toEqual([
+        at('store', last + FAULT_PAUSE_MS, last + FAULT_PAUSE_MS + 2_000),
+        at('store', 100_000, last),
+        at('events', 1_000, 3_000),
+      ]);
+    });
+
+    test('is forgotten after a day, or when many others have ended since', () => {
+      const many = Array.from({ length: PAST_FAULTS_MAX + 1 }, (_, i) => {
+        return ['store', 2 * FAULT_PAUSE_MS * i, 2 * FAULT_PAUSE_MS * i + 2_000] as const;
+      });
+      const { time, past } = history(many);
+      expect(past()).toHaveLength(PAST_FAULTS_MAX);
+      expect(past().at(-1)).toEqual(at(...many[1]));
+      time.ms = many.at(-1)![2] + PAST_FAULTS_MS;
+      expect(past()).toEqual([at(...many.at(-1)!)]);
+      time.ms++;
+      expect(past()).toEqual([]);
+    });
+  });
+
   test('of a Redis that is down names the policy that decides', () => {
     const { server, text } = watch();
     server.stats = { ...HEALTHY, cluster: { ...CLUSTER, connections: [false, true] } };
@@ -142,6 +211,28 @@ describe('replaced shard workers', () => {
     time.ms = 300_000 + REPLACED_RECENTLY_MS;
     expect(text('workers_replaced')).toBeUndefined();
   });
+});
+
+test('replaced shard workers of the past are known by the time of the last one', () => {
+  const { server, time, faults } = watch();
+  server.stats = { ...HEALTHY, workers: { configured: 2, running: 2, replaced: 1 } };
+  faults.tick();
+  time.ms = 20_000;
+  server.stats = { ...HEALTHY, workers: { configured: 2, running: 2, replaced: 2 } };
+  faults.tick();
+  server.files = { store: FILE_FAULT };
+  time.ms = 30_000;
+  faults.tick();
+  server.files = {};
+  time.ms = 40_000;
+  faults.tick();
+  time.ms = 20_000 + REPLACED_RECENTLY_MS;
+  faults.tick();
+  const cause = 'shard workers failed and were replaced';
+  const [last, replaced] = faults.past();
+  expect([last.reason, last.end]).toEqual(['store', START + 40_000]);
+  const times = { start: START, end: START + 20_000 };
+  expect(replaced).toEqual({ reason: 'workers_replaced', cause, ...times });
 });
 
 describe('a table', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ClusterStats, EngineStats } from '../../src/engine/engine.ts';
-import { FaultWatch, type ReplicaStats } from '../../src/observe/faults.ts';
+import { FaultWatch, type PastFault, type ReplicaStats } from '../../src/observe/faults.ts';
 import { readinessOf, type ServerState } from '../../src/observe/readiness.ts';
 
 const MEMORY: EngineStats = {
@@ -27,7 +27,7 @@ function faultsOf(stats: EngineStats, replica: ReplicaStats | undefined) {
     liveCounters: () => 0,
     capacity: 1_000,
     onEngineDown: 'local',
-    monotonicMs: () => 0,
+    clock: { nowMs: () => 0, monotonicMs: () => 0 },
   }).current();
 }
 
@@ -37,7 +37,13 @@ function answer(
 ): [isReady: boolean, status: string, reasons: number] {
   const { state = 'ready', replica, wasReady = false } = options;
   const faults = stats === undefined ? [] : faultsOf(stats, replica);
-  const { isReady, body } = readinessOf(state, stats, replica, faults, wasReady);
+  const { isReady, body } = readinessOf(
+    state,
+    stats,
+    replica,
+    { current: faults, past: [] },
+    wasReady,
+  );
   return [isReady, body.status, body.reasons?.length ?? 0];
 }
 
@@ -52,17 +58,21 @@ describe('readiness', () => {
     expect(answer(MEMORY)).toEqual([true, 'ready', 0]);
   });
 
-  test('stays, degraded, with a fault, which it names', () => {
+  test('stays, degraded, with a fault, which it names, also when it has ended', () => {
     const stats = { ...MEMORY, workers: { configured: 2, running: 1, replaced: 3 } };
-    const faults = [
+    const current = [
       { reason: 'workers_missing', text: '1 of 2 shard workers do not run.' },
     ] as const;
-    expect(readinessOf('ready', stats, undefined, faults, false)).toEqual({
+    const past = [
+      { reason: 'store', cause: 'the store cannot be written', start: 1_000, end: 4_000 },
+    ] satisfies PastFault[];
+    expect(readinessOf('ready', stats, undefined, { current, past }, false)).toEqual({
       isReady: true,
       faults: ['workers_missing'],
       body: {
         status: 'degraded',
         reasons: ['1 of 2 shard workers do not run.'],
+        pastFaults: past,
         workers: { wanted: 2, running: 1, replaced: 3 },
       },
     });
@@ -70,7 +80,9 @@ describe('readiness', () => {
 
   test('shows Redis and the registry where they are used', () => {
     const replica = { version: 7, ageMs: 20, state: 'current', evicting: [] } as const;
-    expect(readinessOf('ready', withCluster(), replica, [], false).body).toEqual({
+    expect(
+      readinessOf('ready', withCluster(), replica, { current: [], past: [] }, false).body,
+    ).toEqual({
       status: 'ready',
       workers: { wanted: 2, running: 2, replaced: 0 },
       redis: { connected: true, joined: true, recovering: false, machines: 3 },

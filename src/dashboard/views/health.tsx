@@ -12,6 +12,7 @@ import {
   percentile,
 } from '../common/format.ts';
 import { RECENT_S, recentRate, requestsOf, sumHistograms } from '../common/live.ts';
+import { Time } from '../common/text.tsx';
 
 function countNote({ recent }: Count): string {
   return recent === 0 ? 'since the start' : `since the start, +${formatShort(recent)} now`;
@@ -68,6 +69,7 @@ export function HealthSection({ health, hasCheckpoints }: HealthProps) {
         <FaultCount name="Shed requests" count={health.shed} />
         <FaultCount name="Unknown fields" count={health.unknownFields} />
       </dl>
+      <PastFaults faults={health.pastFaults} />
       {Object.keys(errors).length > 0 && (
         <Table caption="Error responses" columns={['Code', 'Since the start#', 'Last second#']}>
           {Object.entries(errors).map(([code, { total, recent }]) => (
@@ -82,6 +84,29 @@ export function HealthSection({ health, hasCheckpoints }: HealthProps) {
         </Table>
       )}
     </section>
+  );
+}
+
+/** When weir was degraded. */
+function PastFaults({ faults }: { faults: Health['pastFaults'] }) {
+  if (faults.length === 0) {
+    return <p class="hint">No fault has ended in the last 24 hours, or since weir started.</p>;
+  }
+  return (
+    <Table caption="Faults that have ended" columns={['Fault', 'From', 'Until', 'For#']}>
+      {faults.map(({ reason, cause, start, end }) => (
+        <tr key={`${reason} ${end}`}>
+          <th scope="row">{cause}</th>
+          <td>
+            <Time ms={start} />
+          </td>
+          <td>
+            <Time ms={end} />
+          </td>
+          <td class="number">{formatAge(end - start)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

@@ -154,7 +154,7 @@ export class Sampler {
     const { engine, connectionsMax, capacity, clock, readiness } = this.#sources;
     const { shedChanges, unknownFields } = this.#sources;
     const { queueDepths, workers, cluster } = engine.stats();
-    const { status, reasons = [] } = readiness().body;
+    const { status, reasons = [], pastFaults = [] } = readiness().body;
     const [acceptors, shards] = [this.#acceptors, this.#workers];
     const until = checkpointedUntilMs(shards);
     const hasCheckpoint = cluster === undefined && until !== 0;
@@ -167,6 +167,7 @@ export class Sampler {
     return {
       status,
       reasons,
+      pastFaults,
       counters: { live, capacity, isNearlyFull: isNearlyFull(live, capacity) },
       evictions: totals.count('evictions', evictions),
       fullTableDecisions: totals.count(

@@ -5,6 +5,7 @@
 
 import type { Role } from '../../auth/roles.ts';
 import type { Figures } from '../../core/figures.ts';
+import type { PastFault } from '../faults.ts';
 import type { LatencySpan } from '../latency-history.ts';
 
 /** The response to GET /dashboard/session. */
@@ -110,6 +111,8 @@ export interface Health {
   status: string;
   /** Why the status is `degraded`. */
   reasons: string[];
+  /** Of the last day since the start. The one that ended last is the first. */
+  pastFaults: PastFault[];
   counters: { live: number; capacity: number; isNearlyFull: boolean };
   evictions: Count;
   /** Checks decided by WEIR_ON_FULL. */

@@ -3,6 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import type { PastFault } from '../../../src/observe/faults.ts';
 import { DashboardClient } from '../../support/dashboard.ts';
 import { useDataDirectory } from '../../support/data-directory.ts';
 import { exchange, LONGEST_WINDOW_MS, requestBytes, sendCheck } from '../../support/http.ts';
@@ -19,12 +20,14 @@ interface Answer {
   http: number;
   status: string;
   reasons: string[];
+  pastFaults: PastFault[];
 }
 
 async function readyz({ adminUrl }: ServerProcess): Promise<Answer> {
   const response = await fetch(`${adminUrl}/readyz`);
-  const { status, reasons = [] } = (await response.json()) as Omit<Answer, 'http'>;
-  return { http: response.status, status, reasons };
+  const body = (await response.json()) as Omit<Answer, 'http'>;
+  const { status, reasons = [], pastFaults = [] } = body;
+  return { http: response.status, status, reasons, pastFaults };
 }
 
 /** Without the figures, which change. */
@@ -49,7 +52,41 @@ async function expectReasons(
     cwd: own.dataDir,
   });
   const lines = stdout.trimEnd().split('\n').map(withoutFigures);
-  expect([code, lines]).toEqual([0, ['degraded', ...texts.map(withoutFigures)]]);
+  // After them come faults that have ended.
+  const shown = lines.slice(0, 1 + texts.length);
+  expect([code, shown]).toEqual([0, ['degraded', ...texts.map(withoutFigures)]]);
+}
+
+/** Expects that all surfaces still show faults that have ended since a time. */
+async function expectPast(
+  server: ServerProcess,
+  reasons: readonly string[],
+  sinceMs: number,
+): Promise<void> {
+  const { status, pastFaults } = await readyz(server);
+  // On a busy machine a shard worker may have been late at the start.
+  const since = pastFaults.filter(({ start }) => start > sinceMs - 1_000);
+  expect([status, since.map(({ reason }) => reason).toSorted()]).toEqual([
+    'ready',
+    reasons.toSorted(),
+  ]);
+  for (const { start, end } of since) {
+    expect(end).toBeGreaterThan(start);
+    expect(end).toBeLessThanOrEqual(Date.now());
+  }
+  const client = await DashboardClient.signIn(server.adminUrl);
+  const events = await client.openEvents();
+  const { health } = (await events.next('snapshot')) as { health: Pick<Answer, 'pastFaults'> };
+  events.close();
+  expect(health.pastFaults).toEqual(pastFaults);
+  const { code, stdout } = await callWeir('', ['health', '--url', server.adminUrl], {
+    cwd: own.dataDir,
+  });
+  const lines = pastFaults.map(({ cause, start, end }) => {
+    const [from, to] = [start, end].map((ms) => new Date(ms).toISOString().replace(/\.\d+/, ''));
+    return `earlier: ${cause}, ${from} to ${to}`;
+  });
+  expect([code, stdout.trimEnd().split('\n')]).toEqual([0, ['ready', ...lines]]);
 }
 
 describe('a server is degraded, and decides checks,', () => {
@@ -61,6 +98,7 @@ describe('a server is degraded, and decides checks,', () => {
     const limitFiles = (bytes: string) => {
       execFileSync('prlimit', ['--pid', String(server.child.pid), `--fsize=${bytes}`]);
     };
+    const sinceMs = Date.now();
     limitFiles('1:');
     const files = {
       store: join(own.dataDir, 'store.db'),
@@ -76,7 +114,9 @@ describe('a server is degraded, and decides checks,', () => {
       const { reasons } = await readyz(server);
       return Object.values(files).every((path) => {
         const cause = `disk: ${path} cannot be written (`;
-        return reasons.some((text) => text.startsWith(cause) && /It began \d+ s ago\./.test(text));
+        return reasons.some(
+          (text) => text.startsWith(cause) && /It began [1-9]\d* s ago\./.test(text),
+        );
       });
     });
     await expectReasons(server, Object.keys(files));
@@ -86,6 +126,7 @@ describe('a server is degraded, and decides checks,', () => {
       return (await readyz(server)).status === 'ready';
     });
     expect(await server.metric('weir_degraded{reason="checkpoints"}')).toBe(0);
+    await expectPast(server, Object.keys(files), sinceMs);
   });
 
   test('after a shard worker has died, with the number of deaths', async () => {
