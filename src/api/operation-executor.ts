@@ -81,7 +81,10 @@ export class OperationExecutor {
     const user = userNameOf(keyId);
     const permissions =
       user === undefined ? this.#permissionsOfKey(keyId) : this.#permissionsOfUser(user);
-    const author = user === undefined ? { keyId } : { keyId: null, by: 'user' as const, user };
+    const author =
+      user === undefined
+        ? { keyId, keyName: registry.key(keyId)!.name }
+        : { keyId: null, by: 'user' as const, user };
     const audit = (details: AuditDetails) => registry.audit({ at: nowMs(), ...details, ...author });
     const validate: OperationContext['validate'] = (validator, input) => {
       const valid = validator.validate(input);

@@ -31,7 +31,7 @@ const list = subcommand({
     by: {
       type: 'string',
       value: '<author>',
-      help: 'only changes by this id of a key, user or source',
+      help: 'only changes by this key (its id or name), user or source',
     },
     namespace: { type: 'string', value: '<namespace>', help: 'only this one: a name or an id' },
     target: { type: 'string', value: '<text>', help: 'only targets that contain it' },
@@ -67,17 +67,24 @@ async function* newestEntries(
   }
 }
 
-function entryRow({ at, id, action, keyId, by, user, target, ...rest }: Fields): string[] {
+function entryRow({ at, id, action, target, ...rest }: Fields): string[] {
+  const { keyId, keyName, by, user, ...others } = rest;
   const time = typeof at === 'number' ? isoTime(at) : valueCell(at);
-  const author = typeof by === 'string' && /^[\w ]+$/.test(by) ? by : valueCell(keyId ?? by);
   return [
     time,
     valueCell(id),
     valueCell(action),
-    user === undefined ? author : `${author} ${valueCell(user)}`,
+    authorText({ keyId, keyName, by, user }),
     targetText(action, target),
-    changeText(rest),
+    changeText(others),
   ];
+}
+
+/** The source and its user, or the key: its name and its id. */
+function authorText({ keyId, keyName, by, user }: Fields): string {
+  const source = typeof by === 'string' && /^[\w ]+$/.test(by) ? by : valueCell(keyId ?? by);
+  if (user !== undefined) return `${source} ${valueCell(user)}`;
+  return keyName === undefined ? source : `${valueCell(keyName)} ${source}`;
 }
 
 /** Formatters of targets, by the first word of the action (before the dot). */

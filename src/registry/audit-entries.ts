@@ -14,7 +14,7 @@ import type { AuditEntry, ImportCounts, NamespaceRecord, WithRow } from './store
 import type { Change } from './store/store.ts';
 
 /** An entry without the time and the author of the change. */
-export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'by' | 'user'>;
+export type AuditDetails = Omit<AuditEntry, 'at' | 'keyId' | 'keyName' | 'by' | 'user'>;
 
 export function keyCreation(key: KeyRecord): AuditDetails {
   return { action: 'key.create', target: keyTarget(key), after: keyGrant(key) };
@@ -138,11 +138,16 @@ export function publicEntry({
   at,
   action,
   keyId,
+  keyName,
   by,
   user,
   ...rest
 }: WithRow<AuditEntry>): AuditEntry & { id: number } {
-  const author = { ...(by !== undefined && { by }), ...(user !== undefined && { user }) };
+  const author = {
+    ...(keyName !== undefined && { keyName }),
+    ...(by !== undefined && { by }),
+    ...(user !== undefined && { user }),
+  };
   return { id, at, action, keyId, ...author, ...rest };
 }
 

@@ -57,6 +57,7 @@ test('weir audit list shows the target, the author and the change of every kind 
   expect(await matching(...inDefault, '--action', 'override.update')).toEqual(['override.update']);
   const ofPolicy = ['policy.delete', 'policy.update', 'policy.create'];
   expect(await matching('--by', 'configuration file')).toEqual(ofPolicy);
+  expect(await matching('--by', 'configured root key')).toHaveLength(entries.length - 3);
   await server.stop();
   removeDirectory(place);
 
@@ -67,7 +68,8 @@ test('weir audit list shows the target, the author and the change of every kind 
   const cells = rows.map((row) => {
     return starts.map((start, i) => row.slice(start, starts[i + 1]).trimEnd());
   });
-  const root = entries.find(({ action }) => action === 'key.create')?.keyId;
+  const rootId = entries.find(({ action }) => action === 'key.create')?.keyId;
+  const root = `"configured root key" ${rootId}`;
   const file = 'configuration file';
   const namespaceId = (entries.find(({ action }) => action === 'namespace.create')?.target ??
     {}) as { namespaceId?: string };

@@ -484,6 +484,7 @@ describeEngines(
           {
             ...{ id: expect.any(Number), at: expect.any(Number), action: 'hold.end' },
             keyId: keys.find(({ name }) => name === 'operator')?.keyId,
+            keyName: 'operator',
             target: { ...hold, kind: 'lease', namespaceId },
             after: { released: 5 },
           },

@@ -3,7 +3,7 @@
 import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Select, Unavailable, useAction, useLoad } from '../common/controls.tsx';
 import { Copy } from '../common/copy.tsx';
-import { dateTimeText, formatWhole } from '../common/format.ts';
+import { dateTimeText, formatDuration, formatWhole } from '../common/format.ts';
 import { JsonView, wordsOf } from '../common/json-view.tsx';
 import { useKeyNames } from '../common/key-names.ts';
 import { NamespaceField } from '../common/namespace-field.tsx';
@@ -91,8 +91,7 @@ export function AuditView({ grant, route }: ViewProps) {
   });
   const entries = [...(first.data?.entries ?? []), ...(older?.entries ?? [])];
   const go = (changes: Partial<Filter>) => {
-    const by = idOf({ ...form, ...changes }.by, names);
-    navigate(linkTo('audit', '', { ...givenFields({ ...form, ...changes, by }) }));
+    navigate(linkTo('audit', '', { ...givenFields({ ...form, ...changes }) }));
   };
   const isFiltered = Object.keys(givenFields(filter)).length > 0;
   return (
@@ -189,12 +188,6 @@ export function AuditView({ grant, route }: ViewProps) {
   }
 }
 
-/** The id of the key that a text names, or the text: an id, a user or a source. */
-function idOf(text: string, names: ReadonlyMap<string, string>): string {
-  const [id, ...others] = [...names].filter(([, name]) => name === text).map(([keyId]) => keyId);
-  return id !== undefined && others.length === 0 ? id : text;
-}
-
 function timeOf(ms: string): number | undefined {
   return ms === '' ? undefined : Number(ms);
 }
@@ -204,8 +197,8 @@ function msOf({ value }: HTMLInputElement): string {
 }
 
 function columnsOf(names: ReadonlyMap<string, string>): Column<Entry>[] {
-  const authorOf = ({ keyId, by, user }: Entry) => {
-    return user ?? (keyId === null ? by : (names.get(keyId) ?? keyId));
+  const authorOf = ({ keyId, keyName, by, user }: Entry) => {
+    return user ?? (keyId === null ? by : (keyName ?? names.get(keyId) ?? keyId));
   };
   return [
     { name: 'Time', cell: ({ at }) => <Time ms={at} />, value: ({ at }) => at },
@@ -265,9 +258,11 @@ function Change({ before, after, counts }: Entry) {
   if (counts !== undefined) {
     return <>{`${counts.created} new, ${counts.updated} changed, ${counts.unchanged} the same`}</>;
   }
+  const changes = changesOf(before, after);
+  if (changes.length === 0) return null;
   return (
     <ul class="details">
-      {changesOf(before, after).map(([key, was, is]) => (
+      {changes.map(([key, was, is]) => (
         <li key={key}>
           <span class="label">{wordsOf(key)}</span>{' '}
           {was !== undefined && <Value name={key} value={was} />}
@@ -295,10 +290,26 @@ function isCut({ permissions = [], permissionCount = 0 }: Fields): boolean {
   return (permissions as unknown[]).length !== permissionCount;
 }
 
+type PolicyWindow = Response<'ratelimits.listPolicies'>['policies'][number]['windows'][number];
+
+function isWindow(value: unknown): value is PolicyWindow {
+  return typeof value === 'object' && value !== null && 'limit' in value && 'duration' in value;
+}
+
+/** A window of a policy, such as "100 in 1 min, sliding". */
+function windowText({ limit, duration, algorithm, burst }: PolicyWindow): string {
+  const rule = algorithm === undefined ? '' : `, ${algorithm}`;
+  const extra = burst === undefined ? '' : `, burst ${formatWhole(burst)}`;
+  return `${formatWhole(limit)} in ${formatDuration(duration)}${rule}${extra}`;
+}
+
 /** A value in one line. */
 function Value({ name, value }: { name: string; value: unknown }) {
   if (Array.isArray(value) && value.every((item) => typeof item === 'string')) {
     return <Name text={value.join(', ')} />;
+  }
+  if (Array.isArray(value) && value.length > 0 && value.every(isWindow)) {
+    return <Name text={value.map(windowText).join('; ')} />;
   }
   if (typeof value === 'object' && value !== null) return <Name text={JSON.stringify(value)} />;
   return <JsonView name={name} value={value} />;

@@ -100,9 +100,9 @@ function RevokeKey({ record, keys, isOwn, grant, onDone, onClose }: RevokeProps)
     const { items } = await callAll('audit.list', about, ({ entries }) => entries, 1);
     return items.at(0);
   }, [keyId]);
-  const { user, keyId: byId, by } = creation.data ?? {};
-  // The log may have lost the entry. The key that made this one may be revoked.
-  const author = user ?? keys.find((key) => key.keyId === byId)?.name ?? byId ?? by;
+  const { user, keyId: byId, keyName, by } = creation.data ?? {};
+  // The log may have lost the entry. Older entries have no name.
+  const author = user ?? keyName ?? keys.find((key) => key.keyId === byId)?.name ?? byId ?? by;
   return (
     <Confirm
       title="Revoke the key?"

@@ -82,6 +82,8 @@ export interface AuditEntry {
   action: (typeof AUDIT_ACTIONS)[number];
   /** The id of the API key that made the change; null without one. */
   keyId: string | null;
+  /** The name of this key. Entries of older versions have none. */
+  keyName?: string;
   /** Set if `keyId` is null. */
   by?: (typeof AUDIT_SOURCES)[number];
   /** The name of the user. Set if `by` is `user`. */

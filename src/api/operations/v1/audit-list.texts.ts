@@ -33,6 +33,7 @@ export const listAuditTexts = documented(listAudit, response, {
             at: 1795179540600,
             action: 'override.update',
             keyId: KEY_ID,
+            keyName: 'configured root key',
             target: {
               overrideId: OVERRIDE_ID,
               namespace: 'api',

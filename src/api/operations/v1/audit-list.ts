@@ -53,6 +53,9 @@ export function response() {
     keyId: Type.Union([Type.String(), Type.Null()], {
       description: 'Id of the API key that made the change. `null` if none did.',
     }),
+    keyName: Type.Optional(
+      named('Name of this key. Absent without a key, and in entries of older versions.'),
+    ),
     by: Type.Optional(
       Type.Enum([...AUDIT_SOURCES], {
         description: 'Source of the change. Only if `keyId` is `null`.',
@@ -207,7 +210,7 @@ function filterFields() {
   return {
     action: Type.Optional(field(actions, 'Lists entries with this action only.')),
     by: Type.Optional(
-      name('Lists the changes by this key (its id), user or source (as in `by`) only.'),
+      name('Lists the changes by this key (its id or name), user or source (as in `by`) only.'),
     ),
     namespace: Type.Optional(
       name('Lists the entries of this namespace, by its name, id or pattern, only.'),
@@ -232,13 +235,13 @@ interface Filter {
 }
 
 function matches(entry: AuditEntry, { action, by, namespace, target, start, end }: Filter) {
-  const { keyId, by: source, user } = entry;
+  const { keyId, keyName, by: source, user } = entry;
   const targets = Object.values(entry.target).flat();
   const { namespace: name, namespaceId, namespaces = [] } = entry.target as TargetNamespaces;
   const sought = target?.toLowerCase();
   return (
     (action === undefined || entry.action === action) &&
-    (by === undefined || [keyId, source, user].includes(by)) &&
+    (by === undefined || [keyId, keyName, source, user].includes(by)) &&
     (namespace === undefined || [name, namespaceId, ...namespaces].includes(namespace)) &&
     (sought === undefined || targets.some((it) => String(it).toLowerCase().includes(sought))) &&
     entry.at >= (start ?? 0) &&
