@@ -183,6 +183,8 @@ export class ServerClient {
         names.push((item as { name: string }).name);
         if (names.length === SUGGESTED_FROM_MAX) break;
       }
+      // The first check of a namespace creates it, a moment after its answer.
+      if (names.includes(name)) return '; it was created a moment later: repeat the command';
       const near = nearestName(name, names);
       return near === undefined ? '' : `; did you mean ${quoted(near)}?`;
     } catch {
