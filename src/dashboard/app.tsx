@@ -4,7 +4,7 @@
  */
 
 import type { ComponentType } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { SessionInfo, SessionState } from '../observe/dashboard/snapshot.ts';
 import type { ViewProps } from './common/context.ts';
 import { ErrorNote, Note, useAction } from './common/controls.tsx';
@@ -254,7 +254,8 @@ function Status({ live: { history, connection } }: { live: Live }) {
 /** Finds an identifier in all namespaces. The key `/` puts the focus here. */
 function Search() {
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => {
+  // Not after the first paint: the reader may press the key at once.
+  useLayoutEffect(() => {
     const focus = (event: KeyboardEvent) => {
       const { target, key, ctrlKey, metaKey, altKey } = event;
       if (key !== '/' || ctrlKey || metaKey || altKey) return;

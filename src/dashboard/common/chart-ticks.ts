@@ -13,6 +13,9 @@ const STEPS_MS = [
   ...[1, 2, 7, 14, 30].map((count) => count * DAY_MS),
 ];
 
+/** A logarithmic axis of more decades has no ticks within them. */
+const FINE_DECADES_MAX = 2;
+
 /** From 0 to a round value that is not below the highest one. */
 export function valueTicks(highest: number, count: number): number[] {
   const rough = (highest > 0 ? highest : 1) / count;
@@ -21,6 +24,15 @@ export function valueTicks(highest: number, count: number): number[] {
   const step = factor * unit;
   const steps = Math.max(1, Math.ceil((highest / step) * (1 - 1e-9)));
   return Array.from({ length: steps + 1 }, (_, i) => Number((i * step).toPrecision(12)));
+}
+
+/** The same for a logarithmic axis: its first tick is not above the lowest value. */
+export function logarithmicTicks(lowest: number, highest: number): number[] {
+  const first = Math.floor(Math.log10(lowest) + 1e-9);
+  const last = Math.max(first + 1, Math.ceil(Math.log10(highest) - 1e-9));
+  const factors = last - first > FINE_DECADES_MAX ? [1] : [1, 2, 5];
+  const decades = Array.from({ length: last - first }, (_, i) => 10 ** (first + i));
+  return [...decades.flatMap((unit) => factors.map((factor) => factor * unit)), 10 ** last];
 }
 
 export function timeTicks({ start, end }: Span, countMax: number) {

@@ -5,7 +5,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Span } from './buckets.ts';
-import { timeTicks, valueTicks } from './chart-ticks.ts';
+import { logarithmicTicks, timeTicks, valueTicks } from './chart-ticks.ts';
 import { Table } from './controls.tsx';
 import { formatSpan, formatTick, formatTime } from './format.ts';
 
@@ -28,6 +28,8 @@ interface ChartProps {
   series: readonly ChartSeries[];
   /** Whether values add up: areas on each other. */
   isStacked?: boolean;
+  /** Whether the axis of values is logarithmic. All values are above 0 then. */
+  isLogarithmic?: boolean;
   format: (value: number) => string;
   /** Of the values at the axis, if they have another form. */
   formatAxis?: (value: number) => string;
@@ -291,18 +293,18 @@ interface DrawingProps extends ChartProps {
 }
 
 function Drawing(props: DrawingProps) {
-  const { buckets, series, isStacked = false, span, width, plotWidth, cursor, selected } = props;
-  const { format, formatAxis = format } = props;
+  const { buckets, series, isStacked = false, isLogarithmic = false } = props;
+  const { span, width, plotWidth, cursor, selected, format, formatAxis = format } = props;
   const plotHeight = HEIGHT - MARGIN.top - MARGIN.bottom;
   const bottom = MARGIN.top + plotHeight;
   const layers = layersOf(series, isStacked);
-  const highest = Math.max(0, ...layers.flatMap(({ bounds }) => bounds.map((it) => it?.[1] ?? 0)));
-  const values = valueTicks(highest, VALUE_TICKS);
+  const tops = layers.flatMap(({ bounds }) => bounds.flatMap((it) => it?.[1] ?? []));
+  const axis = axisOf(tops, isLogarithmic);
   const x = (ms: number) => {
     const inside = Math.min(span.end, Math.max(span.start, ms));
     return round(MARGIN.left + ((inside - span.start) / (span.end - span.start)) * plotWidth);
   };
-  const y = (value: number) => round(bottom - (value / values.at(-1)!) * plotHeight);
+  const y = (value: number) => round(bottom - axis.shareOf(value) * plotHeight);
   const ticks = timeTicks(span, Math.max(2, plotWidth / TICK_WIDTH));
   /** From left to right in steps. */
   const stepsOf = (run: readonly number[], heightOf: (index: number) => number) => {
@@ -313,7 +315,7 @@ function Drawing(props: DrawingProps) {
   };
   return (
     <svg role="img" aria-label={props.label} width={width} height={HEIGHT}>
-      {(buckets.length === 0 ? [0] : values).map((value) => (
+      {(buckets.length === 0 ? [0] : axis.ticks).map((value) => (
         <g key={value} class="tick">
           <line x1={MARGIN.left} x2={width - MARGIN.right} y1={y(value)} y2={y(value)} />
           <text x={MARGIN.left - 6} y={y(value)} dy="0.32em" text-anchor="end">
@@ -336,15 +338,15 @@ function Drawing(props: DrawingProps) {
           return of !== null && (!isStacked || meaning === 'allowed' || of[1] > of[0]);
         };
         return runsOf(buckets, isShown).map((run) => {
-          const tops = stepsOf(run, (i) => bounds[i]![1]);
+          const edge = stepsOf(run, (i) => bounds[i]![1]);
           const bottoms = stepsOf(run, (i) => bounds[i]![0]);
           const key = `${name} ${run[0]}`;
           return (
             <g key={key} class={meaning}>
               {isStacked && (
-                <path class="area" d={`M${tops.concat(bottoms.reverse()).join('L')}Z`} />
+                <path class="area" d={`M${edge.concat(bottoms.reverse()).join('L')}Z`} />
               )}
-              <path class="edge" d={`M${tops.join('L')}`} />
+              <path class="edge" d={`M${edge.join('L')}`} />
             </g>
           );
         });
@@ -363,6 +365,20 @@ function Drawing(props: DrawingProps) {
       )}
     </svg>
   );
+}
+
+/** The ticks of an axis, and the share of its height at which a value is. */
+function axisOf(values: readonly number[], isLogarithmic: boolean) {
+  const highest = Math.max(0, ...values);
+  if (!isLogarithmic) {
+    const ticks = valueTicks(highest, VALUE_TICKS);
+    return { ticks, shareOf: (value: number) => value / ticks.at(-1)! };
+  }
+  if (highest === 0) return { ticks: [], shareOf: () => 0 };
+  const ticks = logarithmicTicks(Math.min(...values), highest);
+  const [first] = ticks;
+  const decades = Math.log(ticks.at(-1)! / first);
+  return { ticks, shareOf: (value: number) => Math.log(Math.max(first, value) / first) / decades };
 }
 
 /** A tenth of a pixel is fine enough. */

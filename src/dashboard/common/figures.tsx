@@ -20,12 +20,22 @@ function deniedShare({ allowed = 0, denied = 0 }: Partial<Figures>): string {
   return allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied));
 }
 
-/** The columns of a table that the reader orders. @param per the time of each figure, as `/s` */
+export function countsLeases({ leasesGranted = 0, leasesDenied = 0 }: Partial<Figures>): boolean {
+  return leasesGranted + leasesDenied > 0;
+}
+
+/**
+ * The columns of a table that the reader orders.
+ * @param hasLeases whether there are leases at all; otherwise they have no columns
+ * @param per the time of each figure, as `/s`
+ */
 export function figureColumns<Row extends Partial<Figures>>(
   format: (figure: number) => string,
+  hasLeases: boolean,
   per = '',
 ): Column<Row>[] {
-  return SHOWN.flatMap(({ name, label }): Column<Row>[] => {
+  const shown = SHOWN.filter(({ name }) => hasLeases || !name.startsWith('leases'));
+  return shown.flatMap(({ name, label }): Column<Row>[] => {
     const column: Column<Row> = {
       name: `${label}${per}#`,
       cell: ({ [name]: figure }) =>

@@ -8,6 +8,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { Snapshot } from '../../observe/dashboard/snapshot.ts';
 import { mergeMinutes, type PastMinute } from './minutes.ts';
 import { sessionState } from './operations.ts';
+import { setServerTime } from './server-clock.ts';
 
 /** Snapshots that are kept: five minutes. */
 const HISTORY_MAX = 300;
@@ -83,6 +84,7 @@ class LiveFeed {
   }
 
   #add(snapshot: Snapshot): void {
+    setServerTime(snapshot.at);
     const { history } = this.#live;
     this.#update({ connection: 'open', history: [...history, snapshot].slice(-HISTORY_MAX) });
   }

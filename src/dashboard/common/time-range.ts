@@ -7,6 +7,7 @@ import type { Span } from './buckets.ts';
 import type { Live } from './live.ts';
 import { firstMinute } from './minutes.ts';
 import type { Route } from './router.ts';
+import { serverNow } from './server-clock.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -25,7 +26,7 @@ export const DEFAULT_RANGE = '1h';
 
 /** Start and end in Unix ms. */
 export function rangeOf(range: Range): { start: number; end: number } {
-  const end = Date.now();
+  const end = serverNow();
   return { start: end - RANGES[range].ms, end };
 }
 
@@ -52,7 +53,7 @@ export function timeRangeOf(
   choices: readonly Range[],
 ): TimeRange {
   // By the clock of the server, whose figures they are.
-  const now = history.at(-1)?.at ?? Date.now();
+  const now = history.at(-1)?.at ?? serverNow();
   const from = timeIn(query, 'from');
   const to = timeIn(query, 'to');
   const end = to ?? now;

@@ -15,6 +15,7 @@ import { formatDuration, formatWhole } from '../common/format.ts';
 import type { Target } from '../common/identifier-actions.tsx';
 import { call, type Response } from '../common/operations.ts';
 import type { Grant } from '../common/permissions.ts';
+import { serverNow } from '../common/server-clock.ts';
 import { Name, Time } from '../common/text.tsx';
 import { visibleText } from '../common/visible-text.ts';
 
@@ -50,7 +51,7 @@ export function BlockIdentifier({ target, grant, onDone, onClose }: BlockProps) 
   const known = useExplanation(target, grant);
   const saving = useAction(async () => {
     const { namespace, identifier } = target;
-    const expires = Date.now() + Number(time);
+    const expires = serverNow() + Number(time);
     const why = reason === '' ? {} : { reason };
     await call('ratelimits.setBlock', { namespaceName: namespace, identifier, expires, ...why });
     onDone(`${describe(target)} is blocked for ${formatDuration(Number(time))}.`);

@@ -69,7 +69,7 @@ export function Places({ identifier }: { identifier: string }) {
   const places = useLoad(async () => {
     const operation = 'ratelimits.findIdentifier';
     const { items } = await callAll(operation, { identifier }, ({ found }) => found, PLACES_MAX);
-    return items.toSorted((a, b) => (b.lastDenied?.until ?? 0) - (a.lastDenied?.until ?? 0));
+    return items.toSorted(byDenial);
   }, [identifier]);
   return (
     <section aria-labelledby="places">
@@ -93,6 +93,17 @@ export function Places({ identifier }: { identifier: string }) {
       )}
     </section>
   );
+}
+
+/** The latest denial first. A flood may have left out its record: then the fullest counter. */
+function byDenial(a: Place, b: Place): number {
+  const later = (b.lastDenied?.until ?? 0) - (a.lastDenied?.until ?? 0);
+  return later === 0 ? shareUsed(b) - shareUsed(a) : later;
+}
+
+function shareUsed({ block, counters, last }: Place): number {
+  if (block !== undefined) return 1;
+  return Math.max(0, ...counters.map((one) => usedOf(one, last) / Math.max(1, one.limit)));
 }
 
 /** The known identifiers that begin with a text, and are longer. */

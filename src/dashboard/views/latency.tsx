@@ -72,6 +72,7 @@ export function LatencyChart({ buckets, bounds, span, onZoom }: LatencyChartProp
       }))}
       format={formatLatency}
       formatAxis={formatMicroseconds}
+      isLogarithmic
       span={span}
       onZoom={onZoom}
     />

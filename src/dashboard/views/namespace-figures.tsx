@@ -11,6 +11,7 @@ import { secondBuckets } from '../common/minutes.ts';
 import { call, type TimelinePoint } from '../common/operations.ts';
 import { TimeBar, zoom } from '../common/range.tsx';
 import type { Route } from '../common/router.ts';
+import { serverNow } from '../common/server-clock.ts';
 import {
   fieldsOf,
   granularityOf,
@@ -44,12 +45,13 @@ export function NamespaceFigures({ namespaceName, live, route }: NamespaceFigure
   const loaded = useLoad(
     async () => {
       const range = { start: Math.floor(time.start), end: Math.ceil(time.end) + 1 };
-      const granularity = granularityOf(time, live.history.at(-1)?.at ?? Date.now());
+      const nowMs = live.history.at(-1)?.at ?? serverNow();
+      const granularity = granularityOf(time, nowMs);
       const [{ points }, top] = await Promise.all([
         call('analytics.getTimeline', { namespaceName, granularity, ...range }),
         call('analytics.getIdentifiers', { namespaceName, limit: IDENTIFIERS_SHOWN, ...range }),
       ]);
-      return { buckets: timelineBuckets(points, STEP_MS[granularity], time, live), top };
+      return { buckets: timelineBuckets(points, STEP_MS[granularity], time, live, nowMs), top };
     },
     [namespaceName, JSON.stringify(fieldsOf(time))],
     ticks,
@@ -108,16 +110,18 @@ function timelineBuckets(
   stepMs: number,
   { start, end }: Span,
   { minutes }: Live,
+  nowMs: number,
 ): Bucket<Counted>[] {
   const byTime = new Map(points.map((point) => [point.time, point]));
   const down = new Set(
     minutes.filter(({ decisions }) => decisions?.ranMs === 0).map(({ at }) => at),
   );
   const buckets: Bucket<Counted>[] = [];
-  for (let at = Math.floor(start / stepMs) * stepMs; at < end; at += stepMs) {
+  for (let at = Math.floor(start / stepMs) * stepMs; at < Math.min(end, nowMs); at += stepMs) {
     const point = byTime.get(at);
     if (point === undefined && down.has(at)) continue;
-    const until = Math.min(at + stepMs, end);
+    // Its counts are of all of it, also where the time that is shown ends earlier.
+    const until = Math.min(at + stepMs, nowMs);
     const figures = point ?? NO_FIGURES;
     buckets.push({ start: at, end: until, value: { ...figures, ms: until - at } });
   }

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, Field, Note, useLoad, useTicks } from '../common/controls.tsx';
 import { Copy } from '../common/copy.tsx';
-import { figureColumns } from '../common/figures.tsx';
+import { countsLeases, figureColumns } from '../common/figures.tsx';
 import { formatShort, formatSpan, formatWhole } from '../common/format.ts';
 import type { PastMinute } from '../common/minutes.ts';
 import { useNamespaces } from '../common/namespaces.ts';
@@ -69,7 +69,7 @@ export function NamespacesView({ grant, live }: ViewProps) {
       ) : (
         <SortedTable
           caption={`Namespaces: ${formatWhole(rows.length)}`}
-          columns={columnsOf(live.minutes)}
+          columns={columnsOf(live.minutes, rows.some(countsLeases))}
           rows={rows}
           keyOf={({ name = '' }) => name}
         />
@@ -84,7 +84,7 @@ function checksOf({ allowed = 0, denied = 0 }: Partial<NamespaceTotals>): number
 
 type Row = Partial<NamespaceTotals>;
 
-function columnsOf(minutes: readonly PastMinute[]): Column<Row>[] {
+function columnsOf(minutes: readonly PastMinute[], hasLeases: boolean): Column<Row>[] {
   return [
     {
       name: 'Namespace',
@@ -98,7 +98,7 @@ function columnsOf(minutes: readonly PastMinute[]): Column<Row>[] {
         ),
       value: ({ name }) => name,
     },
-    ...figureColumns<Row>(formatShort),
+    ...figureColumns<Row>(formatShort, hasLeases),
     {
       name: 'Denied, last hour',
       cell: ({ name = '' }) => <DeniedSparkline minutes={minutes} name={name} />,

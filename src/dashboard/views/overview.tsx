@@ -6,7 +6,7 @@ import { bucketsIn, type Span } from '../common/buckets.ts';
 import type { ViewProps } from '../common/context.ts';
 import { Figure, Select } from '../common/controls.tsx';
 import { countsOf, type Decisions, decisionBuckets, sumDecisions } from '../common/decisions.ts';
-import { figureColumns, Short } from '../common/figures.tsx';
+import { countsLeases, figureColumns, Short } from '../common/figures.tsx';
 import {
   formatBytes,
   formatLatency,
@@ -22,7 +22,7 @@ import { TimeBar, zoom } from '../common/range.tsx';
 import { linkTo, linkWith, navigate } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { DeniedSparkline } from '../common/sparkline.tsx';
-import { Name } from '../common/text.tsx';
+import { Name, Time } from '../common/text.tsx';
 import {
   fieldsOf,
   isChosen,
@@ -157,6 +157,7 @@ interface SummaryProps extends Rates {
 function Summary({ health, bounds, counts, coveredMs, allowed, denied, note }: SummaryProps) {
   const isReady = health.status === 'ready';
   const { live, capacity, isNearlyFull } = health.counters;
+  const [lastFault] = health.pastFaults;
   return (
     <>
       {health.reasons.length > 0 && (
@@ -170,7 +171,18 @@ function Summary({ health, bounds, counts, coveredMs, allowed, denied, note }: S
         </section>
       )}
       <dl class="figures">
-        <Figure name="Status" value={health.status} kind={isReady ? 'good' : 'warn'} />
+        <Figure
+          name="Status"
+          value={health.status}
+          note={
+            lastFault && (
+              <>
+                last fault <Time ms={lastFault.end} />
+              </>
+            )
+          }
+          kind={isReady ? 'good' : 'warn'}
+        />
         <Figure
           name="Requests"
           value={
@@ -246,7 +258,9 @@ interface NamespacesProps {
 }
 
 function Namespaces({ live: { history, minutes }, time, chosen }: NamespacesProps) {
-  const rows = (history.at(-1)?.namespaces ?? [])
+  const namespaces = history.at(-1)?.namespaces ?? [];
+  const hasLeases = namespaces.some(({ total }) => countsLeases(total));
+  const rows = namespaces
     .map(({ id, name, total }): NamespaceRow => {
       const rates = chosen === undefined ? recentRatesOf(history, name) : ratesOf(chosen, name);
       return { id, name, total: checksOf(total), ...rates };
@@ -264,7 +278,7 @@ function Namespaces({ live: { history, minutes }, time, chosen }: NamespacesProp
               ? 'By namespace, last 10 s'
               : `By namespace, ${formatSpan(time.start, time.end)}`
           }
-          columns={columnsOf(time, minutes)}
+          columns={columnsOf(time, minutes, hasLeases)}
           rows={rows}
           keyOf={({ name }) => name}
         />
@@ -276,7 +290,11 @@ function Namespaces({ live: { history, minutes }, time, chosen }: NamespacesProp
 /** Rates, and all checks since the start. */
 type NamespaceRow = Partial<Figures> & { id: string | undefined; name: string; total: number };
 
-function columnsOf(time: TimeRange, minutes: readonly PastMinute[]): Column<NamespaceRow>[] {
+function columnsOf(
+  time: TimeRange,
+  minutes: readonly PastMinute[],
+  hasLeases: boolean,
+): Column<NamespaceRow>[] {
   return [
     {
       name: 'Namespace',
@@ -290,7 +308,7 @@ function columnsOf(time: TimeRange, minutes: readonly PastMinute[]): Column<Name
         ),
       value: ({ name }) => name,
     },
-    ...figureColumns<NamespaceRow>(formatPerSecond, '/s'),
+    ...figureColumns<NamespaceRow>(formatPerSecond, hasLeases, '/s'),
     {
       name: 'Denied, last hour',
       cell: ({ name }) => <DeniedSparkline minutes={minutes} name={name} />,

@@ -1,5 +1,9 @@
 import { describe, expect, test, vi } from 'vitest';
-import { timeTicks, valueTicks } from '../../../src/dashboard/common/chart-ticks.ts';
+import {
+  logarithmicTicks,
+  timeTicks,
+  valueTicks,
+} from '../../../src/dashboard/common/chart-ticks.ts';
 
 vi.hoisted(() => {
   process.env.TZ = 'Asia/Kathmandu';
@@ -15,6 +19,15 @@ describe('the ticks of values', () => {
     [12_345, [0, 5_000, 10_000, 15_000]],
   ])('up to %d are round, and the last is not below it', (highest, ticks) => {
     expect(valueTicks(highest, 4)).toEqual(ticks);
+  });
+
+  test.each([
+    [50, 50, [10, 20, 50, 100]],
+    [100, 100, [100, 200, 500, 1_000]],
+    [25, 1_000, [10, 20, 50, 100, 200, 500, 1_000]],
+    [10, 5_000_000, [10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]],
+  ])('of a logarithmic axis from %d to %d enclose them', (lowest, highest, ticks) => {
+    expect(logarithmicTicks(lowest, highest)).toEqual(ticks);
   });
 });
 
