@@ -70,9 +70,10 @@ describe('a user whom the proxy has signed in', () => {
     expect(client.session.holder).toEqual({ user: ANN, role: 'viewer' });
     const current = await client.send({ path: '/dashboard/session' });
     expect(JSON.parse(current.text)).toMatchObject({ session: client.session, user: ANN });
-    expect(logRecords(server, 'dashboard: signed in')).toContainEqual(
-      expect.objectContaining({ user: ANN, role: 'viewer' }),
-    );
+    // The log may come later than the response.
+    await expect
+      .poll(() => logRecords(server, 'dashboard: signed in'))
+      .toContainEqual(expect.objectContaining({ user: ANN, role: 'viewer' }));
   });
 
   test('starts a session from the own Origin with JSON only, as with a key', async () => {
