@@ -41,7 +41,7 @@ const tail = subcommand({
       type: 'string',
       value: '<source>',
       choices: LIMIT_SOURCES,
-      help: 'only limits from there: override, policy or request',
+      help: `only limits from there: ${LIMIT_SOURCES.join(', ')}`,
     },
     override: { type: 'string', value: '<id>', help: 'only decisions by this override' },
     lines: {
