@@ -69,7 +69,7 @@ interface ExplainResponse {
   holds?: HoldFields;
   policy?: { shadow: boolean };
   windows: ExplainedWindow[];
-  recent?: { since: number; lastDenied?: ShownDecision };
+  recent?: { since: number; lastDenied?: ShownDecision; leftOut?: number };
   deniedThisHour?: { start: number; count: number; error: number };
   counters: CounterFields[];
 }
@@ -293,7 +293,12 @@ function denialParagraph({ recent, deniedThisHour }: ExplainResponse): string[] 
     const { lastDenied } = recent;
     lines.push(`Last denied: ${isoTime(lastDenied.until)}, ${limitTexts(lastDenied).join(', ')}.`);
   } else if (recent !== undefined) {
-    lines.push(`Last denied: not since ${isoTime(recent.since)}, when the records begin.`);
+    const since = `since ${isoTime(recent.since)}, when the records begin`;
+    lines.push(
+      recent.leftOut === undefined
+        ? `Last denied: not ${since}.`
+        : `Last denied: no record ${since}. ${recent.leftOut} denials of the namespace have none.`,
+    );
   }
   if (deniedThisHour !== undefined) {
     const times = countCell(deniedThisHour) === '1' ? 'time' : 'times';

@@ -86,6 +86,8 @@ export type LimitSource = (typeof LIMIT_SOURCES)[number];
 interface FoundRecord {
   timeMs: number;
   isAllowed: boolean;
+  /** As in `RecentDecision`. */
+  leftOut: number;
   /** A number for the namespace, by which its records are told from those of others. */
   namespaceHash: number;
   thread: ThreadDecisions;
@@ -190,7 +192,8 @@ class ThreadDecisions {
       const isAllowed = (word('flags') & FLAG.allowed) !== 0;
       // 53 bits of the hash.
       const namespaceHash = (word('namespace0') >>> 0) * 2 ** 21 + (word('namespace1') >>> 11);
-      yield { timeMs, isAllowed, namespaceHash, thread: this, number };
+      const leftOut = word('leftOut');
+      yield { timeMs, isAllowed, leftOut, namespaceHash, thread: this, number };
     }
   }
 

@@ -50,6 +50,8 @@ export interface RecentFacts {
   /** The last recorded decision. */
   last?: ShownDecision;
   lastDenied?: ShownDecision;
+  /** Denials of the namespace without a record, where `lastDenied` is absent. */
+  leftOut?: number;
   /**
    * The last checks whose terms the next check has, one of each duration and rule, the newest
    * first. Applications that check several windows make all checks within RECENT_TOGETHER_MS.
@@ -125,8 +127,10 @@ function recentFacts(
     return undefined;
   };
   const last = firstOf({ identity });
-  if (last === undefined) return { since: recent.sinceMs, checks: [] };
-  const lastDenied = firstOf({ identity, isAllowed: false });
+  const lastDenied = last && firstOf({ identity, isAllowed: false });
+  const leftOut = lastDenied === undefined ? leftOutOf(recent, key) : 0;
+  const denials = { ...(lastDenied && { lastDenied }), ...(leftOut > 0 && { leftOut }) };
+  if (last === undefined) return { since: recent.sinceMs, checks: [], ...denials };
   const checks = new Map<string, DecidedCheck>();
   const startMs = last.time - RECENT_TOGETHER_MS;
   for (const decision of recent.decisions({ identity, startMs })) {
@@ -141,6 +145,13 @@ function recentFacts(
   }
   return {
     ...{ since: recent.sinceMs, checks: [...checks.values()], last },
-    ...(lastDenied && { lastDenied }),
+    ...denials,
   };
+}
+
+/** Denials of a namespace that have no record. @param key see `namespaceKey` */
+function leftOutOf(recent: RecentDecisionQueries, key: string): number {
+  let sum = 0;
+  for (const { leftOut } of recent.find({ isNamespace: (one) => one === key })) sum += leftOut;
+  return sum;
 }

@@ -64,16 +64,19 @@ const QUOTED_OR_TIME = /("(?:[^"\\]|\\.)*"|\d{4}-\d\d-\d\dT[\d:.]+Z)/;
 /** When the identifier was last denied, and how often in this hour, as far as it is known. */
 function Denials({ explanation: { recent, deniedThisHour } }: { explanation: Explanation }) {
   if (recent === undefined && deniedThisHour === undefined) return null;
-  const { lastDenied } = recent ?? {};
+  const { lastDenied, leftOut } = recent ?? {};
+  const absent = leftOut === undefined ? 'not lately' : 'no record';
   return (
     <dl class="figures">
       {recent !== undefined && (
         <Figure
           name="Last denied"
-          value={lastDenied === undefined ? 'not lately' : <Time ms={lastDenied.until} />}
+          value={lastDenied === undefined ? absent : <Time ms={lastDenied.until} />}
           note={
             lastDenied === undefined ? (
               <>
+                {leftOut !== undefined &&
+                  `${formatWhole(leftOut)} denials of the namespace have none; `}
                 the records begin at <Time ms={recent.since} />
               </>
             ) : (

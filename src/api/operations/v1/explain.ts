@@ -113,8 +113,14 @@ export function response() {
           ),
           lastDenied: Type.Optional(
             Type.Object(decisionFields(), {
-              description: 'The last denial of a check or a lease. Absent if there is none.',
+              description: 'The last recorded denial. Absent if there is none.',
             }),
+          ),
+          leftOut: Type.Optional(
+            amount(
+              'Denials of the namespace that have no record, because many came within a second. ' +
+                'Some may be of the identifier. Only without `lastDenied`, and if there are any.',
+            ),
           ),
         },
         {
@@ -323,8 +329,9 @@ function isRuleInShadow([first]: readonly CheckTerms[], { recent }: ExplainFacts
   return first?.limit.from === 'decision' && recent?.checks.at(0)?.shadow === true;
 }
 
-function shownRecent({ since, last, lastDenied }: RecentFacts) {
-  return { since, ...(last && { last }), ...(lastDenied && { lastDenied }) };
+function shownRecent({ since, last, lastDenied, leftOut }: RecentFacts) {
+  const denials = { ...(lastDenied && { lastDenied }), ...(leftOut && { leftOut }) };
+  return { since, ...(last && { last }), ...denials };
 }
 
 /** The counters without the algorithms that no check uses, where the terms say which one does. */

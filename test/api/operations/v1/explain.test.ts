@@ -37,6 +37,7 @@ interface Explanation {
     since: number;
     last?: Fields & { count: number };
     lastDenied?: Fields & { count: number };
+    leftOut?: number;
   };
   deniedThisHour?: Fields;
 }
@@ -253,6 +254,23 @@ describeEngines('decided %s:', (mode) => {
       if (!isNewHour) expect(deniedThisHour).toMatchObject({ count: 3 });
       expect(deniedThisHour).toMatchObject({ error: 0 });
       expect(recent.lastDenied?.count).toBeLessThanOrEqual(3);
+    });
+
+    test('an explanation says in a flood that denials have no record', async () => {
+      const identifiers = Array.from({ length: 60 }, fresh);
+      const flood = [...identifiers, ...identifiers].map((identifier) => {
+        return server.ok('ratelimits.limit', check(identifier, { limit: 1, namespace: 'flood' }));
+      });
+      await Promise.all(flood);
+      const explained = await Promise.all(
+        identifiers.map((identifier) => explain({ namespace: 'flood', identifier })),
+      );
+      const unrecorded = explained.filter(({ recent }) => recent.lastDenied === undefined);
+      expect(unrecorded.length).toBeGreaterThan(0);
+      for (const { recent } of explained) {
+        if (recent.lastDenied === undefined) expect(recent.leftOut).toBeGreaterThan(0);
+        else expect(recent).not.toHaveProperty('leftOut');
+      }
     });
 
     test('of several windows that were checked together, each is predicted', async () => {
