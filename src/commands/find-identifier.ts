@@ -2,7 +2,7 @@
 
 import type { ResponseOf } from '../api/operations/documentation.ts';
 import { formatDuration } from '../core/duration.ts';
-import { usedOf } from '../core/window-rules.ts';
+import { byDenial, usedOf } from '../core/window-rules.ts';
 import { isoTime } from '../shared-memory/clock.ts';
 import { formatCell, formatCount, formatTable } from './output.ts';
 import type { ServerClient } from './server-client.ts';
@@ -12,7 +12,7 @@ type FindResponse = ResponseOf<typeof OPERATION>;
 export type FoundPlace = FindResponse['found'][number];
 
 export interface FoundPlaces {
-  /** The one with the latest denial first. */
+  /** See `byDenial`. */
   found: FoundPlace[];
   /** Namespaces that the key may read. */
   total: number;
@@ -31,7 +31,7 @@ export async function findIdentifier(
     if (!Array.isArray(page.found)) throw server.unexpectedResponseError(200);
     found.push(...page.found);
   } while (page.cursor !== undefined);
-  return { found: found.toSorted((a, b) => deniedMs(b) - deniedMs(a)), total: page.total };
+  return { found: found.toSorted(byDenial), total: page.total };
 }
 
 export function placesTable(found: readonly FoundPlace[]): string {
@@ -43,10 +43,6 @@ export function placesTable(found: readonly FoundPlace[]): string {
   ]);
   const header = ['NAMESPACE', 'LAST DENIED', 'COUNTERS AND HOLDS', 'OVERRIDE OR BLOCK'];
   return formatTable(header, rows).trimEnd();
-}
-
-function deniedMs({ lastDenied }: FoundPlace): number {
-  return lastDenied?.until ?? 0;
 }
 
 function counterTexts({ counters, last }: FoundPlace): string[] {

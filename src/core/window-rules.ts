@@ -40,18 +40,53 @@ interface LastCheck {
 
 interface Counted {
   duration: number;
+  /** Of the last allowed check. */
+  limit: number;
   /** By each rule that shares the counter. */
   algorithms: { readonly [rule in RuleName]?: { used: number } };
 }
 
 /**
- * The usage of a counter in one figure: as the rule of the last check counts it, or the largest one
- * if the last check is not known or had another duration.
+ * The usage of a counter in one figure: as the rule of the last check counts it. If the last check
+ * is not known or had another duration, the largest one within the limit: no rule lets more pass
+ * than the limit, so a larger usage is that of a rule which no check has.
  */
-export function usedOf({ duration, algorithms }: Counted, last: LastCheck | undefined): number {
+export function usedOf(
+  { duration, limit, algorithms }: Counted,
+  last: LastCheck | undefined,
+): number {
   const ofLast =
     last?.duration === duration && last.algorithm !== undefined
       ? algorithms[last.algorithm]
       : undefined;
-  return ofLast?.used ?? Math.max(0, ...Object.values(algorithms).map(({ used }) => used));
+  if (ofLast !== undefined) return ofLast.used;
+  const usages = Object.values(algorithms).map(({ used }) => used);
+  const ascending = usages.toSorted((a, b) => a - b);
+  // All are larger if the limit was lowered.
+  return ascending.findLast((used) => used <= limit) ?? ascending[0] ?? 0;
+}
+
+/** Where an identifier is: in a namespace. */
+interface Place {
+  lastDenied?: { until: number };
+  /** Present where the identifier is blocked. */
+  block?: object;
+  counters: readonly Counted[];
+  last?: LastCheck;
+}
+
+/**
+ * Compares two places: the latest denial first. In a flood a denial may have no record, so those
+ * without one follow by what is used of their limits.
+ */
+export function byDenial(a: Place, b: Place): number {
+  const later = (b.lastDenied?.until ?? 0) - (a.lastDenied?.until ?? 0);
+  return later === 0 ? shareUsed(b) - shareUsed(a) : later;
+}
+
+/** 1 where the identifier is denied. */
+function shareUsed({ block, counters, last }: Place): number {
+  if (block !== undefined) return 1;
+  const shares = counters.map((one) => usedOf(one, last) / Math.max(1, one.limit));
+  return Math.min(1, Math.max(0, ...shares));
 }

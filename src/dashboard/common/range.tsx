@@ -1,7 +1,6 @@
 /** Controls for the time that figures are shown for. The charts and tables of a page share it. */
 
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import type { Span } from './buckets.ts';
 import { formatSpan, formatTime } from './format.ts';
 import { linkWith, navigate, type Route } from './router.ts';
@@ -19,8 +18,10 @@ const LISTED: readonly Range[] = ['1h', '6h', '24h', '7d'];
 /** A selection that ends so close to now follows the time. */
 const NOW_MS = 10_000;
 
-export function useRange(): [Range, (range: Range) => void] {
-  return useState<Range>(DEFAULT_RANGE);
+/** One of the usual times, as the address has it, and how to choose another one. */
+export function rangeOfAddress(route: Route): [Range, (range: Range) => void] {
+  const range = LISTED.find((one) => one === route.query.get('last')) ?? DEFAULT_RANGE;
+  return [range, (last) => navigate(linkWith(route, { last: last === DEFAULT_RANGE ? '' : last }))];
 }
 
 interface RangeButtonsProps {

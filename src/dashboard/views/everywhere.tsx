@@ -1,17 +1,17 @@
 /** Identifiers in all namespaces: the busiest ones, and where one identifier is. */
 
-import { useState } from 'preact/hooks';
-import { usedOf } from '../../core/window-rules.ts';
+import { byDenial, usedOf } from '../../core/window-rules.ts';
+import type { ViewProps } from '../common/context.ts';
 import { ErrorNote, useLoad, useTicks } from '../common/controls.tsx';
 import { formatCount, formatDuration, formatSpan, formatWhole } from '../common/format.ts';
 import { IdentifierActions } from '../common/identifier-actions.tsx';
 import { call, callAll, type Response } from '../common/operations.ts';
-import { RangeButtons } from '../common/range.tsx';
+import { RangeButtons, rangeOfAddress } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { State } from '../common/state.tsx';
 import { Name, Time } from '../common/text.tsx';
-import { type Range, rangeOf } from '../common/time-range.ts';
+import { rangeOf } from '../common/time-range.ts';
 import { Ranking } from './ranking.tsx';
 
 const REFRESH_MS = 5_000;
@@ -25,8 +25,8 @@ type Place = Response<'ratelimits.findIdentifier'>['found'][number];
 type Known = Response<'analytics.searchIdentifiers'>['identifiers'][number];
 
 /** The identifiers of all namespaces that were denied most often, and that spent most. */
-export function Rankings() {
-  const [range, setRange] = useState<Range>('1h');
+export function Rankings({ route }: Pick<ViewProps, 'route'>) {
+  const [range, setRange] = rangeOfAddress(route);
   const ticks = useTicks(REFRESH_MS);
   const top = useLoad(
     () => call('analytics.getIdentifiers', { limit: IDENTIFIERS_SHOWN, ...rangeOf(range) }),
@@ -85,7 +85,7 @@ export function Places({ identifier }: { identifier: string }) {
       )}
       {places.data !== undefined && places.data.length > 0 && (
         <SortedTable
-          caption="The latest denial first"
+          caption="The latest denial first, then the fullest counter"
           columns={placeColumns(identifier)}
           rows={places.data}
           keyOf={({ namespace }) => namespace.id}
@@ -93,17 +93,6 @@ export function Places({ identifier }: { identifier: string }) {
       )}
     </section>
   );
-}
-
-/** The latest denial first. A flood may have left out its record: then the fullest counter. */
-function byDenial(a: Place, b: Place): number {
-  const later = (b.lastDenied?.until ?? 0) - (a.lastDenied?.until ?? 0);
-  return later === 0 ? shareUsed(b) - shareUsed(a) : later;
-}
-
-function shareUsed({ block, counters, last }: Place): number {
-  if (block !== undefined) return 1;
-  return Math.max(0, ...counters.map((one) => usedOf(one, last) / Math.max(1, one.limit)));
 }
 
 /** The known identifiers that begin with a text, and are longer. */

@@ -232,7 +232,9 @@ export function IdentifierView({ grant, route }: ViewProps) {
       {isSought && question.identifier !== '' && grant.mayInSome('read_analytics') && (
         <BeginningWith prefix={question.identifier} />
       )}
-      {!route.query.has('identifier') && grant.mayInSome('read_analytics') && <Rankings />}
+      {!route.query.has('identifier') && grant.mayInSome('read_analytics') && (
+        <Rankings route={route} />
+      )}
       {isAsked && (
         <details open={hasTerms(question)}>
           <summary>A hypothetical check</summary>

@@ -9,7 +9,7 @@ import { formatShort, formatSpan, formatWhole } from '../common/format.ts';
 import type { PastMinute } from '../common/minutes.ts';
 import { useNamespaces } from '../common/namespaces.ts';
 import { call, type NamespaceTotals } from '../common/operations.ts';
-import { RangeButtons, useRange } from '../common/range.tsx';
+import { RangeButtons, rangeOfAddress } from '../common/range.tsx';
 import { linkTo } from '../common/router.ts';
 import { type Column, SortedTable } from '../common/sorted-table.tsx';
 import { DeniedSparkline } from '../common/sparkline.tsx';
@@ -19,8 +19,8 @@ import { rangeOf } from '../common/time-range.ts';
 /** How often the figures are read again. */
 const REFRESH_MS = 5_000;
 
-export function NamespacesView({ grant, live }: ViewProps) {
-  const [range, setRange] = useRange();
+export function NamespacesView({ grant, live, route }: ViewProps) {
+  const [range, setRange] = rangeOfAddress(route);
   const [filter, setFilter] = useState('');
   const known = useNamespaces(grant);
   const ticks = useTicks(REFRESH_MS);

@@ -55,7 +55,7 @@ describe.skipIf(isChromiumMissing)('the dashboard answers in two clicks', () => 
       await page.keyboard.press('/');
       await page.keyboard.type(identifier);
       await page.keyboard.press('Enter');
-      const places = page.getByRole('table', { name: 'The latest denial first' });
+      const places = page.getByRole('table', { name: /^The latest denial first/ });
       // The first row below the headings.
       const first = places.getByRole('row').nth(1);
       await first.getByText(`${limit} of ${limit} used`).waitFor();
