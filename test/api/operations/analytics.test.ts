@@ -139,6 +139,8 @@ describeEngines('analytics, decided %s,', (mode) => {
         return server.ok<Page>('analytics.getIdentifiers', { ...of, ...fields });
       };
       const named = ({ spent }: Page) => spent.map(({ identifier }) => identifier);
+      // The main thread learns of a sketch after the answer to the check that has made it.
+      await waitUntil('all are counted', async () => named(await page({})).length === 5);
       const first = await page({ limit: 2 });
       const second = await page({ limit: 2, cursor: first.cursor });
       const third = await page({ limit: 2, cursor: second.cursor });
