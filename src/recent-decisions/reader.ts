@@ -193,6 +193,8 @@ class ThreadDecisions {
       // 53 bits of the hash.
       const namespaceHash = (word('namespace0') >>> 0) * 2 ** 21 + (word('namespace1') >>> 11);
       const leftOut = word('leftOut');
+      // Otherwise what was read may be of two records, and older ones are written over too.
+      if (!this.#isStillReadable(number)) return;
       yield { timeMs, isAllowed, leftOut, namespaceHash, thread: this, number };
     }
   }
@@ -276,6 +278,13 @@ class ThreadDecisions {
     return age <= RECENT_TEXT_BYTES && Atomics.load(words, word + WORD.number) === number;
   }
 
+  /** The same after a record was read: whether what was read is of this record. */
+  #isStillReadable(number: number): boolean {
+    // An exchange: the accesses before it cannot move behind it.
+    Atomics.compareExchange(this.#words, (recordAt(number) >> 2) + WORD.number, number, number);
+    return this.#isReadable(number);
+  }
+
   #textsOf(word: number) {
     const words = this.#words;
     let from = textAt(words[word + WORD.textFrom]);
@@ -320,9 +329,7 @@ class ThreadDecisions {
       isOfPolicy: (flags & FLAG.policy) !== 0,
       isShadow: (flags & FLAG.shadow) !== 0,
     };
-    // An exchange: the accesses above cannot move behind it.
-    Atomics.compareExchange(words, (at >> 2) + WORD.number, number, number);
-    return this.#isReadable(number) ? decision : undefined;
+    return this.#isStillReadable(number) ? decision : undefined;
   }
 
   #sourceAt(word: number): LimitSource {

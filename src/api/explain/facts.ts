@@ -151,7 +151,8 @@ function recentFacts(
 
 /** Denials of a namespace that have no record. @param key see `namespaceKey` */
 function leftOutOf(recent: RecentDecisionQueries, key: string): number {
+  const denials = recent.find({ isNamespace: (one) => one === key, isAllowed: false });
   let sum = 0;
-  for (const { leftOut } of recent.find({ isNamespace: (one) => one === key })) sum += leftOut;
+  for (const { leftOut } of denials) sum += leftOut;
   return sum;
 }

@@ -257,20 +257,23 @@ describeEngines('decided %s:', (mode) => {
     });
 
     test('an explanation says in a flood that denials have no record', async () => {
-      const identifiers = Array.from({ length: 60 }, fresh);
+      // More than both acceptors record in ten seconds.
+      const identifiers = Array.from({ length: 200 }, fresh);
       const flood = [...identifiers, ...identifiers].map((identifier) => {
         return server.ok('ratelimits.limit', check(identifier, { limit: 1, namespace: 'flood' }));
       });
       await Promise.all(flood);
-      const explained = await Promise.all(
-        identifiers.map((identifier) => explain({ namespace: 'flood', identifier })),
-      );
-      const unrecorded = explained.filter(({ recent }) => recent.lastDenied === undefined);
-      expect(unrecorded.length).toBeGreaterThan(0);
-      for (const { recent } of explained) {
-        if (recent.lastDenied === undefined) expect(recent.leftOut).toBeGreaterThan(0);
-        else expect(recent).not.toHaveProperty('leftOut');
+      let unrecorded = 0;
+      for (const identifier of identifiers) {
+        const { recent } = await explain({ namespace: 'flood', identifier });
+        if (recent.lastDenied === undefined) {
+          unrecorded++;
+          expect(recent.leftOut).toBeGreaterThan(0);
+        } else {
+          expect(recent).not.toHaveProperty('leftOut');
+        }
       }
+      expect(unrecorded).toBeGreaterThan(0);
     });
 
     test('of several windows that were checked together, each is predicted', async () => {
