@@ -349,7 +349,7 @@ export const PAST_FAULTS_MAX = 32;
  * looks once a second.
  */
 export const PAST_FAULT_MIN_MS = 1_500;
-/** Two of a kind with a shorter pause between them are one of those. */
+/** Two with the same reason and a shorter pause between them are kept as one. */
 export const FAULT_PAUSE_MS = 60_000;
 
 export const CHECKPOINT_INTERVAL_MIN_MS = 100;

@@ -20,6 +20,7 @@ function deniedShare({ allowed = 0, denied = 0 }: Partial<Figures>): string {
   return allowed + denied === 0 ? '–' : formatShare(denied / (allowed + denied));
 }
 
+/** Whether any request for a lease was decided. */
 export function countsLeases({ leasesGranted = 0, leasesDenied = 0 }: Partial<Figures>): boolean {
   return leasesGranted + leasesDenied > 0;
 }

@@ -43,6 +43,11 @@ function timeIn(query: URLSearchParams, name: string): number | undefined {
   return text !== null && text !== '' && Number.isSafeInteger(ms) && ms >= 0 ? ms : undefined;
 }
 
+/** The time of the newest figures, by the clock of the server. */
+export function latestMs({ history }: Pick<Live, 'history'>): number {
+  return history.at(-1)?.at ?? serverNow();
+}
+
 /**
  * The time that an address names, otherwise the last hour.
  * @param choices those that the view has figures for
@@ -52,8 +57,7 @@ export function timeRangeOf(
   { history, minutes }: Pick<Live, 'history' | 'minutes'>,
   choices: readonly Range[],
 ): TimeRange {
-  // By the clock of the server, whose figures they are.
-  const now = history.at(-1)?.at ?? serverNow();
+  const now = latestMs({ history });
   const from = timeIn(query, 'from');
   const to = timeIn(query, 'to');
   const end = to ?? now;

@@ -296,11 +296,11 @@ function isWindow(value: unknown): value is PolicyWindow {
   return typeof value === 'object' && value !== null && 'limit' in value && 'duration' in value;
 }
 
-/** A window of a policy, such as "100 in 1 min, sliding". */
+/** A window of a policy, such as "100 per 1 min, sliding". */
 function windowText({ limit, duration, algorithm, burst }: PolicyWindow): string {
   const rule = algorithm === undefined ? '' : `, ${algorithm}`;
   const extra = burst === undefined ? '' : `, burst ${formatWhole(burst)}`;
-  return `${formatWhole(limit)} in ${formatDuration(duration)}${rule}${extra}`;
+  return `${formatWhole(limit)} per ${formatDuration(duration)}${rule}${extra}`;
 }
 
 /** A value in one line. */

@@ -4,17 +4,17 @@ import { useRef } from 'preact/hooks';
 import { addFigures, type Figures, NO_FIGURES } from '../../core/figures.ts';
 import { type Bucket, bucketsIn, combine, type Span } from '../common/buckets.ts';
 import { ErrorNote, Figure, useLoad, useTicks } from '../common/controls.tsx';
-import { Short } from '../common/figures.tsx';
+import { countsLeases, Short } from '../common/figures.tsx';
 import { formatShare, formatSpan } from '../common/format.ts';
 import type { Live } from '../common/live.ts';
 import { secondBuckets } from '../common/minutes.ts';
 import { call, type TimelinePoint } from '../common/operations.ts';
 import { TimeBar, zoom } from '../common/range.tsx';
 import type { Route } from '../common/router.ts';
-import { serverNow } from '../common/server-clock.ts';
 import {
   fieldsOf,
   granularityOf,
+  latestMs,
   type Range,
   type TimeRange,
   timeRangeOf,
@@ -45,7 +45,7 @@ export function NamespaceFigures({ namespaceName, live, route }: NamespaceFigure
   const loaded = useLoad(
     async () => {
       const range = { start: Math.floor(time.start), end: Math.ceil(time.end) + 1 };
-      const nowMs = live.history.at(-1)?.at ?? serverNow();
+      const nowMs = latestMs(live);
       const granularity = granularityOf(time, nowMs);
       const [{ points }, top] = await Promise.all([
         call('analytics.getTimeline', { namespaceName, granularity, ...range }),
@@ -135,7 +135,7 @@ interface ChartsProps {
 }
 
 function Charts({ buckets, time, onZoom }: ChartsProps) {
-  const hasLeases = buckets.some(({ value }) => value.leasesGranted + value.leasesDenied > 0);
+  const hasLeases = buckets.some(({ value }) => countsLeases(value));
   const of = (allowed: keyof Figures, denied: keyof Figures) => ({
     buckets: buckets.map(({ start, end, value }) => ({
       ...{ start, end },
