@@ -225,8 +225,12 @@ describe('weir overrides', () => {
 
   test('accepts a namespace by name or by id', async () => {
     await weir(['check', 'a', '--namespace', 'by id', '--limit', '1', '--duration', '1s']);
-    const namespaces = await lines(['namespaces', 'list']);
-    const id = `${namespaces.find(({ name }) => name === 'by id')?.id}`;
+    // The check creates the namespace, a moment after its answer.
+    const idOf = async () => {
+      return (await lines(['namespaces', 'list'])).find(({ name }) => name === 'by id')?.id;
+    };
+    await expect.poll(idOf).toBeDefined();
+    const id = `${await idOf()}`;
     const set = ['overrides', 'set', 'a', '--limit', '3', '--duration', '1s'];
     const ids: unknown[] = [];
     for (const target of [

@@ -395,6 +395,8 @@ describe.skipIf(isChromiumMissing)('the dashboard in Chromium', () => {
         .first()
         .waitFor();
       expect(await faultsOf(page)).toEqual([]);
+      // This ends the stream of the page, which would report the end of the server.
+      await page.goto('about:blank');
     } finally {
       degraded.child.kill('SIGKILL');
       await degraded.exited;
